@@ -30,7 +30,7 @@ def against_a_read(bench: Workbench) -> Pairs:
     opened = bench.stream(topic, {"type": "parquet"})
     window(opened)
     (committed,) = opened.book.committed()
-    letters = opened.stream.dead_letters.table
+    letters = opened.stream.dead_letters.place(opened.connections)["table"]
     folders = [one.place["folder"] for one in committed.record.places if one.type == "parquet"]
 
     def ours() -> None:

@@ -154,7 +154,7 @@ class Workbench:
         path = self.site.folder("bench") / f"{name}.yaml"
         path.write_text(yaml.safe_dump(stream, sort_keys=False))
         opened = open_stream(path)
-        gateway = Gateway(hbase_endpoint(opened.connections(opened.stream.dead_letters.hbase)))
+        gateway = Gateway(hbase_endpoint(opened.connections(opened.stream.dead_letters.connection)))
         for table in (stream["dead_letters"]["table"], *(one["table"] for one in stream["sinks"] if "table" in one)):
             ensure_table(gateway, table, FAMILIES)
             self._tables.append(table)

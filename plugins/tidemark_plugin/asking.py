@@ -294,13 +294,14 @@ def kafka_of(file: StreamFile) -> str:
 
 def dead_letters_of(file: StreamFile) -> str:
     """The server of a stream's dead letters, as people read it."""
-    return f"HBase ({file.stream.dead_letters.hbase})"
+    dead_letters = file.stream.dead_letters
+    return f"{dead_letters.server} ({dead_letters.connection})"
 
 
 def sinks_of(file: StreamFile) -> list[str]:
     """The servers of a stream's sinks that are none of the others, by their connections."""
     stream = file.stream
-    others = {stream.ledger.connection, stream.source.kafka, stream.dead_letters.hbase}
+    others = {stream.ledger.connection, stream.source.kafka, stream.dead_letters.connection}
     return [f"the sinks' {one}" for one in sorted({one.connection for one in stream.sinks} - others)]
 
 

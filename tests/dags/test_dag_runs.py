@@ -248,7 +248,7 @@ def test_events_of_lineage_have_ranges_and_counts(opened: OpenStream) -> None:
     assert (source["name"], source["inputFacets"]["inputStatistics"]["rowCount"]) == (STREAM, 2_000)
     rows = {one["name"]: one["outputFacets"].get("outputStatistics", {}).get("rowCount") for one in event["outputs"]}
     assert rows[STREAM] == facet["stored"]
-    assert rows[opened.stream.dead_letters.table] == facet["dead_letters"]
+    assert rows[opened.stream.dead_letters.place(opened.connections)["table"]] == facet["dead_letters"]
 
 
 @pytest.mark.covers("A19")

@@ -23,6 +23,7 @@ from tidemark.ledger.book import Book, blocks_key
 from tidemark.ledger.records import JobProgress, LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.hbase.table import ResultTable
 from tidemark_spark.jobs import expected
 from tidemark_spark.jobs.audit import _most_dead_letters, audit
 from tidemark_spark.jobs.compare import compare
@@ -64,10 +65,11 @@ def change_dead_letter(play: Playground, offset: int) -> None:
     at = TopicPartition(play.topics[0], 0)
     generation = play.opened.book.authority().of(at, offset)
     table = play.opened.dead_letter_table()
+    assert isinstance(table, ResultTable)
     row = BatchMutation(
         row=PartitionKeys(at).key(offset, 0), mutations=[Mutation(column=b"d:reason", value=b"none at all")]
     )
-    name = play.opened.stream.dead_letters.table.encode()
+    name = play.opened.stream.dead_letters.place(play.opened.connections)["table"].encode()
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], generation, {}))
 
 

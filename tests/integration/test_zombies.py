@@ -36,7 +36,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
 from tidemark_spark.jobs.window_work import SparkWork
 from tidemark_spark.sinks import make_sinks
-from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
+from tidemark_spark.sinks.dead_letters import dead_letters_writer
 
 # A check under which about half of the messages are invalid that were stored before.
 STRICTER = {"cdn": "size > 2500000", "orders": "amount > 20"}
@@ -72,7 +72,7 @@ def zombie(
     ledger = opened.book.register()
     assert ledger is not None
     sinks = make_sinks(opened)
-    dead = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
+    dead = dead_letters_writer(opened)
     for place in (*sinks, dead):
         place.prepare(opened.book.stream, ledger[1].ledger)  # type: ignore[attr-defined]
     work = SparkWork(spark, opened, sinks, dead, INGEST, longer=longer)

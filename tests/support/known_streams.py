@@ -198,7 +198,7 @@ class _Kind(PlainSink):
 
 def _dead_letter_table(opened: OpenStream) -> Rows:
     # As the real one, it needs its connection.
-    opened.connections(opened.stream.dead_letters.hbase)
+    opened.connections(opened.stream.dead_letters.connection)
     return _WORLDS[id(opened.book)].dead
 
 

@@ -55,7 +55,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_tables import named_records
 from tidemark.runs.requests import EraseRequest
 from tidemark.runs.skipping import NothingToRead
-from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.kinds import kind_of, plain_of
 
 TO_ERASE = "to be erased"
 TO_READ_AGAIN = "to be read again, without what is erased"
@@ -314,7 +314,7 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
 
 def _left_there(opened: OpenStream, place: SinkReceipt, erased: RangeSet) -> str:
     try:
-        return kind_of(place.type).without_spark().remains(opened, place.name, erased)
+        return plain_of(place.type).remains(opened, place.name, erased)
     except TidemarkError as problem:
         return f"not known: {problem}"
 
@@ -328,8 +328,7 @@ def places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
     for one in opened.stream.sinks:
         if place := kind_of(one.type).without_spark().place(opened, one, INGEST, 1, 0):
             yield SinkReceipt(name=one.name, type=one.type, place=place)
-    dead = opened.stream.dead_letters
-    yield SinkReceipt(name="dead_letters", type="hbase", place={"connection": dead.hbase, "table": dead.table})
+    yield opened.stream.dead_letters.receipt(opened.connections)
 
 
 def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:

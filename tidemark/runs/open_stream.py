@@ -16,6 +16,8 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.contract import NamesLeaders, Waits
 from tidemark.ledger.kinds import ledger_store
 from tidemark.schemes.kinds import Fields
+from tidemark.sinks.dead_letters.contract import DeadLetters
+from tidemark.sinks.dead_letters.kinds import dead_letters_of
 from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
@@ -33,8 +35,8 @@ class OpenStream:
     connections: Connections
 
     def file_system_settings(self) -> dict[str, str]:
-        """Hadoop's settings for the files of all sinks. They hold secrets. Raises WrongUse when two connections disagree."""
-        names = sorted({sink.file_system for sink in self.stream.sinks if sink.file_system is not None})
+        """Hadoop's settings for the files of a stream. They hold secrets. Raises WrongUse when two connections disagree."""
+        names = sorted(self._files())
         found: dict[str, str] = {}
         for name in names:
             for setting, value in file_system_settings(self.connections(name)).items():
@@ -46,10 +48,14 @@ class OpenStream:
         return found
 
     def file_systems(self) -> set[str]:
-        """The file systems that the sinks write to, as `s3a://bucket`; without those of this machine."""
-        names = {sink.file_system for sink in self.stream.sinks if sink.file_system is not None}
-        places = (urlsplit(str(self.connections(name).extra.get("path", ""))) for name in names)
+        """The file systems that a stream writes to, as `s3a://bucket`; without those of this machine."""
+        places = (urlsplit(str(self.connections(name).extra.get("path", ""))) for name in self._files())
         return {f"{one.scheme}://{one.netloc}" for one in places if one.scheme not in ("", "file")}
+
+    def _files(self) -> set[str]:
+        """The connections of the file systems that Spark writes to."""
+        named = [*(sink.file_system for sink in self.stream.sinks), self.stream.dead_letters.file_system]
+        return {one for one in named if one is not None}
 
     @property
     def stream(self) -> Stream:
@@ -63,8 +69,9 @@ class OpenStream:
     def result_table(self, connection: str, table: str) -> ResultTable:
         return result_table(self.connections, connection, table)
 
-    def dead_letter_table(self) -> ResultTable:
-        return self.result_table(self.stream.dead_letters.hbase, self.stream.dead_letters.table)
+    def dead_letter_table(self) -> DeadLetters:
+        """The dead letters, in whatever store the stream file names. Asks no server."""
+        return dead_letters_of(self.stream.dead_letters, self.book, self.connections)
 
 
 def open_stream(

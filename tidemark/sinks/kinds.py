@@ -14,7 +14,8 @@ from typing import Any
 from tidemark.errors import DELTALAKE, WrongUse
 from tidemark.schemes.packages import kinds_of_packages, refusing
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.contract import Kind, SinkSettings
+from tidemark.sinks.contract import Kind, PlainSink, SinkSettings
+from tidemark.sinks.dead_letters import kinds as dead_letters
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.kafka.settings import KafkaSink
@@ -60,6 +61,11 @@ def kind_of(type_: str) -> Kind:
     if KINDS[type_].refused:
         raise WrongUse(f"the sink type {type_!r}: {KINDS[type_].refused}")
     return KINDS[type_]
+
+
+def plain_of(type_: str) -> PlainSink:
+    """What clears a place that a receipt names: of a sink, or of dead letters. Raises WrongUse for an unknown type."""
+    return dead_letters.of_receipts(type_) or kind_of(type_).without_spark()
 
 
 def by_order(type_: str) -> bool:

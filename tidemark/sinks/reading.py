@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.elsewhere import for_readers
@@ -19,13 +19,22 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import BLOCK_BITS, Place
-from tidemark.sinks.hbase.table import ResultTable, StoredRow
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet.parts import Part, steady
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+
+
+class RowsByOffset(Protocol):
+    """What gives rows by coordinate: a table of results in HBase, or dead letters in any store."""
+
+    def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        """Every place in a range that has a row, in the order of offsets, with the row that counts; None for debris."""
+        ...
+
 
 # How many bytes of fields a reader holds until it has asked the ledger whether the rows still count.
 _PART_BYTES = 16 << 20
@@ -46,20 +55,23 @@ def fewest_scans(wanted: RangeSet, hull: RangeSet) -> RangeSet:
     return min((wanted, hull), key=lambda ranges: sum(1 for _ in pieces(ranges)))
 
 
-def hbase_rows(book: Book, table: ResultTable, sink: str | None) -> Iterator[StoredRow]:
-    """Every row that counts in the table of a sink, or of the dead letters (None), by partition and offset."""
+def hbase_rows(book: Book, table: RowsByOffset, sink: str | None) -> Iterator[StoredRow]:
+    """Every row that counts in the table of a sink, or of the dead letters (None), by partition and offset.
+
+    Dead letters of every store are read so.
+    """
     book = for_readers(book)
     view = book.view(sink)
     return rows_of_pieces(book, table, view, pieces(view.authority.covered()))
 
 
-def rows_of_pieces(book: Book, table: ResultTable, view: View, wanted: Iterable[OffsetRange]) -> Iterator[StoredRow]:
+def rows_of_pieces(book: Book, table: RowsByOffset, view: View, wanted: Iterable[OffsetRange]) -> Iterator[StoredRow]:
     """The rows that count in some pieces."""
     return (row for found in places_of_pieces(book, table, view, wanted) for _, row in found if row is not None)
 
 
 def places_of_pieces(
-    book: Book, table: ResultTable, view: View, wanted: Iterable[OffsetRange]
+    book: Book, table: RowsByOffset, view: View, wanted: Iterable[OffsetRange]
 ) -> Iterator[list[tuple[Place, StoredRow | None]]]:
     """The rows that count in some pieces; places that hold only debris have None. Given in parts, to limit the memory.
 
@@ -161,7 +173,7 @@ def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[V
 
 
 def _first_part(
-    table: ResultTable, wanted: OffsetRange, view: View
+    table: RowsByOffset, wanted: OffsetRange, view: View
 ) -> tuple[list[tuple[Place, StoredRow | None]], int]:
     """The rows of the first messages, some megabytes of them, and the offset from which to read on."""
     found: list[tuple[Place, StoredRow | None]] = []

@@ -12,7 +12,7 @@ from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.erased import Written
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.kinds import plain_of
 
 
 class SinkSweeper:
@@ -24,17 +24,17 @@ class SinkSweeper:
     def reach(self, stream: str, places: Sequence[Written]) -> None:
         for standing, sink in places:
             with _at(sink, stream, "Attempts may have written there, so an erasure clears it. Nothing was erased"):
-                kind_of(sink.type).without_spark().reach(self._connections, sink.place, standing)
+                plain_of(sink.type).reach(self._connections, sink.place, standing)
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         for sink in places:
             with _at(sink, record.stream, _owed(record, "leaves rows of older attempts to remove there")):
-                kind_of(sink.type).without_spark().sweep(self._connections, sink.place, record, covers)
+                plain_of(sink.type).sweep(self._connections, sink.place, record, covers)
 
     def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
         for standing, sink in places:
             with _at(sink, record.stream, _owed(record, "has erased what lies there")):
-                plain = kind_of(sink.type).without_spark()
+                plain = plain_of(sink.type)
                 plain.erase_beside(self._connections, sink.place, record, covers, erased, standing)
 
 

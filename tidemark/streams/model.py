@@ -13,21 +13,20 @@ from pydantic import (
 
 from tidemark.ledger.contract import LedgerSettings
 from tidemark.ledger.kinds import KINDS as LEDGER_KINDS
-from tidemark.ledger.settings import HBaseLedger
+from tidemark.ledger.settings import HBaseLedger, SQLLedger
 from tidemark.schemes.kinds import AvroScheme, Fields, FunctionScheme
 from tidemark.schemes.parts import (
-    MOST_CELL_BYTES,
-    CellBytes,
-    ConnectionName,
     FunctionName,
     Items,
     Name,
     Part,
-    Table,
     Text,
 )
 from tidemark.schemes.union import Scheme
 from tidemark.sinks.contract import SinkSettings, Surroundings
+from tidemark.sinks.dead_letters.contract import DeadLetterSettings
+from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
+from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.kinds import KINDS
 from tidemark.streams import places
 from tidemark.streams.alarm import Alarm
@@ -63,45 +62,18 @@ AccessControl = dict[
 ]
 
 
-class DeadLetters(Part):
-    """The HBase table of the dead letters."""
-
-    hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
-    table: Annotated[Table, Field(description="The table.")]
-    max_redrives: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="A [redrive](dead-letters.md#redrives) by reason leaves out a dead letter that has come back so "
-            "often.",
-        ),
-    ] = 3
-    max_cell_bytes: Annotated[
-        CellBytes,
-        Field(
-            description="The largest cell that HBase takes, as for the sink [`hbase`](sinks.md#rows-that-are-too-large). A "
-            "dead letter leaves out a key, a value or headers that do not fit, and says so in `detail`. The limit keeps "
-            "1,024 bytes for the rest of the cell. Otherwise HBase would refuse the dead letter, and hold up the stream. "
-            "After you change this key, an audit finds dead letters different that would now be made otherwise, until a "
-            "replay."
-        ),
-    ] = MOST_CELL_BYTES
-
-    @property
-    def most_bytes(self) -> int:
-        """The most bytes of one part of a message. The rest of the cell limit is for the cell's other data."""
-        return max(self.max_cell_bytes - 1_024, self.max_cell_bytes // 2)
-
-
-def _ledger_type(given: object) -> object:
+def _type_or_hbase(given: object) -> object:
     return given.get("type", "hbase") if isinstance(given, dict) else getattr(given, "type", None)
 
 
 if TYPE_CHECKING:
+    DeadLetters = DeadLetterSettings
     Ledger = LedgerSettings
 else:
+    _DEAD_LETTERS = tuple(Annotated[kind.settings, Tag(type_)] for type_, kind in DEAD_LETTER_KINDS.items())
+    DeadLetters = Annotated[Union[_DEAD_LETTERS], Discriminator(_type_or_hbase)]  # noqa: UP007
     _LEDGERS = tuple(Annotated[kind.settings, Tag(type_)] for type_, kind in LEDGER_KINDS.items())
-    Ledger = Annotated[Union[_LEDGERS], Discriminator(_ledger_type)]  # noqa: UP007
+    Ledger = Annotated[Union[_LEDGERS], Discriminator(_type_or_hbase)]  # noqa: UP007
 
 
 class MaxInvalid(Part):
@@ -241,6 +213,15 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _ledger_apart(self) -> Stream:
+        dead, ledger = self.dead_letters, self.ledger
+        if isinstance(dead, SQLDeadLetters) and isinstance(ledger, SQLLedger) and dead.sql == ledger.sql:
+            mine, theirs = {dead.table, f"{dead.table}_owners"}, {ledger.table, ledger.offsets_table}
+            if both := sorted(mine & {one for one in theirs if one is not None}):
+                raise ValueError(f"dead_letters.table: the ledger has the table {both[0]!r}; name another one")
+        return self
+
+    @model_validator(mode="after")
     def _record_tables_apart(self) -> Stream:
         names = [one.table for one in self.record_tables]
         if len(set(names)) < len(names):
@@ -300,7 +281,7 @@ class Stream(Part):
 
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""
-        used = {self.source.kafka, self.dead_letters.hbase, self.ledger.connection}
+        used = {self.source.kafka, self.dead_letters.connection, self.ledger.connection}
         if isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
             used.add(self.scheme.registry)
         return used | {sink.connection for sink in self.sinks}

@@ -76,8 +76,8 @@ def problems_among(files: Iterable[StreamFile]) -> Iterator[tuple[Path, Path, st
 
 
 def _written(stream: Stream, file: Path | None = None) -> Iterator[_Written]:
-    dead_letters = stream.dead_letters
-    yield _Written(owned_table(dead_letters.table), "the dead letters", dead_letters.hbase, file=file)
+    for owned in stream.dead_letters.owned():
+        yield _Written(owned, "the dead letters", stream.dead_letters.connection, file=file)
     for table in stream.ledger.tables():
         yield _Written(owned_table(table), "the ledger", stream.ledger.connection, ledger=True, file=file)
     for sink in stream.sinks:

@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 
 from tidemark.clients.connections import hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.sql import database
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.views.summary import committed_by, messages, passed_over, windows
 
 # A facet is a part of an event: totals are of all windows.
@@ -98,7 +100,13 @@ def _outputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]
 def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
     """Where a sink has written, as namespace and name."""
     place = sink.place
-    if "base" in place:
+    if sink.type == SQLDeadLetters.receipts:
+        where = database(opened.connections(place["connection"]))
+        if where.kind == "sqlite":
+            yield "file", f"{where.host}/{place['table']}"
+        else:
+            yield f"postgres://{where.host}:{where.port}", f"{where.name}.{place['table']}"
+    elif "base" in place:
         found = urlsplit(place["base"])
         yield f"{found.scheme}://{found.netloc}" if found.netloc else found.scheme or "file", found.path
     elif "topics" in place:

@@ -20,8 +20,7 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.hbase.table import ResultTable
-from tidemark.sinks.reading import pieces
+from tidemark.sinks.reading import RowsByOffset, pieces
 from tidemark_spark.audit.deleted import ByBlocks, Forgotten, PlaceBlocks
 from tidemark_spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, message_hash, row_hash
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_places
@@ -184,17 +183,17 @@ class Audit:
 
     def dead_letters_of(
         self,
-        table: str,
+        place: Mapping[str, str],
         expected: Callable[[], DataFrame],
         found: RowsAt,
         known: DeadLetterSums | None,
         beside: Executor,
     ) -> Callable[[], Audited]:
-        """Begin to read the dead letters in a table, `beside` all else. What this gives compares them.
+        """Begin to read the dead letters at a place, `beside` all else. What this gives compares them.
 
-        `expected` gives the dead letters, with their digests.
+        `place` is theirs as receipts name it. `expected` gives the dead letters, with their digests.
         """
-        blocks = self.forgotten.of_dead_letters(table)
+        blocks = self.forgotten.of_dead_letters(place)
         sums, tallied = (None, RangeSet()) if known is None else (known.sums, known.tallied)
         # They are one for each message. Tallies have the hashes of messages.
         read = inheritable_thread_target(self.spark)(_read)
@@ -223,12 +222,12 @@ def rows_of_table(
     spark: SparkSession,
     book: Book,
     uncommitted: RangeSet,
-    table: ResultTable,
+    table: RowsByOffset,
     sink: str | None,
     digested: Digested,
     rows: int | None = None,
 ) -> RowsAt:
-    """The rows of a table of results, or of dead letters (None), also where an attempt may have left debris.
+    """The rows of a table of results, or of the dead letters (None), also where an attempt may have left debris.
 
     `rows`: about how many there are in all, if that is known.
     """

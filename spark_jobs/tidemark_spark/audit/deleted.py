@@ -110,8 +110,8 @@ class Forgotten:
         view = self.view.of(sink)
         return PlaceBlocks(self.book, view, self._blocks(view, wrote_there), judge)
 
-    def of_dead_letters(self, table: str) -> PlaceBlocks:
-        return self._of(None, "dead_letters", {"table": table}, compare_dead_letters)
+    def of_dead_letters(self, place: Mapping[str, str]) -> PlaceBlocks:
+        return self._of(None, "dead_letters", place, compare_dead_letters)
 
     def _of(self, sink: str | None, name: str, place: Mapping[str, str], judge: Judge) -> PlaceBlocks:
         view = self.view.of(sink)

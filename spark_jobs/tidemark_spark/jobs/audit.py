@@ -53,7 +53,7 @@ from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks.contract import audits_by_sums
-from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
+from tidemark_spark.sinks.dead_letters import with_dead_letter_digest
 
 # The most blocks whose digests are compared: the driver holds those of a whole place.
 _MOST_BLOCKS = 20_000
@@ -130,7 +130,7 @@ def _audit(
     letters = rows_of_table(spark, opened.book, uncommitted, table, None, digested, number)
     with ThreadPoolExecutor(1) as beside, rows_at_a_time(spark, counted):
         if to_read or not_read:
-            # HBase sends them while Spark reads the messages.
+            # Their server sends them while Spark reads the messages.
             letters = read_beforehand(spark, letters, some, beside)
         if level is Level.FULL and only_sums:
             known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append, steps.watch)
@@ -254,13 +254,15 @@ def _places(
 
 def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Executor) -> Callable[[], Audited]:
     letters = audit.opened.stream.dead_letters
+    # A connection may have another name today.
+    place = {name: said for name, said in letters.place(audit.opened.connections).items() if name != "connection"}
     known = None
     if expected.known:
         counted = expected.counted_dead_letters
         others = None if counted is None else with_dead_letter_digest(counted, letters)
         known = dead_letter_sums(expected.known, others, audit.block_size)
     return audit.dead_letters_of(
-        letters.table,
+        place,
         lambda: with_dead_letter_digest(expected.dead_letters, letters),
         found,
         known,

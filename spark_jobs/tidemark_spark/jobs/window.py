@@ -41,7 +41,7 @@ from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.runtime.failures import translate
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks import Sink, make_sinks
-from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
+from tidemark_spark.sinks.dead_letters import Writer, dead_letters_writer
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class _Ready:
     def __init__(self, opened: OpenStream, lane: str) -> None:
         self.opened = opened
         self.lane = lane
-        self._made: tuple[SparkSession, list[Sink], HBaseDeadLetters] | None = None
+        self._made: tuple[SparkSession, list[Sink], Writer] | None = None
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> SparkWork:
         """The work on a window. A lane writes the same sinks in all its windows, and its stream file stays as it was read."""
@@ -161,11 +161,11 @@ class _Ready:
     def hold(self, work: WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
         return holding(self.opened.book, work.progress, taken)
 
-    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], HBaseDeadLetters]:
+    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], Writer]:
         opened, name = self.opened, self.opened.book.stream
         spark = stream_session(f"tidemark {name}/{self.lane} {seq}", opened)
         sinks = make_sinks(opened)
-        dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
+        dead_letters = dead_letters_writer(opened)
         ledger = _ledger_id(opened)
         for sink in sinks:
             if window is None or window.counts_for(sink.name):

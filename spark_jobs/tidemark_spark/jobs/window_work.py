@@ -39,7 +39,7 @@ from tidemark_spark.runtime.progress import Progress
 from tidemark_spark.schemes.regex import MAY_DIFFER
 from tidemark_spark.sinks import Sink, refusals
 from tidemark_spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext, WritesOrdinals
-from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
+from tidemark_spark.sinks.dead_letters import Writer
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class SparkWork:
         spark: SparkSession,
         opened: OpenStream,
         sinks: Sequence[Sink],
-        dead_letters: HBaseDeadLetters,
+        dead_letters: Writer,
         lane: str,
         *,
         longer: bool = False,

@@ -1,4 +1,4 @@
-"""Results in HBase as Spark DataFrames for the audit: every place with its digests, and whether its row counts."""
+"""Results in HBase, and dead letters, as Spark DataFrames for the audit: each place with its digests, and if its row counts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_h
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.rows import Place
-from tidemark.sinks.hbase.table import ResultTable, StoredRow
-from tidemark.sinks.reading import pieces, places_of_pieces
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.reading import RowsByOffset, pieces, places_of_pieces
 from tidemark.sinks.values import value_of
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE
 from tidemark_spark.runtime.workers import batch_of, in_workers
@@ -67,7 +67,7 @@ def of_text(stored: Column, kind: str) -> Column:
 def hbase_places(
     spark: SparkSession,
     book: Book,
-    table: ResultTable,
+    table: RowsByOffset,
     sink: str | None,
     fields: Sequence[str],
     more: RangeSet | None = None,
@@ -152,7 +152,7 @@ class _Reader:
     """Runs in Spark's Python workers: takes numbers of scans, and gives rows."""
 
     book: Book
-    table: ResultTable
+    table: RowsByOffset
     view: View
     scans: tuple[OffsetRange, ...]
     fields: tuple[str, ...]

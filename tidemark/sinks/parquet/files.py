@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction, WrongUse
@@ -143,20 +144,28 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
     Raises what `check_owner` raises, and WrongUse when the folder belongs to a sink of another name.
     """
     mine = {"stream": stream, "ledger": ledger, "sink": sink}
+    if not (found := owner(base)):
+        with folders.opened(base) as (filesystem, path):
+            filesystem.create_dir(path, recursive=True)
+            with filesystem.open_output_stream(f"{path}/{_OWNER_FILE}") as out:
+                out.write(json.dumps(mine).encode())
+        found = owner(base)
+    check_owner(base, found, stream, ledger)
+    if found.get("sink") != sink:
+        raise WrongUse(
+            f"{base} has the results of sink {found.get('sink')}, and the stream file now has it for sink {sink}. Results are "
+            "found by the name of their sink: give it that name again, or name another folder and fill it by a replay."
+        )
+
+
+def owner(base: str) -> dict[str, str]:
+    """Whose a base folder is, as `own` has marked it; empty while it has no mark."""
     with folders.opened(base) as (filesystem, path):
         mark = f"{path}/{_OWNER_FILE}"
         if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
-            filesystem.create_dir(path, recursive=True)
-            with filesystem.open_output_stream(mark) as out:
-                out.write(json.dumps(mine).encode())
+            return {}
         with filesystem.open_input_stream(mark) as stored:
-            owner = json.loads(stored.read())
-    check_owner(base, owner, stream, ledger)
-    if owner.get("sink") != sink:
-        raise WrongUse(
-            f"{base} has the results of sink {owner.get('sink')}, and the stream file now has it for sink {sink}. Results are "
-            "found by the name of their sink: give it that name again, or name another folder and fill it by a replay."
-        )
+            return dict(json.loads(stored.read()))
 
 
 def sweep(base: str, record: Record) -> None:
@@ -203,6 +212,47 @@ def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> 
     for one in on_disk(base):
         if not one.compacted and standing.is_dead(one.generation, before) and holds(one.folder, erased):
             delete(one.folder)
+
+
+def of_attempt(folder: str) -> list[tuple[fs.FileSystem, str]]:
+    """The files of a folder whose attempt has ended, each with its file system."""
+    with folders.opened(folder) as (filesystem, path):
+        listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        # As readers of Parquet do, past what begins with a dot or an underscore.
+        return [
+            (filesystem, one.path)
+            for one in sorted(listed, key=lambda one: str(one.path))
+            if one.type == fs.FileType.File and one.path.endswith(".parquet") and one.base_name[0] not in "._"
+        ]
+
+
+def rewrite_without(folder: str, erased: RangeSet) -> None:
+    """Write the files of a folder again without the rows of some offsets, those that have such rows. Repeatable.
+
+    A file is replaced in one step, so a reader meets the old one or the new one.
+    """
+    with folders.naming(folder):
+        for filesystem, path in of_attempt(folder):
+            table = pq.read_table(path, filesystem=filesystem, partitioning=None)
+            kept = table.filter(pa.array([not one for one in _are_in(table, erased)], pa.bool_()))
+            if kept.num_rows == table.num_rows:
+                continue
+            above, _, name = path.rpartition("/")
+            # Hadoop's checksum of the old file, which would be taken for that of the new one.
+            if filesystem.get_file_info(checksum := f"{above}/.{name}.crc").type != fs.FileType.NotFound:
+                filesystem.delete_file(checksum)
+            if not kept.num_rows:
+                filesystem.delete_file(path)
+                continue
+            beside = f"{above}/_erasing-{name}"
+            pq.write_table(kept, beside, filesystem=filesystem)
+            filesystem.move(beside, path)
+
+
+def _are_in(table: pa.Table, wanted: RangeSet) -> Iterator[bool]:
+    places = (table.column(name).to_pylist() for name in ("_topic", "_incarnation", "_partition", "_offset"))
+    for topic, incarnation, partition, offset in zip(*places, strict=True):
+        yield (TopicPartition(topic, partition, incarnation), offset) in wanted
 
 
 def schema_of_file(part: Part) -> pa.Schema:

@@ -21,6 +21,14 @@ _KEY = re.compile(
 # Types that have few values and one way to write them; for a time, its date or its hour.
 _WHOLE: frozenset[FieldType] = frozenset({"string", "integer", "boolean"})
 
+Folder = Annotated[
+    str,
+    form(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$",
+        "a folder below the connection's path, without / at its beginning or end: letters, digits, _, dots, = and -",
+    ),
+]
+
 # Codecs that Spark, Arrow and most other readers have without another library.
 Compression = Literal["snappy", "gzip", "zstd", "none"]
 
@@ -56,14 +64,7 @@ class FolderSettings(SinkSettings):
     """What all sinks of files have: a folder below the connection's path."""
 
     files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
-    folder: Annotated[
-        str,
-        form(
-            r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$",
-            "a folder below the connection's path, without / at its beginning or end: letters, digits, _, dots, = and -",
-        ),
-        Field(description="The folder, below the connection's path."),
-    ]
+    folder: Annotated[Folder, Field(description="The folder, below the connection's path.")]
 
     @property
     def connection(self) -> str:

@@ -1,0 +1,124 @@
+"""What each type of dead letters' store brings: its settings, its reader, its writer with Spark, and what clears it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+
+from pydantic import Field
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import SinkReceipt
+from tidemark.schemes.parts import Part
+from tidemark.sinks.contract import Owned, PlainSink
+
+if TYPE_CHECKING:
+    from tidemark.offsets.authority import Authority
+    from tidemark.offsets.coordinates import Coordinate
+    from tidemark.offsets.ranges import OffsetRange
+    from tidemark.sinks.hbase.rows import Place
+    from tidemark.sinks.hbase.table import StoredRow
+
+# Their name in receipts.
+NAME = "dead_letters"
+
+
+class DeadLetterSettings(Part):
+    """What a stream file says of its dead letters. Each type of store derives its own settings from this class."""
+
+    type: str
+
+    # What the page calls the server, and the type of their places in receipts.
+    server: ClassVar[str]
+    receipts: ClassVar[str]
+
+    max_redrives: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="A [redrive](dead-letters.md#redrives) by reason leaves out a dead letter that has come back so "
+            "often.",
+        ),
+    ] = 3
+
+    @property
+    @abstractmethod
+    def connection(self) -> str:
+        """The connection of the store."""
+
+    @property
+    def file_system(self) -> str | None:
+        """The connection with the settings of the file system that Spark writes to, if the store is files."""
+        return None
+
+    @property
+    @abstractmethod
+    def most_bytes(self) -> int:
+        """The most bytes of one part of a message. What is larger is left out, and the dead letter's `detail` says so."""
+
+    def owned(self) -> Iterable[Owned]:
+        """The places that no sink may write to."""
+        return ()
+
+    @abstractmethod
+    def place(self, connections: Connections) -> dict[str, str]:
+        """Where the dead letters are, as receipts say it, without an attempt's own folder."""
+
+    def receipt(self, connections: Connections, **more: str) -> SinkReceipt:
+        return SinkReceipt(name=NAME, type=self.receipts, place={**self.place(connections), **more})
+
+
+class DeadLetters(Protocol):
+    """The dead letters of a stream, to read from without Spark. It is pickled for Spark's workers."""
+
+    def only(self, fields: Iterable[str]) -> DeadLetters:
+        """The same for readers of these fields alone."""
+        ...
+
+    def owner(self) -> Mapping[str, Any]:
+        """The stream and the ledger that the store was made for; empty while nobody has prepared it."""
+        ...
+
+    def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        """Every place in a range with a row, in the order of the offsets, with the row that counts there.
+
+        None where there is only debris. A store may leave such places out. One that nobody has prepared has no rows.
+        """
+        ...
+
+    def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
+        """The rows of one message that carry a generation."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeadLettersKind:
+    """A type of store, each part as `module:name`, imported when needed.
+
+    `store` is a function of settings, Book and Connections that gives a DeadLetters. `plain` is the PlainSink that sweeps and
+    erases the places in receipts. `spark` is a class made of settings, DeadLetters and Connections: see
+    `tidemark_spark.sinks.dead_letters.Writer`.
+    """
+
+    settings: type[DeadLetterSettings]
+    store: str
+    plain: str
+    spark: str
+
+    def opened(self, settings: DeadLetterSettings, book: Book, connections: Connections) -> DeadLetters:
+        return _named(self.store)(settings, book, connections)  # type: ignore[no-any-return]
+
+    def without_spark(self) -> PlainSink:
+        return _named(self.plain)()  # type: ignore[no-any-return]
+
+    def with_spark(self, settings: DeadLetterSettings, letters: DeadLetters, connections: Connections) -> Any:
+        return _named(self.spark)(settings, letters, connections)
+
+
+def _named(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

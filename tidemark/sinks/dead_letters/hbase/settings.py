@@ -1,0 +1,49 @@
+"""What a stream file may say of dead letters in HBase."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tidemark.clients.connections import Connections
+from tidemark.schemes.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, Table
+from tidemark.sinks.contract import Owned, owned_table
+from tidemark.sinks.dead_letters.contract import DeadLetterSettings
+
+
+class HBaseDeadLetters(DeadLetterSettings):
+    """The HBase table of the dead letters."""
+
+    server: ClassVar[str] = "HBase"
+    receipts: ClassVar[str] = "hbase"
+
+    type: Annotated[Literal["hbase"], Field(description="May be left out.")] = "hbase"
+    hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
+    table: Annotated[Table, Field(description="The table.")]
+    max_cell_bytes: Annotated[
+        CellBytes,
+        Field(
+            description="The largest cell that HBase takes, as for the sink [`hbase`](sinks.md#rows-that-are-too-large). A "
+            "dead letter leaves out a key, a value or headers that do not fit, and says so in `detail`. The limit keeps "
+            "1,024 bytes for the rest of the cell. Otherwise HBase would refuse the dead letter, and hold up the stream. "
+            "After you change this key, an audit finds dead letters different that would now be made otherwise, until a "
+            "replay."
+        ),
+    ] = MOST_CELL_BYTES
+
+    @property
+    def connection(self) -> str:
+        return self.hbase
+
+    @property
+    def most_bytes(self) -> int:
+        """The rest of the cell limit is for the cell's other data."""
+        return max(self.max_cell_bytes - 1_024, self.max_cell_bytes // 2)
+
+    def owned(self) -> Iterable[Owned]:
+        return [owned_table(self.table)]
+
+    def place(self, connections: Connections) -> dict[str, str]:
+        return {"connection": self.hbase, "table": self.table}

@@ -1,0 +1,54 @@
+"""What a stream file may say of dead letters in Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tidemark.clients.connections import Connections
+from tidemark.schemes.parts import ConnectionName
+from tidemark.sinks.contract import Owned
+from tidemark.sinks.dead_letters.contract import NAME, DeadLetterSettings
+from tidemark.sinks.parquet.settings import Compression, Folder, ParquetSink
+
+# No message of Kafka comes near: nothing of it is left out.
+_MOST_BYTES = 2**31 - 1
+
+
+class ParquetDeadLetters(DeadLetterSettings):
+    """The folder of the dead letters."""
+
+    server: ClassVar[str] = "the lake"
+    receipts: ClassVar[str] = "parquet_dead_letters"
+
+    type: Literal["parquet"]
+    files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
+    folder: Annotated[Folder, Field(description="The folder, below the connection's path. No sink may have it.")]
+    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+
+    @property
+    def sink(self) -> ParquetSink:
+        """A sink of the same files: what writes its rows writes dead letters."""
+        return ParquetSink(
+            type="parquet", name=NAME, files=self.files, folder=self.folder, compression=self.compression
+        )
+
+    @property
+    def connection(self) -> str:
+        return self.files
+
+    @property
+    def file_system(self) -> str:
+        return self.files
+
+    @property
+    def most_bytes(self) -> int:
+        return _MOST_BYTES
+
+    def owned(self) -> Iterable[Owned]:
+        return self.sink.owned()
+
+    def place(self, connections: Connections) -> dict[str, str]:
+        return {"base": self.sink.base(connections)}

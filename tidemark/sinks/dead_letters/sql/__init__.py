@@ -1,0 +1,1 @@
+"""Dead letters in a table of a database: PostgreSQL, or a file of SQLite on one machine."""

@@ -1,0 +1,245 @@
+"""Dead letters in a database: a table of them, which streams may share, and one that says whose they are.
+
+Each attempt has rows of its own, by its generation. So one that never commits changes no row that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.sql import Database, NothingPrepared, asked, database, engine, make_file
+from tidemark.ledger.book import Book
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.hashing import unsigned
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
+from tidemark.sinks.hbase.rows import Mark, Place
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.owners import check_owner
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+T = TypeVar("T")
+
+# What Tidemark itself writes there is ASCII. All else may be any bytes, and PostgreSQL takes no text with a zero byte.
+_TEXTS = ("timestamp", "outcome", "attempts", "first_failed_at", "last_failed_at", "redrives")
+# As long as a job waits for a server of HBase: a question, and all tries of it.
+_QUESTION_SECONDS, _PATIENCE_SECONDS = 30.0, 60.0
+_RIGHTS = "select, insert, update and delete"
+# Rows of one question, if they have the parts of messages, which may be large.
+_PAGE_ROWS, _PAGE_MESSAGES = 5_000, 200
+_MESSAGES = frozenset({"key", "value", "headers", "detail"})
+_PLACE = ("stream", "topic", "incarnation", "partition", "message_offset", "generation")
+_MARK = ("lane", "seq", "digest")
+_SWEPT_AT_ONCE = 500
+
+
+def open_letters(settings: SQLDeadLetters, book: Book, connections: Connections) -> LettersInSQL:
+    """Raises ConnectionMissing, PackageMissing, WrongUse."""
+    return letters_in(connections, settings.sql, settings.table, book.stream)
+
+
+def letters_in(connections: Connections, connection: str, table: str, stream: str) -> LettersInSQL:
+    where = database(connections(connection))
+    # Says at once what is not installed.
+    engine(where, _QUESTION_SECONDS)
+    return LettersInSQL(where, table, stream)
+
+
+class LettersInSQL:
+    """The dead letters of one stream."""
+
+    def __init__(self, where: Database, table: str, stream: str, fields: tuple[str, ...] = FIELDS) -> None:
+        self._where = where
+        self._table = table
+        self._stream = stream
+        self._fields = fields
+
+    def only(self, fields: Iterable[str]) -> LettersInSQL:
+        return LettersInSQL(self._where, self._table, self._stream, tuple(fields))
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        """Make what is missing, and check whose it is. Raises what `check_owner` raises, and NotAuthorized, Unreachable."""
+        make_file(self._where)
+        letters, owners = _letters(self._table), _owners(self._table)
+
+        def make(connection: sa.Connection) -> None:
+            letters.create(connection, checkfirst=True)
+            owners.create(connection, checkfirst=True)
+            mark = _insert(self._where)(owners).values(stream=stream, ledger=ledger)
+            connection.execute(mark.on_conflict_do_nothing())
+
+        self._asked(make)
+        check_owner(f"table {self._table} in {self._where}", self.owner(), stream, ledger)
+
+    def owner(self) -> Mapping[str, Any]:
+        import sqlalchemy as sa
+
+        owners = _owners(self._table)
+        question = sa.select(owners.c.stream, owners.c.ledger).where(owners.c.stream == self._stream)
+        found = self._rows_of(question)
+        return found[0] if found else {}
+
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows in one transaction; writing them again changes nothing. Raises Unreachable."""
+
+        def insert(connection: sa.Connection) -> None:
+            new = _insert(self._where)(_letters(self._table))
+            others = {name: new.excluded[name] for name in (*_MARK, *FIELDS)}
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if self._where.kind == "sqlite" else "BEGIN")
+            connection.execute(new.on_conflict_do_update(index_elements=_PLACE, set_=others), list(rows))
+            connection.exec_driver_sql("COMMIT")
+
+        self._asked(insert)
+
+    def row(self, at: TopicPartition, offset: int, mark: Mark, contents: Sequence[bytes | None]) -> dict[str, Any]:
+        """A row for `write`; `contents` are those of FIELDS."""
+        said = dict(zip(FIELDS, contents, strict=True))
+        return {
+            "stream": self._stream,
+            "topic": at.topic,
+            "incarnation": at.incarnation,
+            "partition": at.partition,
+            "message_offset": offset,
+            "generation": mark.generation,
+            "lane": mark.lane,
+            "seq": mark.seq,
+            "digest": mark.digest - (1 << 64) if mark.digest >= 1 << 63 else mark.digest,
+            **{name: one.decode() if one is not None and name in _TEXTS else one for name, one in said.items()},
+        }
+
+    def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
+        wanted = at.as_range()
+        found = self.rows(Authority([(generation, RangeSet([wanted]))]), wanted)
+        return [row for _, row in found if row is not None]
+
+    def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        """As `DeadLetters.rows`. Raises Unreachable."""
+        segments = authority.within(wanted)
+        segment = next(segments, None)
+        for offset, versions in groupby(self._versions(wanted), itemgetter("message_offset")):
+            while segment is not None and offset >= segment.until:
+                segment = next(segments, None)
+            counting = segment.generation if segment is not None and offset >= segment.start else None
+            place = Place(wanted.partition, offset, 0)
+            found = [one for one in versions if one["generation"] == counting]
+            yield place, self._stored(place, found[0]) if found else None
+
+    def _versions(self, wanted: OffsetRange) -> Iterator[Mapping[str, Any]]:
+        """The rows of all attempts in a range, in the order of offset and generation, page by page."""
+        import sqlalchemy as sa
+
+        table, size = _letters(self._table), _PAGE_ROWS if _MESSAGES.isdisjoint(self._fields) else _PAGE_MESSAGES
+        columns = [table.c[name] for name in dict.fromkeys((*_PLACE[4:], *_MARK, *self._fields))]
+        key = sa.tuple_(table.c.message_offset, table.c.generation)
+        last: tuple[int, int] = (wanted.start, -1)
+        while True:
+            question = sa.select(*columns).where(
+                *self._partition(wanted.partition),
+                table.c.message_offset < wanted.until,
+                key > sa.tuple_(*map(sa.literal, last)),
+            )
+            page = self._rows_of(question.order_by(table.c.message_offset, table.c.generation).limit(size))
+            yield from page
+            if len(page) < size:
+                return
+            last = page[-1]["message_offset"], page[-1]["generation"]
+
+    def _stored(self, place: Place, row: Mapping[str, Any]) -> StoredRow:
+        mark = Mark(row["generation"], unsigned(row["digest"]), row["lane"], row["seq"], False)
+        said = {name: row[name] for name in self._fields if row[name] is not None}
+        return StoredRow(
+            place, mark, {name: one.encode() if name in _TEXTS else bytes(one) for name, one in said.items()}
+        )
+
+    def sweep(self, covers: RangeSet, generation: int) -> None:
+        """Remove the rows of attempts older than `generation` at some offsets. Repeatable."""
+        import sqlalchemy as sa
+
+        table = _letters(self._table)
+        for hull in covers.hull():
+            at = hull.partition
+            older = (*self._partition(at), table.c.generation < generation)
+            there = sa.select(table.c.message_offset).where(
+                *older, table.c.message_offset >= hull.start, table.c.message_offset < hull.until
+            )
+            offsets = [
+                one["message_offset"]
+                for one in self._rows_of(there.distinct())
+                if (at, one["message_offset"]) in covers
+            ]
+            for first in range(0, len(offsets), _SWEPT_AT_ONCE):
+                some = table.c.message_offset.in_(offsets[first : first + _SWEPT_AT_ONCE])
+                self._asked(partial(_executed, table.delete().where(*older, some)))
+
+    def _partition(self, at: TopicPartition) -> tuple[Any, ...]:
+        table = _letters(self._table)
+        return (
+            table.c.stream == self._stream,
+            table.c.topic == at.topic,
+            table.c.incarnation == at.incarnation,
+            table.c.partition == at.partition,
+        )
+
+    def _rows_of(self, question: Any) -> Sequence[Any]:
+        """No rows where nobody has prepared the table yet."""
+        try:
+            return self._asked(lambda connection: connection.execute(question).mappings().all())
+        except NothingPrepared:
+            return []
+
+    def _asked(self, ask: Callable[[sa.Connection], T]) -> T:
+        tables = (self._table, f"{self._table}_owners")
+        return asked(self._where, ask, tables, _QUESTION_SECONDS, _PATIENCE_SECONDS, _RIGHTS)
+
+
+def _executed(statement: Any, connection: sa.Connection) -> None:
+    connection.execute(statement)
+
+
+def _insert(where: Database) -> Any:
+    """The INSERT of the database's own kind, which says what becomes of a row that is there."""
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    return postgresql.insert if where.kind == "postgresql" else sqlite.insert
+
+
+@cache
+def _letters(name: str) -> sa.Table:
+    import sqlalchemy as sa
+
+    kinds = {
+        "incarnation": sa.Integer,
+        "partition": sa.Integer,
+        "message_offset": sa.BigInteger,
+        "generation": sa.BigInteger,
+    }
+    return sa.Table(
+        name,
+        sa.MetaData(),
+        *(sa.Column(one, kinds.get(one, sa.Text), primary_key=True, autoincrement=False) for one in _PLACE),
+        sa.Column("lane", sa.Text, nullable=False),
+        sa.Column("seq", sa.BigInteger, nullable=False),
+        sa.Column("digest", sa.BigInteger, nullable=False),
+        *(sa.Column(one, sa.Text if one in _TEXTS else sa.LargeBinary) for one in FIELDS),
+    )
+
+
+@cache
+def _owners(name: str) -> sa.Table:
+    import sqlalchemy as sa
+
+    return sa.Table(
+        f"{name}_owners",
+        sa.MetaData(),
+        sa.Column("stream", sa.Text, primary_key=True),
+        sa.Column("ledger", sa.Text, nullable=False),
+    )

@@ -1,0 +1,28 @@
+"""Sweeping and erasing dead letters in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.sql import NothingPrepared
+from tidemark.ledger.book import Standing
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.dead_letters.sql.letters import letters_in
+
+
+class PlainDeadLetters(PlainSink):
+    left_by_erasing = ""
+
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        # Whoever has the table may ask for any stream.
+        letters_in(connections, place["connection"], place["table"], "").owner()
+
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        # A table that was dropped holds nothing.
+        with suppress(NothingPrepared):
+            letters = letters_in(connections, place["connection"], place["table"], record.stream)
+            letters.sweep(covers, record.attempt.generation)
