@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from tests.support.command_line import asked
 from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
+from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
 from tidemark.ledger.erased import places_written
 from tidemark.ledger.places import named as named_place
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.fates import Fate
 from tidemark.views.where import coordinate, located
@@ -103,9 +107,15 @@ def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, ledger: st
     play.select(LaneKind.REPLAY, again)
     assert {fields["redrives"] for _, fields in own_readers.dead_letters(play.opened)} == {"1"}
     assert_right(play)
+    # Whatever has removed one is found, and repaired.
+    lost = sorted(play.expected().dead)[-1]
+    remove(play, store, lost)
     report = audit(play.opened, play.new_run())
-    assert (report.clean, report.expected) == (True, 180), report.sentence()
-    assert {one.name: one.found for one in report.places}["dead letters"] == len(play.expected().dead)
+    (found,) = [one for one in report.places if one.name == "dead letters"]
+    assert (report.expected, found.expected, found.missing) == (180, len(play.expected().dead), 1), report.sentence()
+    assert found.missing_at == ("{}/{}@{}".format(*lost),)
+    play.select(LaneKind.REPLAY, play.ranges(0, lost[1], (lost[2], lost[2] + 1)))
+    assert_right(play)
 
     erased = {sorted(play.expected().dead)[0], sorted(play.expected().rows)[0][:3]}
     named = [part for one in erased for part in ("--records", "{}/{}@{}".format(*one))]
@@ -134,6 +144,53 @@ def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, ledger: st
         base_of(play).mkdir()
         with pytest.raises(Unreachable, match="may not be mounted"):
             own_readers.dead_letters(play.opened)
+
+
+def remove(play: Playground, store: str, coordinate: tuple[str, int, int]) -> None:
+    """Remove a dead letter behind Tidemark's back."""
+    topic, partition, offset = coordinate
+    if store == "parquet":
+        for path in base_of(play).rglob("*.parquet"):
+            rows = pq.read_table(path, partitioning=None)
+            here = [(row["_topic"], row["_partition"], row["_offset"]) == coordinate for row in rows.to_pylist()]
+            if any(here):
+                path.with_name(f".{path.name}.crc").unlink()
+                pq.write_table(rows.filter([not one for one in here]), path)
+    else:
+        at = OffsetRange(TopicPartition(topic, partition), offset, offset + 1)
+        letters = play.opened.dead_letter_table()
+        assert isinstance(letters, LettersInSQL)
+        letters.sweep(RangeSet([at]), 1_000_000)
+
+
+@pytest.mark.full
+@pytest.mark.covers("O11", "F1")
+@pytest.mark.usefixtures("nothing_of_hbase", "spark")
+@pytest.mark.parametrize("store", ["parquet", "sql"])
+def test_killed_after_its_dead_letters_were_stored(make: Make, tmp_path: Path, store: str) -> None:
+    """What the dead attempt has left is seen by nobody, and the next commit removes it."""
+    play = make(CDN, ledger=LEDGERS["sqlite"])
+    place = {"folder": f"{play.name}_dead"} if store == "parquet" else {"sql": "sqlite_default"}
+    play.rewrite(
+        sinks=[{"type": "parquet", "name": "files", "folder": play.name}], dead_letters={"type": store, **place}
+    )
+    play.produce(240)
+    run = play.new_run()
+    arguments = play.job_arguments(run, play.pin(run).seq)
+    variables = {"TEST_STEP": Step.DEAD_LETTERS_STORED.value, "TEST_SIGNAL": "SIGKILL", "TEST_WAY": "one pass"}
+    job = Submitted(play.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
+    assert job.wait() == -signal.SIGKILL, job.output
+    job.end()
+    everything = [OffsetRange(TopicPartition(play.topics[0], number), 0, 1_000) for number in range(4)]
+    held = [row for one in everything for row in play.opened.dead_letter_table().rows(Authority([]), one)]
+    left = rows_of(base_of(play)) if store == "parquet" else held
+    assert left
+    assert own_readers.dead_letters(play.opened) == []
+    play.ingest(run)
+    assert_right(play)
+    held = [row for one in everything for row in play.opened.dead_letter_table().rows(Authority([]), one)]
+    there = rows_of(base_of(play)) if store == "parquet" else held
+    assert len(there) == len(play.expected().dead)
 
 
 def base_of(play: Playground) -> Path:
