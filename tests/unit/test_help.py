@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
-from tidemark.cli.app import app
+from tidemark import __version__
+from tidemark.cli.app import LOOK, PROVE, REPAIR, REPLAY, RUN, SET_UP, app
 
 
 def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -32,3 +34,20 @@ def test_its_help_has_an_example_that_it_takes(names: tuple[str, ...]) -> None:
     # Raises what the command line would say of options that it does not know.
     command.make_context(" ".join(names), words[len(names) :])
     assert all(parameter.help for parameter in command.params)
+
+
+def test_the_version_is_shown_without_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_CODE_VERSION", "abc")
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"{__version__}+abc\n")
+
+
+def test_commands_stand_in_groups_by_what_a_person_wants_and_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    for words in ([], *([*names] for names in COMMANDS)):
+        done = CliRunner().invoke(app, [*words, "--help"])
+        assert done.exit_code == 0, words
+        assert max(map(len, done.stdout.splitlines())) <= 80, words
+    top = CliRunner().invoke(app, ["--help"]).stdout
+    assert [top.index(f"─ {group} ─") > 0 for group in (LOOK, RUN, REPLAY, PROVE, SET_UP, REPAIR)] == [True] * 6

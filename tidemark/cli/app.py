@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,38 +38,38 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.checking import check_topics
 from tidemark.runs import lanes
 from tidemark.runs.discovery import known_now
+from tidemark.runs.lanes import code_version
+from tidemark.runs.open_stream import open_stream
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
 from tidemark.streams.places import problems_among
+from tidemark.views.line import line_of
 from tidemark.views.overview import overview, transactions_shown
 from tidemark.views.status import Word
 
 app = typer.Typer(
-    help="Kafka topics become tables in bounded batches. These commands run the batches, and show what is where.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
-app.add_typer(streams, name="streams")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(engines.app, name="engine")
-for command in (
-    running.run,
-    selected.backfill,
-    selected.replay,
-    erasing.erase,
-    steering.pause,
-    steering.resume,
-    steering.cancel,
-    auditing.audit,
-    auditing.report,
-    offsets.offsets,
-    completing.complete,
-    compacting.compact,
-):
-    app.command()(command)
+# What a person wants, in the order of `--help`.
+LOOK, RUN, REPLAY, PROVE, SET_UP, REPAIR = "Look", "Run", "Replay", "Prove", "Set up", "Repair"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        line(code_version())
+        raise typer.Exit
+
+
+@app.callback()
+def tidemark(
+    version: Annotated[
+        bool, typer.Option("--version", help="show the version", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Kafka topics become tables in bounded batches. These commands run the batches, and show what is where."""
 
 
 @streams.command()
@@ -129,14 +129,21 @@ def _beside(paths: Sequence[Path]) -> Iterator[StreamFile]:
                 yield load(path)
 
 
-@app.command()
-def status(stream: Stream, as_json: Json = False) -> None:
+def status(
+    stream: Annotated[
+        str, typer.Argument(help="a stream's name, or its file; without one, all streams in a line each")
+    ] = "",
+    as_json: Json = False,
+) -> None:
     """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
     Also the worst partition's status with its rule, holes, a raised latency alarm, and open transactions that hold an end back.
 
     Example: tidemark status orders
     """
+    if not stream:
+        _status_of_all(as_json=as_json)
+        return
     opened = finding.opened(stream)
     view = opened.book.view()
     found = overview(opened, holes(view.windows, Ingest.seen(view)))
@@ -162,7 +169,35 @@ def status(stream: Stream, as_json: Json = False) -> None:
         check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
 
 
-@app.command()
+def _status_of_all(*, as_json: bool) -> None:
+    """All streams of the folders, each in a line. One that cannot be looked at says so, and the others are shown."""
+    found: list[dict[str, Any]] = []
+    codes = []
+    for path in stream_files(*finding.folders()):
+        try:
+            opened = open_stream(path)
+            view = opened.book.view()
+            found.append(line_of(overview(opened, holes(view.windows, Ingest.seen(view)))))
+        except TidemarkError as problem:
+            codes.append(problem.exit_code)
+            found.append({"stream": path.stem, "problem": f"{type(problem).__name__}: {problem}"})
+    rows = [[one["stream"], *_in_words(one)] for one in found]
+    data(found, as_json=as_json, rows=rows, columns=("stream", "status", "lag", "retention", "holes"))
+    for one in found:
+        if "problem" in one:
+            error(f"{one['stream']}: {one['problem']}")
+    if codes:
+        # That of the first: each has said what to do.
+        raise typer.Exit(codes[0])
+
+
+def _in_words(one: dict[str, Any]) -> list[object]:
+    if "problem" in one:
+        return ["not known", "", "", ""]
+    status = one["status"]["word"] if one["status"] else "no position yet"
+    return [status, one["lag"] or "", one["retention"] or "", "yes" if one["holes"] else "no"]
+
+
 def plan(
     stream: Stream,
     from_: From = None,
@@ -210,10 +245,19 @@ def plan(
         error(f"window {window.seq} is pinned already, and will be read as it is")
 
 
-app.command()(results.show)
-app.command()(windows.window)
-app.command("dead-letters")(windows.dead_letters)
-app.command()(results.results)
+_GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
+    LOOK: (status, results.results, results.show, windows.window, windows.dead_letters, completing.complete),
+    RUN: (plan, running.run, steering.pause, steering.resume, steering.cancel, offsets.offsets),
+    REPLAY: (selected.replay, selected.backfill, erasing.erase),
+    PROVE: (auditing.audit, auditing.report),
+    REPAIR: (compacting.compact,),
+}
+for group, commands in _GROUPS.items():
+    for command in commands:
+        app.command(command.__name__.replace("_", "-"), rich_help_panel=group)(command)
+app.add_typer(streams, name="streams", rich_help_panel=SET_UP)
+app.add_typer(engines.app, name="engine", rich_help_panel=SET_UP)
+app.add_typer(ledger.app, name="ledger", rich_help_panel=REPAIR)
 
 
 def main() -> None:
