@@ -61,7 +61,7 @@ def assert_right(play: Playground, erased: set[tuple[str, int, int]] = frozenset
 @pytest.mark.covers("O11")
 @pytest.mark.usefixtures("nothing_of_hbase")
 @pytest.mark.parametrize(
-    ("ledger", "store"),
+    ("database", "store"),
     [
         ("sqlite", "parquet"),
         ("postgresql", "sql"),
@@ -69,11 +69,11 @@ def assert_right(play: Playground, erased: set[tuple[str, int, int]] = frozenset
         pytest.param("postgresql", "parquet", marks=pytest.mark.full),
     ],
 )
-def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, ledger: str, store: str) -> None:
+def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, database: str, store: str) -> None:
     """Ingest, a cut, a retry, dead letters by reason, a redrive after a fix, an audit, an erasure and a replay."""
-    play = make(CDN, ledger=LEDGERS[ledger])
+    play = make(CDN, ledger=LEDGERS[database])
     place = (
-        {"folder": f"{play.name}_dead"} if store == "parquet" else {"sql": LEDGERS[ledger].get("sql", "sql_default")}
+        {"folder": f"{play.name}_dead"} if store == "parquet" else {"sql": LEDGERS[database].get("sql", "sql_default")}
     )
     letters = {"type": store, "max_redrives": 5, **place}
     play.rewrite(
