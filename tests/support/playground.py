@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.errors import KafkaError
 
-from services import control
+from services import control, processes
 from services.site import Site
 from tests.support import own_readers
 from tests.support.claiming import claim_lane
@@ -62,7 +62,9 @@ class Kafka:
         return self._admin
 
     def create(self, topic: str, partitions: int, **settings: str) -> None:
-        self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": settings}})
+        """Messages with a date of long ago stay in it, unless its `settings` say otherwise."""
+        configs = {"retention.ms": "-1", **settings}
+        self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": configs}})
 
     def send(self, messages: Iterable[tuple[str, int, bytes | None, bytes | None]], **settings: Any) -> None:
         """Send (topic, partition, key, value), and return when the broker has all of them."""
@@ -278,7 +280,7 @@ def other_kafka(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> 
     kafka = Kafka(KafkaEndpoint(other.address("kafka")))
     yield other, kafka
     kafka.close()
-    control.down(other, report=lambda line: None)
+    processes.kill(other, "kafka")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
