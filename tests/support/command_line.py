@@ -14,11 +14,12 @@ import termios
 from contextlib import suppress
 from typing import Any
 
+from tests.support.command_server import called
+
 
 def tidemark(*arguments: str, code: int = 0, **variables: str) -> tuple[str, str]:
     """Run the command, which has to end with `code`. Gives standard output and standard error."""
-    command = [sys.executable, "-m", "tidemark", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=900)
+    done = called(arguments, {**os.environ, **variables})
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 
