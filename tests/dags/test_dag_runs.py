@@ -401,6 +401,7 @@ def test_a_replay_in_lanes_has_a_task_for_each(dags: dict[str, DAG], opened: Ope
     assert sum(one.count() for one in read) == until - start
 
 
+@pytest.mark.full
 def test_a_lane_that_fails_stops_no_other(
     dags: dict[str, DAG], opened: OpenStream, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -367,6 +367,7 @@ def test_sums_of_doubles_are_the_same_up_to_the_order_of_adding(spark: SparkSess
     assert [tuple(row) for row in found] == wanted
 
 
+@pytest.mark.full
 def test_contributions_that_depend_on_the_order_of_rows_are_no_difference(spark: SparkSession) -> None:
     """Of the same rows in each order: a sum that cancels out, and the least and the most of two zeros."""
     aggregates = [Aggregate(one, one, "amount", "double") for one in ("sum", "min", "max")]
@@ -427,8 +428,9 @@ def generations_in(play: Playground) -> set[int]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.covers("N27")
-@pytest.mark.parametrize("block", [10, pytest.param("window", marks=pytest.mark.full)])
+@pytest.mark.parametrize("block", [10, "window"])
 def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> None:
     """And messages are found by their key. The rest of their blocks is read again."""
     play = make(CDN)

@@ -73,6 +73,7 @@ def test_an_erasure_meanwhile_is_no_difference(play: Playground, monkeypatch: py
     assert (after.clean, after.erased, after.changed) == (True, 1, 0), after.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N27")
 def test_a_difference_elsewhere_is_still_found(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = sorted(place[:3] for place in play.expected().rows if place[0] == play.topics[0] and place[1] == 0)

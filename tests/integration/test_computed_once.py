@@ -41,6 +41,8 @@ MAY_DIFFER: dict[str, dict[str, Any]] = {
     "SQL that depends on an order": by_sql("row_number() OVER (ORDER BY _partition) AS number, 'same' AS word"),
     "random check": {"checks": [{"invalid_when": "rand() < 0.5", "reason": "unlucky"}]},
 }
+# These go the ways of others.
+LONGER = dict.fromkeys(("function and then SQL", "transform by a function"), pytest.mark.full)
 THE_SAME: dict[str, dict[str, Any]] = {
     "pieces": {"explode": {"lines": " "}},
     "SQL": by_sql(
@@ -84,7 +86,10 @@ class Loss:
             self.lost += self.kept.getPersistentRDDs()[number].name() != "dead letters"
 
 
-@pytest.mark.parametrize("changes", MAY_DIFFER.values(), ids=MAY_DIFFER)
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param(changes, id=name, marks=LONGER.get(name, ())) for name, changes in MAY_DIFFER.items()],
+)
 def test_what_may_come_out_otherwise_is_not_committed(make: Make, spark: SparkSession, changes: dict[str, Any]) -> None:
     play = made(make, **changes)
     run, loss = play.new_run(), Loss(spark)

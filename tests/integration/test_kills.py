@@ -45,17 +45,13 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
 
 # Swept only happens on a second try; test_cuts.py cuts there.
 KILLED_AFTER = [step for step in Step if step not in (Step.PINNED, Step.SWEPT)]
-# In every run a kill within the writing; test_cuts.py cuts after others too.
-ALWAYS = (Step.SINK_STORED,)
 
 
+# In every run jobs are killed within their writing below; test_cuts.py cuts after other steps too.
+@pytest.mark.full
 @pytest.mark.covers("F1")
-@pytest.mark.parametrize("way", ["one pass", pytest.param("kept", marks=pytest.mark.full)])
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(step, marks=() if step in ALWAYS else pytest.mark.full) for step in KILLED_AFTER],
-    ids=lambda step: step.value.replace(" ", "-"),
-)
+@pytest.mark.parametrize("way", ["one pass", "kept"])
+@pytest.mark.parametrize("step", KILLED_AFTER, ids=lambda step: step.value.replace(" ", "-"))
 def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Step, way: str) -> None:
     play = make(CDN if list(Step).index(step) % 2 else ORDERS)
     play.produce(240)
@@ -74,6 +70,7 @@ def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Ste
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.covers("F1")
 @pytest.mark.parametrize("count", [pytest.param(10_000, marks=pytest.mark.covers("A45")), LONG])
 def test_many_messages_and_three_kills(make: Make, submit: Submit, count: int) -> None:
     """Ten windows of one run, killed in the third, the fifth and the seventh while an audit reads."""

@@ -136,7 +136,11 @@ def counted_again(spark: SparkSession, play: Playground, record: Record) -> None
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("G1")
-@pytest.mark.parametrize("sinks", [[PARQUET], [HBASE], [HBASE, PARQUET]], ids=["files", "rows", "both"])
+@pytest.mark.parametrize(
+    "sinks",
+    [*(pytest.param([one], marks=pytest.mark.full) for one in (PARQUET, HBASE)), [HBASE, PARQUET]],
+    ids=["files", "rows", "both"],
+)
 def test_rows_and_tallies_are_those_of_the_longer_way(
     make: Make, spark: SparkSession, made: list[one_pass.OnePass | None], sinks: list[dict[str, Any]]
 ) -> None:
@@ -236,7 +240,13 @@ def blocks_of(spark: SparkSession, number: int, tasks: int) -> list[int]:
 
 @pytest.mark.covers("E46")
 @pytest.mark.parametrize(
-    ("kept", "few"), [("all", True), ("all", False), ("some", False), ("none", True), ("lost", False)]
+    ("kept", "few"),
+    [
+        ("all", True),
+        ("some", False),
+        ("lost", False),
+        *(pytest.param(*one, marks=pytest.mark.full) for one in (("all", False), ("none", True))),
+    ],
 )
 def test_dead_letters_that_are_not_kept_are_read_again(
     make: Make,

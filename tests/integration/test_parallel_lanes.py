@@ -49,7 +49,7 @@ def killed_midway(play: Playground, lane: str, over: threading.Event, killed: li
 @pytest.mark.covers("N33")
 def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})
-    play.produce(600)
+    play.produce(300)
     assert play.ingest() == []
     play.produce(40)
     play.ingest()

@@ -80,6 +80,7 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
     return row.get("fields") or json.loads(row["value"])
 
 
+@pytest.mark.full
 def test_what_a_plain_reader_sees(make: Make) -> None:
     play = make(ORDERS)
     play.kafka.create(f"{play.name}-out", 1)

@@ -131,7 +131,13 @@ def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | Non
 
 
 @pytest.mark.covers("N10", "N14")
-@pytest.mark.parametrize("kinds", [("hbase", "delta", "kafka"), ("parquet", "hbase_latest", "hbase_aggregates")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(("hbase", "delta", "kafka"), marks=pytest.mark.full),
+        ("parquet", "hbase_latest", "hbase_aggregates"),
+    ],
+)
 def test_what_differs_is_repaired_and_the_other_sinks_are_left_alone(make: Make, kinds: tuple[str, ...]) -> None:
     play = make(CDN)
     with_all(play)
@@ -144,6 +150,7 @@ def test_what_differs_is_repaired_and_the_other_sinks_are_left_alone(make: Make,
     repaired(play, report, tuple(kind for kind in KINDS if kind in kinds))
 
 
+@pytest.mark.full
 @pytest.mark.covers("N10")
 def test_dead_letters_that_differ_are_repaired_with_all_sinks(make: Make) -> None:
     """They belong to the offset. What the level `sinks` has found is repaired too."""

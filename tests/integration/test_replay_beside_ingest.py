@@ -52,7 +52,7 @@ def kill_somewhere(play: Playground, lane: str, run: str, after: float, log: Pat
 def test_a_replay_killed_anywhere_beside_the_ingest(make: Make, ledger: str, kills: int, tmp_path: Path) -> None:
     chance = random.Random(kills)
     play = make(CDN, ledger=LEDGERS[ledger], limits={"max_records": 200})
-    play.produce(800)
+    play.produce(800 if kills > 1 else 400)
     play.ingest()
     replayed, ingested = play.opened.book.authority().covered(), play.positions()
     run = play.new_run()

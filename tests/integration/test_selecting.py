@@ -59,10 +59,10 @@ def few(chance: random.Random) -> RangeSet:
     ("chosen", "least", "most"),
     [
         (few, 1, 50),
-        (scattered, 51, 15_000),
+        pytest.param(scattered, 51, 15_000, marks=pytest.mark.full),
         (whole, 51, 15_000),
         (close, 15_001, 100_000),
-        (close_in_a_topic, 15_001, 100_000),
+        pytest.param(close_in_a_topic, 15_001, 100_000, marks=pytest.mark.full),
     ],
 )
 def test_rows_inside_and_outside(

@@ -104,7 +104,7 @@ GONE = ((Py4JError, PySparkException), "does not exist|FILE_NOT_EXIST")
 
 
 @pytest.mark.covers("F5", "A46", "E40")
-@pytest.mark.parametrize("longer", [True, False], ids=["kept", "one pass"])
+@pytest.mark.parametrize("longer", [pytest.param(True, marks=pytest.mark.full), False], ids=["kept", "one pass"])
 def test_a_late_attempt_with_other_code_changes_nothing(
     make: Make, spark: SparkSession, example: Example, longer: bool
 ) -> None:

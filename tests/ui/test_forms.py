@@ -123,6 +123,7 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
     assert dict(opened.book.store.scan(("head",))) == before
 
 
+@pytest.mark.full
 @pytest.mark.covers("N22")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Page) -> None:
@@ -181,6 +182,7 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     assert generations(opened) == after
 
 
+@pytest.mark.full
 @pytest.mark.covers("N16", "N33")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_replay_of_the_records_of_a_table_in_two_lanes(
@@ -380,6 +382,7 @@ def test_audits_run_after_a_commit_and_by_the_clock(
     assert (after["level"], after["clean"], after["windows"]) == ("ledger", True, len(opened.book.committed()))
 
 
+@pytest.mark.full
 @pytest.mark.covers("N16", "N27")
 @pytest.mark.usefixtures("scheduled_run")
 def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page) -> None:

@@ -94,13 +94,14 @@ OF_THE_LEDGER = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q25")
 @pytest.mark.parametrize(
     ("server", "named", "stream"),
     [
-        pytest.param("thrift", "HBase", "cdn_logs", marks=pytest.mark.full),
+        ("thrift", "HBase", "cdn_logs"),
         ("kafka", "Kafka", "cdn_logs"),
-        pytest.param("zookeeper", "ZooKeeper", "red_orders", marks=pytest.mark.full),
+        ("zookeeper", "ZooKeeper", "red_orders"),
     ],
 )
 def test_every_route_says_which_server_is_away(
