@@ -107,7 +107,7 @@ def dark(page: Page) -> None:
 
 def show_payloads(page: Page) -> None:
     page.get_by_role("button", name="Show payloads").click()
-    page.locator("#decoded h4").first.wait_for()
+    page.locator("#message .value code, #message .value pre").first.wait_for()
 
 
 if __name__ == "__main__":

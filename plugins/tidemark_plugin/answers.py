@@ -399,15 +399,10 @@ class TheMessage(BaseModel):
     headers: list[Header]
 
 
-class Piece(BaseModel):
+class AvroRecord(BaseModel):
+    by: str
+    record: Value | None
     problem: str
-    fields: dict[str, Value | None]
-
-
-class Decoded(BaseModel):
-    said: str
-    pieces: list[Piece]
-    more: int
 
 
 class Again(BaseModel):
@@ -419,7 +414,7 @@ class Again(BaseModel):
 
 
 class Message(BaseModel):
-    """Where a message went. `not_asked` are sinks that are only asked with `whole`; `decoded` is there with it alone."""
+    """Where a message went. `not_asked` are sinks that are only asked with `whole`; `avro` needs it, and `payload`."""
 
     coordinate: str
     topic: str
@@ -438,7 +433,8 @@ class Message(BaseModel):
     kafka: InKafka
     message: TheMessage | None
     payload: bool
-    decoded: Decoded | None
+    is_avro: bool
+    avro: AvroRecord | None
     again: Again
     may_see_payload: bool
 

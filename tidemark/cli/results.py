@@ -24,7 +24,7 @@ from tidemark.sinks.texts import place
 from tidemark.streams.model import DeadLetters
 from tidemark.views import message as message_view
 from tidemark.views import where
-from tidemark.views.decoded import decoded
+from tidemark.views.avro_record import avro_record
 
 _OF_DEAD_LETTERS = ("reason", "attempts", "redrives", "key", "value")
 
@@ -49,8 +49,8 @@ def show(
     values = message_view.as_values(found)
     if message:
         values["message"] = message_view.page_of(found, payload=True)["message"]
-        read = None if found.message is None else decoded(opened.stream, opened.connections, found.at, found.message)
-        values["decoded"] = read and message_view.decoded_shown(read, payload=True)
+        record = avro_record(opened.stream, opened.connections, found.message)
+        values["avro"] = message_view.record_shown(record)
     if as_json:
         data(values, as_json=True)
         return
@@ -75,7 +75,7 @@ def show(
     line(f"Kafka: {values['kafka']['sentence']}")
     if message:
         _show_message(values["message"])
-        _show_decoded(values["decoded"])
+        _show_record(values["avro"])
 
 
 def _show_message(found: dict[str, Any] | None) -> None:
@@ -93,17 +93,15 @@ def _show_message(found: dict[str, Any] | None) -> None:
         line(f"{name}, {value['bytes']} bytes: {value['text']}{more}")
 
 
-def _show_decoded(found: dict[str, Any] | None) -> None:
+def _show_record(found: dict[str, Any] | None) -> None:
     if found is None:
         return
-    line(f"decoded: {found['said']}")
-    for piece in found["pieces"]:
-        if piece["problem"]:
-            line(piece["problem"])
-        for name, value in piece["fields"].items():
-            line(f"  {name}: {'none' if value is None else value['text']}")
-    if found["more"]:
-        line(f"and {found['more']} more pieces")
+    record = found["record"]
+    if record is None:
+        line(f"Avro: {found['problem']}")
+        return
+    more = f" ({record['more']} bytes more)" if record["more"] else ""
+    line(f"Avro, by {found['by']}: {record['text']}{more}")
 
 
 def results(

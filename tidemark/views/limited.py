@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from tidemark.sinks.double_texts import double_text
-
 # Of processor time; and how long the process may take on a machine that is busy with other things.
 SECONDS = 2.0
 _PATIENCE_SECONDS = 20.0
@@ -27,7 +25,7 @@ _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
 
 
 def asked_with_limits(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a new process to a question of kind `regex`, `avro` or `names`; `problem` says why there is none."""
+    """The answer of a new process to a question of kind `avro` or `names`; `problem` says why there is none."""
     # -P: no folder of the caller's is searched for modules first.
     command = [sys.executable, "-P", __file__]
     try:
@@ -46,19 +44,8 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     question = json.loads(sys.stdin.buffer.read())
-    answer = {"regex": _regex, "avro": _avro, "names": _names}[question["kind"]](question)
+    answer = {"avro": _avro, "names": _names}[question["kind"]](question)
     sys.stdout.write(json.dumps(answer))
-
-
-def _regex(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the first pattern that matches the whole text. A group that took no part is null."""
-    for name, regex, groups in question["patterns"]:
-        # Java's classes such as \d are of ASCII. Python writes the name of a group in another way.
-        pattern = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", regex), re.ASCII)
-        found = pattern.fullmatch(question["text"])
-        if found is not None:
-            return {"pattern": name, "fields": dict(zip(groups, found.groups(), strict=True))}
-    return {"problem": "matches no pattern"}
 
 
 def _names(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,31 +75,25 @@ def _too_slow(*_: Any) -> None:
 
 
 def _avro(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The named fields of a record, each as the bytes of its text, in hexadecimal; a field that it lacks is null."""
+    """A record as JSON."""
     from fastavro import parse_schema, schemaless_reader
 
     schema = json.loads(question["schema"])
     try:
-        found: Any = schemaless_reader(BytesIO(bytes.fromhex(question["value"])), parse_schema(schema), None)
+        record: Any = schemaless_reader(BytesIO(bytes.fromhex(question["value"])), parse_schema(schema), None)
+        text = json.dumps(record, default=_plain, ensure_ascii=False, indent=2)
     except MemoryError:
         raise
     except Exception as problem:  # whatever the bytes or the schema are
         return {"problem": f"not a record of the schema: {type(problem).__name__}"}
-    return {"fields": {name: _avro_text(found.get(name)) for name in question["fields"]}}
+    if len(text) > question["most"]:
+        return {"problem": f"the record takes more than {question['most']:_} characters as JSON".replace("_", " ")}
+    return {"json": text}
 
 
-def _avro_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, bool):
-        return str(value).lower().encode().hex()
-    if isinstance(value, float):
-        return double_text(value).encode().hex()
-    if hasattr(value, "astimezone"):
-        return f"{value:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".").encode().hex()
-    return str(value).encode().hex()
+def _plain(value: Any) -> str:
+    """A value that JSON lacks, as a text: bytes that are no UTF-8 have backslash codes."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 if __name__ == "__main__":

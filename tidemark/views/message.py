@@ -12,7 +12,7 @@ from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.texts import texts
-from tidemark.views.decoded import Decoded
+from tidemark.views.avro_record import AvroRecord
 from tidemark.views.fates import Fate, in_words
 from tidemark.views.payloads import masked, shown
 from tidemark.views.where import DEAD_LETTERS, Located, newest_gap
@@ -91,16 +91,12 @@ def page_of(found: Located, *, payload: bool, order: Sequence[str] = ()) -> dict
     return values
 
 
-def decoded_shown(found: Decoded, *, payload: bool) -> dict[str, Any]:
-    """A message as its scheme reads it, for people in a browser. Without `payload`, values are masked."""
-    look = shown if payload else masked
-    return {
-        "said": found.said,
-        "pieces": [
-            {"problem": one.problem, "fields": {name: look(value) for name, value in one.fields.items()}}
-            for one in found.pieces
-        ],
-        "more": found.more,
+def record_shown(record: AvroRecord | None) -> dict[str, Any] | None:
+    """An Avro record, for people in a browser who may see payloads."""
+    return record and {
+        "by": record.by,
+        "record": shown(None if record.json is None else record.json.encode()),
+        "problem": record.problem,
     }
 
 

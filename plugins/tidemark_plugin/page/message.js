@@ -82,18 +82,13 @@ function showRows(found) {
   }
 }
 
-// What the scheme reads of the message: known once the other servers were asked.
-function showDecoded(found) {
-  const place = document.getElementById("decoded");
+// An Avro record as JSON: known once the other servers were asked.
+function showRecord(found) {
+  const place = document.getElementById("avro");
   place.replaceChildren();
   if (!found) return;
-  place.append(element("h4", "Decoded"), told(found.said));
-  found.pieces.forEach((one, at) => {
-    if (found.pieces.length > 1) place.append(element("h4", `Piece ${at}`));
-    if (one.problem) place.append(told(one.problem, "bad told"));
-    place.append(fields(Object.entries(one.fields)));
-  });
-  if (found.more) place.append(element("p", `${grouped(found.more)} more pieces are not shown.`, "quiet"));
+  place.append(element("h4", found.by ? `Avro, by ${found.by}` : "Avro"));
+  place.append(...(found.record ? parts([["record", found.record]]) : [told(found.problem, "bad told")]));
 }
 
 function showMessage(found) {
@@ -150,7 +145,7 @@ function show(found) {
   showActions(found);
   showMasking(found);
   showMessage(found);
-  showDecoded(found.decoded);
+  showRecord(found.avro);
   showRows(found);
   fill(document.getElementById("windows"), windowsOf(found), windowRow, "No window");
   const exact = /^\d+$/.test(found.offset);
@@ -159,8 +154,8 @@ function show(found) {
   document.getElementById("answer").hidden = false;
 }
 
-// The rest of the answer, from servers that may be slow or away: rows in files and topics, and the message decoded.
-async function askWhole(url, mine, decodes) {
+// The rest of the answer, from servers that may be slow or away: rows in files and topics, and an Avro record.
+async function askWhole(url, mine, reads) {
   try {
     const found = await loadPatiently(withQuery(url, { whole: "true" }), () => {});
     if (mine === asking) show(found);
@@ -168,7 +163,7 @@ async function askWhole(url, mine, decodes) {
     if (mine !== asking) return;
     const sinks = document.getElementById("asking-sinks");
     if (sinks) sinks.replaceChildren(element("span", error.message, "bad"));
-    if (decodes) document.getElementById("decoded").replaceChildren(element("h4", "Decoded"), told(`Not decoded: ${error.message}`, "bad told"));
+    if (reads) document.getElementById("avro").replaceChildren(element("h4", "Avro"), told(`Not read: ${error.message}`, "bad told"));
   }
 }
 
@@ -184,8 +179,8 @@ async function ask(payload) {
     if (mine !== asking) return;
     show(found);
     remember({ topic, partition, offset: found.offset });
-    const decodes = payload && found.message !== null;
-    if (found.not_asked.length || decodes) askWhole(url, mine, decodes);
+    const reads = payload && found.is_avro && found.message !== null;
+    if (found.not_asked.length || reads) askWhole(url, mine, reads);
   } catch (error) {
     if (mine !== asking) return;
     document.getElementById("answer").hidden = true;

@@ -10,8 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 from tidemark.runs.open_stream import OpenStream
 from tidemark.views import where
 from tidemark.views.again import again
-from tidemark.views.decoded import decoded
-from tidemark.views.message import decoded_shown, page_of
+from tidemark.views.avro_record import avro_record, is_avro
+from tidemark.views.message import page_of, record_shown
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_look
 from tidemark_plugin.answers import Message
@@ -39,8 +39,8 @@ Payload = Annotated[
 Whole = Annotated[
     bool,
     Query(
-        description="also what other servers know: rows in files and topics, and the message decoded. May take longer: after "
-        "504, ask again"
+        description="also what other servers know: rows in files and topics, and with `payload` an Avro record as JSON. It may "
+        "take longer: after 504, ask again"
     ),
 ]
 
@@ -97,10 +97,11 @@ def routes(viewing: Viewing) -> APIRouter:
 
 def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> dict[str, Any]:
     found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
-    read = decoded(opened.stream, opened.connections, found.at, found.message) if whole and found.message else None
+    record = avro_record(opened.stream, opened.connections, found.message) if whole and payload else None
     return {
         **page_of(found, payload=payload, order=list(opened.stream.fields)),
-        "decoded": None if read is None else decoded_shown(read, payload=payload),
+        "is_avro": is_avro(opened.stream),
+        "avro": record_shown(record),
         "again": again(found),
     }
 
