@@ -209,15 +209,12 @@ def test_a_replay_is_given_up(play: Playground) -> None:
     chosen = play.ranges(0, 0, (0, 3))
     lane = claim_lane(play.opened, LaneKind.REPLAY, "wrong", chosen, "test")
     assert lanes.plan_lane(play.opened, lane, "wrong") is not None
-    _, said = tidemark("ledger", "close", file, lane, "--reason", "asked for the wrong hour", code=3)
-    assert (
-        f"window 1 pending: finish it by running it again, or give it up (tidemark ledger abandon {play.name}" in said
-    )
     out, _ = tidemark("ledger", "abandon", file, lane, "--reason", "asked for the wrong hour")
-    assert out.endswith(f"To free it: tidemark ledger close {play.name} {lane} --reason ...\n")
-    for _ in range(2):
-        out, _ = tidemark("ledger", "close", file, lane, "--reason", "asked for the wrong hour")
-        assert out == f"{play.name}/{lane} is closed; what it had claimed is free\n"
+    assert out.endswith(f"To free it: tidemark cancel {play.name} {lane} --reason ...\n")
+    _, said = tidemark("cancel", file, lane, "--reason", "asked for the wrong hour")
+    assert f"{play.name}/{lane} is closed: 0 windows are committed and stay\n" in said
+    _, said = tidemark("cancel", file, lane, "--reason", "asked for the wrong hour", code=2)
+    assert "was closed before it was done: asked for the wrong hour. There is nothing to cancel" in said
     _, said = tidemark("replay", file, "--run", "wrong", code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     claim_lane(play.opened, LaneKind.REPLAY, "right", chosen, "test")

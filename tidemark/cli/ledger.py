@@ -22,7 +22,7 @@ from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, LaneState
-from tidemark.ledger.register import accept_generation, close_lane, new_token
+from tidemark.ledger.register import accept_generation, new_token
 from tidemark.ledger.verifying import verify as problems_of
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
@@ -141,27 +141,7 @@ def abandon(
         line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
     found = opened.book.head(lane)
     if lane != INGEST and found is not None and found.head.state != LaneState.CLOSED:
-        line(
-            f"What {lane} claims stays claimed. To free it: tidemark ledger close {opened.book.stream} {lane} --reason ..."
-        )
-
-
-@app.command()
-def close(
-    stream: Stream,
-    lane: Annotated[str, typer.Argument(help="the backfill or replay whose claim is given up")],
-    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
-) -> None:
-    """Give up what a backfill or replay has not read yet, so that other lanes may claim it. What is committed stays.
-
-    Refused while the lane has a pending window: abandon that window first. A closed lane stays as it is.
-
-    Example: tidemark ledger close orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
-    """
-    opened = finding.opened(stream)
-    protocol.check_reason("close", reason)
-    close_lane(opened.book, lane, because=reason)
-    line(f"{opened.book.stream}/{lane} is closed; what it had claimed is free")
+        line(f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ...")
 
 
 @app.command()
