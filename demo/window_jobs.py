@@ -11,8 +11,9 @@ from services import environment, processes
 from services.site import Site
 from tidemark.engine.address import SUFFIX
 from tidemark.engine.asking import ask
+from tidemark.runs.submit import WINDOW_JOB
 
-_JOB = "process_window.py"
+_SCRIPT = "process_window.py"
 
 
 def window_jobs(site: Site) -> list[psutil.Process]:
@@ -44,4 +45,6 @@ def engines(site: Site) -> list[dict[str, Any]]:
 
 
 def _is_job(words: list[str]) -> bool:
-    return any(Path(word).name == _JOB for word in words)
+    """Whether the script is there without the word of another job."""
+    places = [at for at, word in enumerate(words) if Path(word).name == _SCRIPT]
+    return any(word == WINDOW_JOB or word.startswith("-") for at in places for word in words[at + 1 : at + 2])

@@ -1,7 +1,19 @@
-"""spark-submit starts this: process a pinned window of a stream, and those after it up to the end that the run saw."""
+"""spark-submit starts this: the job that the first word names. Without a word, it processes windows of a lane."""
 
+import sys
+from importlib import import_module
+
+from tidemark.errors import EXIT_WRONG_USE
 from tidemark_spark.jobs import entry
-from tidemark_spark.jobs import window as window_job
+
+_JOBS = ("window", "audit", "compare", "compact")
 
 if __name__ == "__main__":
-    entry.run(window_job.main)
+    word = "window" if sys.argv[1:2] == [] or sys.argv[1].startswith("-") else sys.argv.pop(1)
+    if word == "engine":
+        import_module("tidemark_spark.engine.starting").main()
+    elif word in _JOBS:
+        entry.run(import_module(f"tidemark_spark.jobs.{word}").main)
+    else:
+        print(f"tidemark: WrongUse: {word!r} is no job; expected {', '.join((*_JOBS, 'engine'))}", file=sys.stderr)
+        sys.exit(EXIT_WRONG_USE)

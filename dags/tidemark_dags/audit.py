@@ -22,6 +22,7 @@ from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.offsets.shares import seed_of
 from tidemark.runs.requests import MOST_REASON, AuditRequest
+from tidemark.runs.submit import AUDIT_JOB
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import rejected_by
 from tidemark_dags.page_links import AuditPageLink, page_address
@@ -215,10 +216,9 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
     """The task that audits with Spark, under a run's name."""
     return SparkJob(
         task_id=task_id,
-        script="audit_stream.py",
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
         application_args=[
-            *("--stream-file", file, "--run", run, "--level", level),
+            *(AUDIT_JOB, "--stream-file", file, "--run", run, "--level", level),
             f"--selection={selection}",
             *more,
         ],

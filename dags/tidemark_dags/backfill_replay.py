@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.runs.approval import People
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.submit import COMPARE_JOB
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import window_job
@@ -181,9 +182,8 @@ def _compare(file: str, stream: Stream) -> SparkJob:
     """The task that compares with Spark what the replay will change. When the replay has begun, it stays as it was said."""
     return SparkJob(
         task_id="compare",
-        script="compare_replay.py",
         application_args=[
-            *("--stream-file", file, "--run", RUN, "--selection"),
+            *(COMPARE_JOB, "--stream-file", file, "--run", RUN, "--selection"),
             "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
             # Checked names of the stream file, not what a user has typed.
             "--sinks={{ ti.xcom_pull(task_ids='check', key='found')['sinks'] }}",

@@ -97,7 +97,6 @@ def window_job(stream: Stream, *, pool: str, minutes: int) -> dict[str, Any]:
     """The task `process`, without its application's arguments."""
     return {
         "task_id": "process",
-        "script": "process_window.py",
         "execution_timeout": timedelta(minutes=minutes),
         "pool": pool,
         **of_stream(stream),

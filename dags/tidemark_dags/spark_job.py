@@ -52,7 +52,6 @@ def of_stream(stream: Stream) -> dict[str, Any]:
 class SparkJob(SparkSubmitOperator):
     """Submit one of Tidemark's jobs for a stream.
 
-    :param script: the name of the job's script.
     :param connections: the connections that the job needs.
     :param sinks: the types of the stream's sinks, whose packages this machine needs.
     :param expected_master: the only accepted master; None for any that was configured.
@@ -62,14 +61,13 @@ class SparkJob(SparkSubmitOperator):
     def __init__(
         self,
         *,
-        script: str,
         connections: Sequence[str],
         sinks: Sequence[str] = (),
         expected_master: str | None = None,
         accepted: Sequence[int] = (0,),
         **kwargs: Any,
     ) -> None:
-        super().__init__(application=str(job_script(script)), **kwargs)
+        super().__init__(application=str(job_script()), **kwargs)
         self.accepted = tuple(accepted)
         self.connections = list(connections)
         self.sinks = list(sinks)

@@ -36,7 +36,7 @@ def stream(tmp_path: Path) -> Stream:
 @pytest.fixture
 def exits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job is one that ends with the code in its first argument."""
-    monkeypatch.setattr(spark_job, "job_script", lambda name: Path(__file__).parent / "exits.py")
+    monkeypatch.setattr(spark_job, "job_script", lambda: Path(__file__).parent / "exits.py")
 
 
 @pytest.mark.usefixtures("exits")
@@ -54,7 +54,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(
     stream: Stream, code: int, error: str, kind: type[Exception], said: str
 ) -> None:
-    job = SparkJob(task_id="process", script="x", **of_stream(stream), application_args=[str(code), error])
+    job = SparkJob(task_id="process", **of_stream(stream), application_args=[str(code), error])
     with pytest.raises(kind, match=rf"ended with code {code}: {said}.*tidemark: {error}: what went wrong") as caught:
         job.execute({})
     assert isinstance(caught.value, AirflowFailException) == (kind is SparkJobRefused)
@@ -62,7 +62,7 @@ def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(
 
 @pytest.mark.usefixtures("exits")
 def test_an_accepted_exit_code_is_the_tasks_result(stream: Stream) -> None:
-    job = SparkJob(task_id="compare", script="x", **of_stream(stream), accepted=(0, 1), application_args=["1"])
+    job = SparkJob(task_id="compare", **of_stream(stream), accepted=(0, 1), application_args=["1"])
     assert job.execute({}) == 1
 
 
@@ -87,14 +87,14 @@ def test_a_master_that_nobody_asked_for_is_refused(
     else:
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
     expecting = stream.model_copy(update={"engine": stream.engine.model_copy(update={"master": "local[2]"})})
-    job = SparkJob(task_id="process", script="process_window.py", **of_stream(expecting))
+    job = SparkJob(task_id="process", **of_stream(expecting))
     with pytest.raises(SparkJobRefused, match=said):
         job.execute({})
 
 
 def test_a_missing_connection_is_named(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_HBASE_DEFAULT")
-    job = SparkJob(task_id="process", script="process_window.py", **of_stream(stream))
+    job = SparkJob(task_id="process", **of_stream(stream))
     with pytest.raises((AirflowException, Exception), match="Airflow has no connection hbase_default"):
         job.execute({})
 
@@ -113,15 +113,15 @@ def warm(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 @pytest.mark.usefixtures("exits")
 def test_in_a_warm_engine_the_operator_is_the_same(stream: Stream, warm: Engine) -> None:
     for code, error, kind in ((4, "TopicGone", SparkJobRefused), (6, "ProcessingFailed", SparkJobFailed)):
-        job = SparkJob(task_id="process", script="x", **of_stream(stream), application_args=[str(code), error])
+        job = SparkJob(task_id="process", **of_stream(stream), application_args=[str(code), error])
         with pytest.raises(kind, match=rf"ended with code {code}: .*tidemark: {error}: what went wrong"):
             job.execute({})
-    job = SparkJob(task_id="compare", script="x", **of_stream(stream), accepted=(0, 1), application_args=["1"])
+    job = SparkJob(task_id="compare", **of_stream(stream), accepted=(0, 1), application_args=["1"])
     assert job.execute({}) == 1
     assert warm.runs_done() == 3
 
     # Airflow kills a task by its operator.
-    job = SparkJob(task_id="process", script="x", **of_stream(stream), application_args=["sleep"])
+    job = SparkJob(task_id="process", **of_stream(stream), application_args=["sleep"])
     ended: list[BaseException] = []
 
     def execute() -> None:
@@ -142,21 +142,20 @@ def test_in_a_warm_engine_the_operator_is_the_same(stream: Stream, warm: Engine)
 def test_settings_of_a_warm_engine_that_are_wrong_are_refused(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = {"conn_type": "spark", "host": "local[2]", "extra": {"engine": {"runs": 0}}}
     monkeypatch.setenv(SPARK, json.dumps(connection))
-    job = SparkJob(task_id="process", script="process_window.py", **of_stream(stream))
+    job = SparkJob(task_id="process", **of_stream(stream))
     with pytest.raises(SparkJobRefused, match="connection spark_default: engine among its extras: runs"):
         job.execute({})
 
 
-def test_the_jobs_are_found() -> None:
-    for name in ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py"):
-        assert job_script(name).is_file()
+def test_the_script_is_found() -> None:
+    assert job_script().is_file()
 
 
 @pytest.mark.usefixtures("exits")
 def test_what_the_machine_lacks_is_refused_before_spark_starts(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = SparkJob(task_id="process", script="x", **of_stream(stream) | {"sinks": ["delta"]}, application_args=["0"])
+    job = SparkJob(task_id="process", **of_stream(stream) | {"sinks": ["delta"]}, application_args=["0"])
     with monkeypatch.context() as lacking:
         lacking.setitem(sys.modules, "deltalake", None)
         with pytest.raises(SparkJobRefused, match=r"a sink of type delta needs the package deltalake: pip install"):

@@ -25,8 +25,7 @@ SOURCES = {
     "tidemark_dags": "dags/tidemark_dags",
     "tidemark_plugin": "plugins/tidemark_plugin",
 }
-SCRIPTS = ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py", "run_engine.py")
-IN_DAGS = SCRIPTS[:3]
+SCRIPT = "process_window.py"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def run(folder: Path, *command: str | Path) -> str:
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
-    expected = {f"tidemark_spark/scripts/{name}" for name in SCRIPTS}
+    expected = {f"tidemark_spark/scripts/{SCRIPT}"}
     for package, source in SOURCES.items():
         files = [path for path in (REPOSITORY / source).rglob("*") if path.is_file() and path.suffix != ".pyc"]
         expected |= {f"{package}/{path.relative_to(REPOSITORY / source)}" for path in files}
@@ -93,6 +92,7 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     assert "tidemark" in found["plugins"]
     assert found["dags"] == [f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")]
     # What spark-submit is told to start: it is there, and it runs there.
-    assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / name) for name in IN_DAGS}
-    for script in set(found["scripts"]):
-        assert "--stream-file STREAM_FILE" in run(elsewhere, python, "-I", script, "--help")
+    assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / SCRIPT)}
+    for job in ([], ["audit"], ["compare"], ["compact"]):
+        assert "--stream-file STREAM_FILE" in run(elsewhere, python, "-I", found["scripts"][0], *job, "--help")
+    assert "--socket SOCKET" in run(elsewhere, python, "-I", found["scripts"][0], "engine", "--help")

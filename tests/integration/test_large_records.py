@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.oracle import CDN
 from tests.support.playground import RAW, Make, Playground
-from tests.support.submitted import AUDIT_JOB, WINDOW_JOB, Submitted
+from tests.support.submitted import WINDOW_JOB, Submitted
 
 _NUMBER, _BYTES = 1_000, 1_000_000
 
@@ -25,7 +25,9 @@ def test_more_than_the_memory_holds(make: Make, tmp_path: Path) -> None:
     assert sum(one.rows.number for one in committed.tallies) == _NUMBER
     assert sum(one.bytes for one in committed.tallies) == _NUMBER * _BYTES
 
-    said = _succeeds(play, tmp_path / "audit.log", AUDIT_JOB, "--stream-file", str(play.file), "--run", "audit")
+    said = _succeeds(
+        play, tmp_path / "audit.log", WINDOW_JOB, "audit", "--stream-file", str(play.file), "--run", "audit"
+    )
     # Of both sinks together.
     assert f"expected {_NUMBER}, stored {_NUMBER}, dead letters 0, missing 0, different 0" in said
 

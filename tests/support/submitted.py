@@ -15,7 +15,6 @@ from tidemark.errors import EXIT_DONE
 
 KILLED_JOB = Path(__file__).parent.parent / "jobs" / "killed_job.py"
 WINDOW_JOB = REPOSITORY / "spark_jobs" / "process_window.py"
-AUDIT_JOB = REPOSITORY / "spark_jobs" / "audit_stream.py"
 
 
 class Submitted:

@@ -249,7 +249,7 @@ def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(
 ) -> None:
     stream, begun = compared
     replay("mine", dry_run=True)
-    assert begun == ["compare_replay.py ['ingest']"]
+    assert begun == ["compare ['ingest']"]
     assert sorted(all_lanes(stream.opened.book)) == ["ingest"]
     shown = capsys.readouterr()
     assert "hbase: changed a/0@0 index 0: x" in shown.out
@@ -268,9 +268,9 @@ def test_a_replay_compares_before_it_opens_its_lane_and_once(
 ) -> None:
     _, begun = compared
     replay("mine", as_json=True)
-    assert begun == ["compare_replay.py ['ingest']", "process"]
+    assert begun == ["compare ['ingest']", "process"]
     first = json.loads(capsys.readouterr().out)["comparison"]
     # Going on, it shows what it has said.
     replay("mine", as_json=True)
-    assert begun == ["compare_replay.py ['ingest']", "process", "process"]
+    assert begun == ["compare ['ingest']", "process", "process"]
     assert json.loads(capsys.readouterr().out)["comparison"] == first

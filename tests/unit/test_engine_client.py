@@ -64,10 +64,10 @@ def test_a_warm_command_starts_an_engine_with_what_is_of_the_engine(tmp_path: Pa
         "--conf",
         "spark.driver.memory=2g",
     ]
-    assert Path(start[11]).name == "run_engine.py"
-    assert start[12:] == ["--socket", str(path), "--runs", "3", "--idle-minutes", "90"]
+    assert (Path(start[11]).name, start[12]) == ("process_window.py", "engine")
+    assert start[13:] == ["--socket", str(path), "--runs", "3", "--idle-minutes", "90"]
     script, *arguments = command[command.index("--") + 1 :]
-    assert (Path(script).name, arguments) == (WINDOW_JOB, ["--seq", "1"])
+    assert (Path(script).name, arguments) == ("process_window.py", [WINDOW_JOB, "--seq", "1"])
 
 
 @pytest.mark.usefixtures("engines")

@@ -51,7 +51,7 @@ def test_the_command_holds_settings_and_no_connection(stream: Stream) -> None:
         # Spark's page has no login of its own: nobody ends a job there.
         *("--conf", "spark.ui.killEnabled=false", "--conf", "spark.executor.memory=2g"),
     ]
-    assert (Path(command[11]).name, command[12:]) == (WINDOW_JOB, ["--seq", "1"])
+    assert (Path(command[11]).name, command[12:]) == ("process_window.py", [WINDOW_JOB, "--seq", "1"])
     assert "canary" not in str(command)
 
 

@@ -43,7 +43,7 @@ def new_run() -> str:
 
 def submit(
     opened: OpenStream,
-    script: str,
+    job: str,
     arguments: Sequence[str],
     accepted: Sequence[int] = (EXIT_DONE,),
     *,
@@ -59,9 +59,9 @@ def submit(
     """
     connection = opened.connections(opened.stream.engine.spark)
     if verbose or not terminal.on_terminal():
-        command = submit_command(opened.stream, connection, script, [*arguments])
+        command = submit_command(opened.stream, connection, job, [*arguments])
         return _ended(programs.run(command, job_environment(), error), "above", accepted)
-    command = submit_command(opened.stream, connection, script, [*arguments], {STAGES: "true"})
+    command = submit_command(opened.stream, connection, job, [*arguments], {STAGES: "true"})
     log, code = terminal.JobLog(opened.stream.name), None
     try:
         with terminal.displayed(look, log):

@@ -25,11 +25,13 @@ from tidemark.sinks.kinds import kind_of
 from tidemark.streams.engine import GUARDED, shown_to_people
 from tidemark.streams.model import Stream
 
-WINDOW_JOB = "process_window.py"
-AUDIT_JOB = "audit_stream.py"
-COMPARE_JOB = "compare_replay.py"
-COMPACT_JOB = "compact_stream.py"
-_ENGINE = "run_engine.py"
+# The one script of all jobs, and the words by which it knows them. Without one, it processes windows.
+_SCRIPT = "process_window.py"
+WINDOW_JOB = "window"
+AUDIT_JOB = "audit"
+COMPARE_JOB = "compare"
+COMPACT_JOB = "compact"
+_ENGINE = "engine"
 # The variables that name the Python of Spark's workers, and of its driver.
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 # The extra of a Spark connection that says that its jobs run in a warm engine.
@@ -41,13 +43,13 @@ _PAGE = "spark.ui.enabled"
 _BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
 
-def job_script(name: str) -> Path:
-    """The path of a job's script: beside its package in a checkout, inside the package in a wheel. Raises WrongUse."""
+def job_script() -> Path:
+    """The path of the jobs' script: beside its package in a checkout, inside the package in a wheel. Raises WrongUse."""
     spec = find_spec("tidemark_spark")
     if spec is None or spec.origin is None:
         raise WrongUse("the package tidemark_spark is not installed beside tidemark: it holds the Spark jobs")
     package = Path(spec.origin).parent
-    return next(path for path in (package.parent / name, package / "scripts" / name) if path.is_file())
+    return next(path for path in (package.parent / _SCRIPT, package / "scripts" / _SCRIPT) if path.is_file())
 
 
 def master(connection: Connection) -> str:
@@ -127,7 +129,7 @@ def check_machine(sinks: Iterable[str]) -> None:
 def submit_command(
     stream: Stream,
     connection: Connection,
-    script: str,
+    job: str,
     arguments: list[str],
     more: Mapping[str, str] | None = None,
 ) -> list[str]:
@@ -141,11 +143,11 @@ def submit_command(
     found = master(connection)
     if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
         raise WrongUse(refusal)
-    settings, job = {**stream.engine.conf, **(more or {})}, [str(job_script(script)), *arguments]
+    settings, words = {**stream.engine.conf, **(more or {})}, [str(job_script()), job, *arguments]
     engine = warm_engine(connection)
     if engine is not None:
-        return [*engine_command(connection, engine, settings), *job]
-    return [*_spark_submit(connection, f"tidemark {stream.name}", settings), *job]
+        return [*engine_command(connection, engine, settings), *words]
+    return [*_spark_submit(connection, f"tidemark {stream.name}", settings), *words]
 
 
 def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping[str, str]) -> list[str]:
@@ -161,7 +163,7 @@ def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping
         connection.name, [*submit, *ours, Path(client.__file__).resolve(), sys.executable, *_files_of_spark()]
     )
     conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    start = [*submit, str(job_script(_ENGINE)), "--socket", str(path), *ours]
+    start = [*submit, str(job_script()), _ENGINE, "--socket", str(path), *ours]
     return [sys.executable, "-I", "-S", client.__file__, str(path), *conf, "--start", *start, "--"]
 
 

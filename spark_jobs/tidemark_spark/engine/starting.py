@@ -47,7 +47,7 @@ _SETTINGS = {
 
 def main() -> None:
     """Start Spark, listen, and work until there is nothing to do."""
-    parser = argparse.ArgumentParser(prog="run_engine")
+    parser = argparse.ArgumentParser(prog="process_window engine")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--runs", type=int, required=True)
     parser.add_argument("--idle-minutes", type=int, required=True)

@@ -60,7 +60,7 @@ _MOST_BLOCKS = 20_000
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="audit_stream")
+    parser = argparse.ArgumentParser(prog="process_window audit")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")

@@ -12,7 +12,7 @@ from tidemark.sinks.kinds import kind_of, sink_to_compact
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="compact_stream")
+    parser = argparse.ArgumentParser(prog="process_window compact")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--sink", required=True)
     parser.add_argument("--run", required=True)

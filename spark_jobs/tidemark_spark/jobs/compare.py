@@ -46,7 +46,7 @@ _REASONS_OF_A_PIECE = 10 * MOST_REASONS
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="compare_replay")
+    parser = argparse.ArgumentParser(prog="process_window compare")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the run of the replay; the comparison is stored under its name")
     parser.add_argument("--selection", required=True, help="digest of the stored selection that the replay reads")
