@@ -93,7 +93,9 @@ def page_of(found: Located, *, payload: bool, order: Sequence[str] = ()) -> dict
 
 def record_shown(record: AvroRecord | None) -> dict[str, Any] | None:
     """An Avro record, for people in a browser who may see payloads."""
-    return record and {
+    if record is None:
+        return None
+    return {
         "by": record.by,
         "record": shown(None if record.json is None else record.json.encode()),
         "problem": record.problem,
