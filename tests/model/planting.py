@@ -28,6 +28,7 @@ def planted(module: str, old: str, new: str) -> Iterator[None]:
     for name, code in _functions(compile(source, str(path), "exec", dont_inherit=True)):
         if changed[name] != code:
             function = _found(home, name)
+            assert function.__globals__ is vars(home), f"{name} of {module} is hidden behind {function.__module__}"
             before.append((function, function.__code__))
             function.__code__ = changed[name]
     assert before, f"{new!r} changes no function of {module}"

@@ -32,6 +32,10 @@ AND_OTHERS = ", and others work"
 ANSWERS_AND_OTHERS = tuple(one + AND_OTHERS for one in transport.DOUBTS)
 # Kafka refuses a question once: a right was taken away for a moment.
 REFUSED = "refused by Kafka"
+# Moments between two effects at which an actor may stop, besides the steps of the protocol: a generation was drawn; an
+# erasure has read the ledger, and not the cells; an attempt is about to ask which columns are its own; a request that was
+# planned is about to claim its offsets.
+DRAWN, ERASING, NAMING, CLAIMING = "generation drawn", "ledger read by an erasure", "naming columns", "claiming"
 STOPS = (REFUSED, DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
 from tests.simulation import others
-from tests.simulation.actors import current
+from tests.simulation.actors import REFUSED, current
 from tests.simulation.kafka import Message
 from tests.simulation.leftovers import dead_folders, erased_in, is_named
 from tests.simulation.others import OTHERS
@@ -24,7 +24,7 @@ from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, Committed, head_key
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind
+from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind, LaneState
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
@@ -477,6 +477,11 @@ class Oracle:
         found = self.book.register()
         return sorted(one for one in found[1].lanes if one != INGEST) if found else []
 
+    def half_closed(self) -> list[str]:
+        """The lanes that keep their claims, although nobody can work on them."""
+        heads = {lane: self.book.head(lane) for lane in self.open_lanes()}
+        return [lane for lane, head in heads.items() if head is not None and head.head.state == LaneState.CLOSED]
+
     def at_rest(self) -> None:
         """Nothing is open, the ledger is whole, and nothing is left of what was erased."""
         self.look()
@@ -499,7 +504,12 @@ class Oracle:
             pending = self.book.head_in(INGEST, value).head.pending
             if pending is not None and pending.attempt is not None:
                 attempts[pending.attempt.generation] = pending.attempt.ordinal, self.book.covers(pending.window)
-        empty = {one for one, actor in self.world.wrote_nothing.items() if not actor.stopped and not actor.died}
+        # A question that Kafka refuses says nothing of what was written; other stops may have hidden an answer.
+        empty = {
+            one
+            for one, actor in self.world.wrote_nothing.items()
+            if not actor.died and (not actor.stopped or (actor.stop is not None and actor.stop.how == REFUSED))
+        }
         for generation, (ordinal, covers) in attempts.items():
             older = [one for one, (_, there) in attempts.items() if one < generation and there & covers]
             most = len([one for one in older if one not in empty])

@@ -329,6 +329,9 @@ class Play:
         if not done:
             stuck = isinstance(self.refusal, HeldByAnother | ClockBehind)
             check(not stuck, f"nobody is at work and all clocks are right, and the ingest waits: {self.refusal}")
+        if done:
+            half = self.oracle.half_closed()
+            check(not half, f"closed, and still in the register after a run has looked at all lanes: {half}")
         for lane in self.oracle.open_lanes():
             request = self.oracle.lanes[lane]
             self._refusable_here("resume", lambda lane=lane: programs.resume(lane))

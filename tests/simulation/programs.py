@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import typer
 
-from tests.simulation.actors import current
+from tests.simulation.actors import CLAIMING, DRAWN, ERASING, current, reached
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
@@ -27,6 +27,7 @@ from tidemark.runs import claims, lanes, plan
 from tidemark.runs import erasing as runs_erasing
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.plan import Plan
+from tidemark.sinks.aggregates.table import AggregateTable
 from tidemark_spark.jobs import window
 
 STREAM = "orders"
@@ -129,9 +130,15 @@ def _process_together(
         raise failed
 
 
+# What a bug is planted in is found behind these: each says what it wraps.
+_really_open, _really_planned, _find = open_together, plan.of_request, runs_erasing.wanted
+
+
+@wraps(_really_open)
 def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) -> Any:
     """The lanes of a plan are entered. At this moment, or another one's, an accepted plan has to be what it has shown."""
     request = getattr(current(), "request", None)
+    reached(CLAIMING)
 
     def judged(view: View) -> None:
         judge(view)
@@ -141,9 +148,7 @@ def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) 
     return _really_open(book, *wanted, judge=judged)
 
 
-_really_open = open_together
-
-
+@wraps(_really_planned)
 def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     found = _really_planned(opened, asked, *more)
     request = getattr(current(), "request", None)
@@ -159,9 +164,7 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     return found
 
 
-_really_planned = plan.of_request
-
-
+@wraps(_find)
 def _wanted(opened: OpenStream, asked: Any, *more: Any) -> Any:
     """What an erasure of a key has found in Kafka and among the dead letters: from now on the request names that."""
     found, how = _find(opened, asked, *more)
@@ -170,9 +173,6 @@ def _wanted(opened: OpenStream, asked: Any, *more: Any) -> Any:
         request.named = frozenset((one.partition, at) for one in found for at in range(one.start, one.until))
         now().found_by_key(int(request.key), request.named)
     return found, how
-
-
-_find = runs_erasing.wanted
 
 
 _really_commit = protocol.commit
@@ -189,6 +189,22 @@ def _commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener
         raise
     now().told(*place, True)
     return record
+
+
+_really_draw, _really_erase = protocol.draw_generation, AggregateTable.erase
+
+
+@wraps(_really_draw)
+def _draw(*what: Any) -> tuple[int, str, int]:
+    found = _really_draw(*what)
+    reached(DRAWN)
+    return found
+
+
+@wraps(_really_erase)
+def _erase_totals(table: AggregateTable, made_of: Any) -> int:
+    reached(ERASING)
+    return _really_erase(table, made_of)
 
 
 def _data(value: Any, **_: Any) -> None:
@@ -212,6 +228,8 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(plan, "of_request", _of_request))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
+        stack.enter_context(patch.object(protocol, "draw_generation", _draw))
+        stack.enter_context(patch.object(AggregateTable, "erase", _erase_totals))
         stack.enter_context(compacted(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
         for module in (running, selected, erasing, steering, submitting, compacting):

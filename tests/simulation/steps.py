@@ -10,8 +10,12 @@ from typing import Any
 from tests.simulation.actors import (
     ANSWERS,
     ANSWERS_AND_OTHERS,
+    CLAIMING,
     COMMITS,
     DIES,
+    DRAWN,
+    ERASING,
+    NAMING,
     REFUSED,
     ROWS_APPLIED,
     ROWS_LOST,
@@ -20,7 +24,7 @@ from tests.simulation.actors import (
 )
 from tests.simulation.lake import HALF_REMOVED
 from tests.simulation.others import DELTA
-from tests.simulation.stories import OF_TABLES, SHARE, SINKS, STORIES
+from tests.simulation.stories import OF_TABLES, READERS_STORIES, SHARE, SINKS, STORIES
 from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
 from tidemark.sinks.parquet.steps import Step as CompactionStep
@@ -91,6 +95,39 @@ THEMES = {
         {"ingest": _early(REFUSED, 4), "replay": _early(REFUSED, 4)},
     ),
 }
+_OF_WINDOWS: dict[str, tuple[Any, ...]] = {
+    "block": (None,),
+    "sinks": (("sums", "hbase"), ("hbase", "sums")),
+    "guarantee": ("at_least_once",),
+}
+# Of one seed of five. They came later, and so the programs of all other seeds stay what they are.
+LATER_THEMES = {
+    "slow attempts": Theme(
+        {"ingest": 12, "produce": 8, "erase": 14, "wake": 24},
+        _OF_WINDOWS,
+        {"ingest": (Stop(SLEEPS, DRAWN),), "erase": (Stop(SLEEPS, ERASING),)},
+    ),
+    "stale plans": Theme(
+        {"plan": 10, "by plan": 14, "replay": 16, "wake": 12},
+        {"sinks": (("hbase", "sums"), ("hbase",)), "guarantee": ("at_least_once",)},
+        {"by plan": (Stop(SLEEPS, CLAIMING),)},
+    ),
+    "lower generations": Theme(
+        {"back up": 6, "clock": 8, "ingest": 16, "produce": 12, "time": 4},
+        {"after": ("restored",), "sinks": (("hbase",),), "guarantee": ("at_least_once",)},
+        {"ingest": _after(DIES, ProtocolStep.SINK_STORED)},
+    ),
+    "half closed": Theme(
+        {"replay": 12, "cancel": 14, "again": 4, "time": 8},
+        {},
+        {"cancel": _early(DIES, 20), "replay": _after(DIES, ProtocolStep.TAKEN, ProtocolStep.SINK_STORED)},
+    ),
+    "overtaken": Theme(
+        {"ingest": 14, "take over": 8, "produce": 10, "time": 10, "wake": 10},
+        {"sinks": (("sums", "hbase"),), "most": (2, 3), "guarantee": ("at_least_once",)},
+        {"ingest": (Stop(SLEEPS, NAMING),), "replay": (Stop(SLEEPS, NAMING),)},
+    ),
+}
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -158,10 +195,12 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     chance = random.Random(seed)
     whole = menu or MENU
     if theme is not None:
-        about = THEMES[theme]
+        about = {**THEMES, **LATER_THEMES}[theme]
     elif _has_others(seed):
         focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
         about = Theme({one: 4 * whole[one] for one in focus})
+    elif _is_later(seed):
+        about = LATER_THEMES[chance.choice([*LATER_THEMES])]
     else:
         about = _NONE if chance.random() < 0.25 else THEMES[chance.choice([*THEMES])]
     names = [one for one in whole if one in _ALWAYS or one in about.steps or chance.random() < 0.5]
@@ -179,6 +218,10 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     return Program(replace(setting, start=0), steps)
 
 
+def _is_later(seed: int) -> bool:
+    return seed % 5 == 2
+
+
 def _has_others(seed: int) -> bool:
     return random.Random(f"others {seed}").random() < SHARE
 
@@ -190,7 +233,8 @@ def _with_others(seed: int, program: Program) -> Program:
         return program
     steps = [*program.steps]
     sinks = chance.choice(SINKS)
-    for story in chance.choices(OF_TABLES if DELTA in sinks else STORIES, k=chance.randint(2, 6)):
+    stories = OF_TABLES if DELTA in sinks else READERS_STORIES if seed % 10 == 7 else STORIES
+    for story in chance.choices(stories, k=chance.randint(2, 6)):
         at = chance.randint(3, len(steps))
         steps[at:at] = _of_a_story(chance, story, 50 + 10 * at)
     return Program(replace(program.setting, sinks=sinks, one_pass=chance.random() < 0.5), tuple(steps))

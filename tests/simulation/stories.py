@@ -40,6 +40,8 @@ STORIES = (
     ("replay", "compact files, waits", "compact files", "wake"),
     ("replay", "results, early", "replay", "compact files", "wake"),
 )
+# What readers of folders meet: of one seed of ten.
+READERS_STORIES = tuple(one for one in STORIES if any(step.startswith("results") for step in one))
 # Of programs with tables instead of folders.
 OF_TABLES = (
     ("replay", "replay"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from tests.simulation.actors import current, reached, written
+from tests.simulation.actors import NAMING, current, reached, written
 from tests.simulation.kafka import Message
 from tests.simulation.others import FILES, OTHERS, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
@@ -204,6 +204,7 @@ class Work:
 
     def _store_sums(self) -> None:
         block = self.world.block
+        reached(NAMING)
         found = columns.written(self.opened.book, self.lane, self.window.seq, self.attempt.generation, block, SUMS)
         units: dict[tuple[bytes, bytes], list[Place]] = defaultdict(list)
         for place, one in self.good.items():
