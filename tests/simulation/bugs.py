@@ -427,7 +427,6 @@ _SEEDS: dict[str, int] = {
     "attempts that have written nothing use up ordinals": 40,
     "a sweep hides what a restored ledger writes": 187,
     "a plan is compared before its lanes are entered alone": 102,
-    "a reader of folders does not look for a compaction": 27,
     "folders are looked up after the windows": 397,
     "false is believed": 1,
     "a record does not name the one before it": 1,

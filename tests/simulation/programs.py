@@ -21,7 +21,7 @@ from tidemark.commit.protocol import Listener, Taken, nobody
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
-from tidemark.ledger.register import NewLane, open_together
+from tidemark.ledger.register import NewLane, draw_generation, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.runs import claims, lanes, plan
 from tidemark.runs import erasing as runs_erasing
@@ -191,7 +191,7 @@ def _commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener
     return record
 
 
-_really_draw, _really_erase = protocol.draw_generation, AggregateTable.erase
+_really_draw, _really_erase = draw_generation, AggregateTable.erase
 
 
 @wraps(_really_draw)
