@@ -149,7 +149,7 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
     assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]
     audit = dags["cdn_logs__audit"].params
-    assert audit.get_param("level").schema["enum"] == ["full", "recompute", "sinks", "source", "ledger"]
+    assert audit.get_param("level").schema["enum"] == ["ledger", "source", "sinks", "full", "recompute"]
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 
