@@ -10,7 +10,7 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.slots import Found, Slot
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
-from tidemark.errors import NotAuthorized, OffsetsOutOfRange
+from tidemark.errors import NotAuthorized, OffsetsOutOfRange, Unreachable
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 TOPIC = "orders"
@@ -158,7 +158,12 @@ class Kafka(KafkaLog):
 
     def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
         effect()
-        return {(TOPIC, number): log.end for number, log in enumerate(self.logs)}
+        asked = {(topic, number) for topic, log in logs.items() for number in log.partitions}
+        found = {(TOPIC, number): log.end for number, log in enumerate(self.logs)}
+        if gone := asked - found.keys():
+            # The topic was recreated meanwhile, with fewer partitions.
+            raise Unreachable(f"unknown partitions: {sorted(gone)}")
+        return {at: found[at] for at in asked}
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         if not asked:
