@@ -53,13 +53,17 @@ DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
 # A lane, or one of its windows, as `show` and `results --dead-letters` name it.
 WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
 
-_Lines = Annotated[
-    str, AfterValidator(_fits), WithJsonSchema({"type": "string", "maxLength": MOST_TEXT, "format": "multiline"})
-]
+
+def _as_form(most: int, **more: str) -> WithJsonSchema:
+    """How a form checks a text that a function checks here."""
+    return WithJsonSchema({"type": "string", "maxLength": most, **more})
+
+
+_Lines = Annotated[str, AfterValidator(_fits), _as_form(MOST_TEXT, format="multiline")]
 _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MOST_REASON)]
 _Digest = Annotated[str, form(DIGEST_PATTERN, "the 64 hexadecimal digits that a plan or a stored selection has")]
-_Share = Annotated[str, Field(max_length=10, json_schema_extra={"pattern": PATTERN}), AfterValidator(share_or_none)]
+_Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none), _as_form(10, pattern=PATTERN)]
 _Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 _IfNone = Literal["fail", "end"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
@@ -86,8 +90,9 @@ def _reason_or_none(text: str) -> str:
 
 _ReasonOrNone = Annotated[
     str,
-    Field(max_length=MOST_REASON, json_schema_extra={"pattern": rf"^([\s\S]{{{LEAST_REASON},}})?$"}),
+    Field(max_length=MOST_REASON),
     AfterValidator(_reason_or_none),
+    _as_form(MOST_REASON, pattern=rf"^([\s\S]{{{LEAST_REASON},}})?$"),
 ]
 _Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
 
