@@ -62,14 +62,14 @@ def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:
 
 
 def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
-    """The topics with a change that a policy accepts; unchanged when another run has accepted that change already."""
+    """The topics with a change that a policy accepts; unchanged when another run has accepted a change since it was seen."""
     last = newest(topics, change.topic)
     event = Accepted(change=change.change, policy=change.policy, run=run, at=now)
     others = tuple(one for one in topics[change.topic] if one is not last)
-    if change.change == TopicChange.DELETED:
-        return topics if last.left else {**topics, change.topic: (*others, structs.replace(last, left=event))}
     if last.incarnation != change.after:
         return topics
+    if change.change == TopicChange.DELETED:
+        return topics if last.left else {**topics, change.topic: (*others, structs.replace(last, left=event))}
     following = TopicIncarnation(
         topic_id=change.topic_id,
         incarnation=last.incarnation + 1,

@@ -63,7 +63,8 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
         policy, log = request.policy(topic), known.logs.get(topic)
         if log is None:
             if topic in newest and topic not in known.left and policy.on_deleted == "leave":
-                found.append(Change(TopicChange.DELETED, topic, "", newest[topic], "on_deleted: leave"))
+                after = max(newest[topic], known.newest.get(topic, FIRST_INCARNATION))
+                found.append(Change(TopicChange.DELETED, topic, "", after, "on_deleted: leave"))
         elif topic not in known.incarnations:
             if policy.on_recreated == "accept":
                 # An incarnation that was accepted may have been recreated again before the lane read anything of it.

@@ -47,13 +47,15 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Kn
     With `learn`, new topics are entered in the ledger. Without, they only get the number that they would have there: for
     whoever asks and plans. Only what pins a window learns.
     """
-    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    # Before Kafka is asked: an incarnation that another run has entered meanwhile is newer than this look at Kafka.
     found = opened.book.register()
     known = found[1].topics if found else {}
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
     # A missing topic refuses the plan, so the ledger must stay as it is.
     missing = [topic for topic in topics if topic not in logs and not (topic in known and newest(known, topic).left)]
     if learn and not missing:
-        return _known(opened, logs, change_topics(opened.book, partial(_learned, opened, logs)))
+        entered = change_topics(opened.book, partial(_learned, opened, logs))
+        return _known(opened, logs, {**entered, **known})
     return _known(opened, logs, _learned(opened, logs, known))
 
 
