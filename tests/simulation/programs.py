@@ -136,16 +136,27 @@ _really_open, _really_planned, _find = open_together, plan.of_request, runs_eras
 
 @wraps(_really_open)
 def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) -> Any:
-    """The lanes of a plan are entered. At this moment, or another one's, an accepted plan has to be what it has shown."""
+    """The lanes of a plan are entered. When its request was judged last, a plan had to be what it has shown.
+
+    Whoever was judged by an old view is judged again, if anything was entered meanwhile.
+    """
     request = getattr(current(), "request", None)
     reached(CLAIMING)
+    stale: list[AssertionError] = []
 
     def judged(view: View) -> None:
         judge(view)
+        stale.clear()
         if request is not None and request.planned is not None and request.claims is not None:
-            now().accepts(request, request.claims.named | request.claims.named_again)
+            try:
+                now().accepts(request, request.claims.named | request.claims.named_again)
+            except AssertionError as problem:
+                stale.append(problem)
 
-    return _really_open(book, *wanted, judge=judged)
+    found = _really_open(book, *wanted, judge=judged)
+    if stale:
+        raise stale[0]
+    return found
 
 
 @wraps(_really_planned)
