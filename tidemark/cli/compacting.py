@@ -28,7 +28,7 @@ def compact(
     before: Annotated[
         str, typer.Option(help="only windows committed before this time, like 2026-11-21T07:00:00Z")
     ] = "",
-    windows: Annotated[int | None, typer.Option(min=2, help="at most so many windows, the oldest ones")] = None,
+    windows: Annotated[int | None, typer.Option(min=2, help="at most this many windows, the oldest ones")] = None,
     again: Annotated[bool, typer.Option("--again", help="take folders that were compacted before too")] = False,
     write: Annotated[bool, typer.Option("--write", help="do it; without this, only show what would be done")] = False,
     run_name: RunName = "",

@@ -39,7 +39,7 @@ def import_(
     others: Annotated[
         str, typer.Option(help="earliest or latest: for partitions without a stored offset")
     ] = "earliest",
-    shift: Annotated[int, typer.Option(help="so many messages later, or earlier if negative, than is stored")] = 0,
+    shift: Annotated[int, typer.Option(help="this many messages later, or earlier if negative, than is stored")] = 0,
     connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
     write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
     as_json: Json = False,

@@ -110,7 +110,7 @@ def results(
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="the dead letters instead of the results, with their reasons")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="at most this many rows")] = 20,
     as_json: Json = False,
 ) -> None:
     """Result rows that count: of HBase in the order of their coordinates or keys, of Parquet window by window, of Kafka as

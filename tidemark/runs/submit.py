@@ -84,7 +84,7 @@ class WarmEngine(Part):
     """What a Spark connection says of its warm engine, under `engine` among its extras; `true` takes all as it is here."""
 
     runs: int = Field(default=2, ge=1, le=64, description="How many runs it works on at a time; the others wait.")
-    idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after so many minutes without a run.")
+    idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after this many minutes without a run.")
     conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
         default_factory=dict, description="Spark settings of the engine, for all its streams."
     )

@@ -31,7 +31,7 @@ class Audits(Part):
     level: Annotated[LevelName, Field(description="The level of the audit by the clock.")] = "sinks"
     hours: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="An audit of rows looks at what was committed within so many hours. Without it, at everything.",
+        description="An audit of rows looks at what was committed within this many hours. Without it, at everything.",
     )
 
     share: Annotated[str, AfterValidator(_share)] | None = Field(

@@ -46,7 +46,7 @@ class Check(Part):
     """A Spark SQL condition under which a message that parsed is invalid all the same."""
 
     invalid_when: Condition
-    reason: Annotated[str, Field(min_length=1, max_length=200, description="What its dead letter has as the reason.")]
+    reason: Annotated[str, Field(min_length=1, max_length=200, description="The reason of its dead letter.")]
 
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ else:
 class MaxInvalid(Part):
     """The most invalid messages of a window: how many, which share of what it reads, or both."""
 
-    number: Annotated[int, Field(ge=0)] | None = Field(default=None, description="At most so many messages.")
+    number: Annotated[int, Field(ge=0)] | None = Field(default=None, description="At most this many messages.")
     share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
         default=None,
         description="At most this share of the messages that the window reads. The share of a window that reads nothing is 0.",
