@@ -345,7 +345,7 @@ def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -
         claim_lane(opened, LaneKind.BACKFILL, "a", play.ranges(0, 0, (0, 2)), "test")
     with pytest.raises(ClaimOverlap, match="at or above the ingest position"):
         claim_lane(opened, LaneKind.REPLAY, "b", play.ranges(0, 0, (0, 1000)), "test")
-    with pytest.raises(WrongUse, match="nothing to replay: .*or the selection is empty"):
+    with pytest.raises(WrongUse, match=r"nothing to replay: .*or the selection is empty"):
         claim_lane(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
     with pytest.raises(WrongUse, match="never read this topic"):
         lanes.with_incarnations(opened, Named(RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)])))
