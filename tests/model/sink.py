@@ -107,7 +107,7 @@ class Sweeper:
             self._send(lambda at=at: self._results.sweep(covers.only([at]), generation))
         self._send(lambda: self._results.sweep_folders(record.lane, record.seq, generation))
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         generation = record.attempt.generation
         self._send(lambda: self._results.sweep(erased, generation))
 

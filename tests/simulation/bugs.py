@@ -264,9 +264,9 @@ PLANTED |= {
         "3",
         (
             (
-                "tidemark.sinks.parquet.plain",
-                'files.erase_dead(place["base"], erased, standing, record.attempt.generation)',
-                'files.sweep(place["base"], record)',
+                "tidemark.sinks.parquet.attempts",
+                'files.erase_dead(place["base"], erasing.erased, erasing.standing, erasing.generation)',
+                'files.sweep(place["base"], erasing.record)',
             ),
         ),
         seed=234,

@@ -64,7 +64,7 @@ class Sweeps:
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         self.swept.append(record.attempt.generation)
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         if self.fails:
             raise RuntimeError("a sink is away")
         self.erased.append((record.lane, erased))

@@ -133,10 +133,10 @@ class Vanishing(SinkSweeper):
 
     lake: Lake
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         if (self.lake.folder / "lake").exists():
             away(self.lake)
-        super().erase(record, covers, erased, places)
+        super().erase(record, erased, places)
 
 
 @pytest.mark.covers("N60")

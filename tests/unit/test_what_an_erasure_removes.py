@@ -188,7 +188,7 @@ class Rows:
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         if any(place.place == RESULTS.place for _, place in places):
             for offset in [one for one in self.rows if (at(0), one) in erased]:
                 self.rows[offset] = {one for one in self.rows[offset] if one >= record.attempt.generation}

@@ -146,7 +146,7 @@ class Sweeper(Protocol):
         """
         ...
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         """Remove what older attempts have written of offsets that this window covers and has erased. Repeatable.
 
         `places`: where any attempt of the stream may have written, without any that is gone for good.
@@ -350,7 +350,7 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
     if gone := book.erases(record.window):
-        sweeper.erase(record, book.covers(record.window), gone, places_to_clear(book))
+        sweeper.erase(record, gone, places_to_clear(book))
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))
         on_step(Step.SWEPT)
@@ -486,7 +486,7 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
     since = erasures_since(book, book.covers(taken.pending.window), taken.attempt.generation)
     written = places_to_clear(book) if since else []
     for one in since:
-        sweeper.erase(one.record, one.covers, one.erased, written)
+        sweeper.erase(one.record, one.erased, written)
 
 
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:

@@ -18,7 +18,7 @@ from tidemark.ledger.records import Forgotten, Record, Register, SinkReceipt, ea
 from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet
 
-Clear = Callable[[Record, RangeSet, RangeSet, Sequence[Written]], None]
+Clear = Callable[[Record, RangeSet, Sequence[Written]], None]
 
 
 def named(book: Book, words: Sequence[str], others: Iterable[SinkReceipt] = ()) -> SinkReceipt:
@@ -65,7 +65,7 @@ def come_back(book: Book, place: SinkReceipt, clear: Clear) -> int:
     stones = tombstones(book.committed())
     written = [one for one in places_written(book) if one.place.as_place == place.as_place]
     for one in stones:
-        clear(one.record, book.covers(one.record.window), one.offsets, written)
+        clear(one.record, one.offsets, written)
     change(book, lambda register: structs.replace(register, forgotten=_others(register, place)))
     return len(stones)
 

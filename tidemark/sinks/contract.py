@@ -103,6 +103,22 @@ class Opened(Protocol):
     def fields(self) -> Fields: ...
 
 
+@dataclass(frozen=True)
+class Erasing:
+    """What a committed window has erased, for a place that attempts have written to.
+
+    `standing` says which windows counted there before, and which attempts may still commit.
+    """
+
+    record: Record
+    erased: RangeSet
+    standing: Standing
+
+    @property
+    def generation(self) -> int:
+        return self.record.attempt.generation
+
+
 class PlainSink:
     """What Tidemark does without Spark with one type of sink. A sink overrides what it needs."""
 
@@ -126,30 +142,13 @@ class PlainSink:
     # Whether its rows have versions by the order of a topic's messages, as `Epochs` says it. Only the ledger knows that order.
     versions_by_order: ClassVar[bool] = False
 
-    def erase(
-        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
-    ) -> None:
-        """Remove what older attempts have written of offsets that a committed window has erased. Repeatable.
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
+        """Remove what attempts have written of offsets that a committed window has erased. Repeatable.
 
-        `place` is any place of this type that an attempt of the stream may have written to, whatever its offsets. `covers`
-        are all offsets of the window, `erased` those that it has erased. By default this is the sweep.
+        `place` is any place of this type that an attempt of the stream may have written to, whatever its offsets. By default
+        this is the sweep.
         """
-        self.sweep(connections, place, record, erased)
-
-    def erase_beside(
-        self,
-        connections: Connections,
-        place: Mapping[str, str],
-        record: Record,
-        covers: RangeSet,
-        erased: RangeSet,
-        standing: Standing,
-    ) -> None:
-        """As `erase`, for a sink whose places say less than the offset: of whole windows, or of attempts.
-
-        `standing` says which windows counted before, and which attempts may still commit.
-        """
-        self.erase(connections, place, record, covers, erased)
+        self.sweep(connections, place, erasing.record, erasing.erased)
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""

@@ -12,6 +12,7 @@ from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.erased import Written
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Erasing
 from tidemark.sinks.kinds import plain_of
 
 
@@ -31,11 +32,10 @@ class SinkSweeper:
             with _at(sink, record.stream, _owed(record, "leaves rows of older attempts to remove there")):
                 plain_of(sink.type).sweep(self._connections, sink.place, record, covers)
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         for standing, sink in places:
             with _at(sink, record.stream, _owed(record, "has erased what lies there")):
-                plain = plain_of(sink.type)
-                plain.erase_beside(self._connections, sink.place, record, covers, erased, standing)
+                plain_of(sink.type).erase(self._connections, sink.place, Erasing(record, erased, standing))
 
 
 def _owed(record: Record, why: str) -> str:

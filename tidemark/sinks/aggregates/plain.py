@@ -11,12 +11,11 @@ from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.aggregates.computed import Aggregate, merged
 from tidemark.sinks.aggregates.rows import block_qualifier, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import AggregateTable, MadeOfErased, SteadyRows, Totals, aggregate_table, place_of
-from tidemark.sinks.contract import NO_KEY, Columns, Opened, PlainSink, UnderKey
+from tidemark.sinks.contract import NO_KEY, Columns, Erasing, Opened, PlainSink, UnderKey
 from tidemark.sinks.first_reads import reads_first
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.texts import text
@@ -26,18 +25,10 @@ class PlainAggregates(PlainSink):
     looks_quickly = True
     left_by_erasing = ""
 
-    def erase_beside(
-        self,
-        connections: Connections,
-        place: Mapping[str, str],
-        record: Record,
-        covers: RangeSet,
-        erased: RangeSet,
-        standing: Standing,
-    ) -> None:
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         table = aggregate_table(connections, place["connection"], place["table"])
         # A table that was made anew has other blocks than the place says. One that is gone holds nothing.
-        table.erase(MadeOfErased(standing, erased, record.attempt.generation, table.block()))
+        table.erase(MadeOfErased(erasing.standing, erasing.erased, erasing.generation, table.block()))
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         aggregate_table(connections, place["connection"], place["table"]).block()

@@ -10,7 +10,7 @@ from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.contract import Erasing, Opened, PlainSink
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import delta_rows
@@ -28,19 +28,11 @@ class PlainDelta(PlainSink):
         check_there(place["base"], standing)
         table.exists(place["base"])
 
-    def erase_beside(
-        self,
-        connections: Connections,
-        place: Mapping[str, str],
-        record: Record,
-        covers: RangeSet,
-        erased: RangeSet,
-        standing: Standing,
-    ) -> None:
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.parquet.folders import check_there
 
-        check_there(place["base"], standing)
-        self.sweep(connections, place, record, erased)
+        check_there(place["base"], erasing.standing)
+        super().erase(connections, place, erasing)
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         from tidemark.sinks.delta import table

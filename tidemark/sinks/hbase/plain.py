@@ -12,7 +12,7 @@ from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.contract import Erasing, Opened, PlainSink
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import ResultTable, StoredRow, result_table
 from tidemark.sinks.reading import hbase_rows
@@ -22,13 +22,11 @@ from tidemark.sinks.texts import place, texts
 class PlainHBase(PlainSink):
     left_by_erasing = ""
 
-    def erase(
-        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
-    ) -> None:
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         # A table that was dropped holds nothing. The stream file may have named another one for years.
         with suppress(TableMissing):
             table = result_table(connections, place["connection"], place["table"])
-            table.sweep(erased, record.attempt.generation, for_good=True)
+            table.sweep(erasing.erased, erasing.generation, for_good=True)
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         with suppress(TableMissing):

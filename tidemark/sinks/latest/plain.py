@@ -11,8 +11,7 @@ from tidemark.ledger.lookup import Found
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import NO_KEY, Opened, PlainSink, UnderKey
+from tidemark.sinks.contract import NO_KEY, Erasing, Opened, PlainSink, UnderKey
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.latest.settings import HBaseLatestSink
 from tidemark.sinks.reading import LookedUp
@@ -32,19 +31,11 @@ class PlainLatest(PlainSink):
 
         latest_table(connections, place["connection"], place["table"]).exists()
 
-    def erase_beside(
-        self,
-        connections: Connections,
-        place: Mapping[str, str],
-        record: Record,
-        covers: RangeSet,
-        erased: RangeSet,
-        standing: Standing,
-    ) -> None:
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.latest.table import latest_table
 
         table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
-        table.erase(erased, record.attempt.generation, Epochs(standing.topics).highest)
+        table.erase(erasing.erased, erasing.generation, Epochs(erasing.standing.topics).highest)
 
     def place(self, opened: Opened, settings: HBaseLatestSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Standing
 from tidemark.ledger.erased import erased as erased_of
 from tidemark.ledger.erased import places_to_clear
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.contract import Opened
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import compactions
+from tidemark.sinks.parquet.attempts import InFolders
 from tidemark.sinks.parquet.compactions import Span, described, spans
 from tidemark.sinks.parquet.parts import TYPE, Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
@@ -24,33 +23,7 @@ from tidemark.sinks.reading import parquet_rows
 from tidemark.sinks.texts import of_file
 
 
-class PlainParquet(PlainSink):
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
-        from tidemark.sinks.parquet.folders import check_there
-
-        check_there(place["base"], standing)
-
-    def erase_beside(
-        self,
-        connections: Connections,
-        place: Mapping[str, str],
-        record: Record,
-        covers: RangeSet,
-        erased: RangeSet,
-        standing: Standing,
-    ) -> None:
-        """Remove folders that can never count. The files of windows are immutable: a compaction writes new ones."""
-        from tidemark.sinks.parquet import files, folders
-
-        folders.check_there(place["base"], standing)
-        files.erase_dead(place["base"], erased, standing, record.attempt.generation)
-
-    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
-        # Arrow takes a third of a second to load, and most programs that open a stream never sweep.
-        from tidemark.sinks.parquet import files
-
-        files.sweep(place["base"], record)
-
+class PlainParquet(InFolders):
     def place(self, opened: Opened, settings: ParquetSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet import files
 

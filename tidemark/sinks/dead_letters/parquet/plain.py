@@ -5,45 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Standing
-from tidemark.ledger.records import Record
-from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.contract import Erasing
+from tidemark.sinks.parquet.attempts import InFolders
 
 
-class PlainDeadLetters(PlainSink):
+class PlainDeadLetters(InFolders):
     # An erasure writes the files again that hold it.
     left_by_erasing = ""
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
-        from tidemark.sinks.parquet.folders import check_there
-
-        check_there(place["base"], standing)
-
-    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
-        # As for the sink: Arrow takes a third of a second to load.
-        from tidemark.sinks.parquet import files
-
-        files.sweep(place["base"], record)
-
-    def erase_beside(
-        self,
-        connections: Connections,
-        place: Mapping[str, str],
-        record: Record,
-        covers: RangeSet,
-        erased: RangeSet,
-        standing: Standing,
-    ) -> None:
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         """Remove the folders of dead attempts with erased rows, and write the files of committed windows without them.
 
         Files with results stay until a compaction; dead letters have none, and they are few.
         """
-        from tidemark.sinks.parquet import files, folders
+        from tidemark.sinks.parquet import files
 
-        folders.check_there(place["base"], standing)
-        files.erase_dead(place["base"], erased, standing, record.attempt.generation)
-        committed = {one.generation for one in standing.windows}
+        super().erase(connections, place, erasing)
+        committed = {one.generation for one in erasing.standing.windows}
         for one in files.on_disk(place["base"]):
             if one.generation in committed:
-                files.rewrite_without(one.folder, erased)
+                files.rewrite_without(one.folder, erasing.erased)

@@ -1,0 +1,32 @@
+"""Places with a folder for each attempt, whose files nobody changes: the sink `parquet`, and dead letters in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Standing
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Erasing, PlainSink
+
+# Arrow takes a third of a second to load, and most programs that open a stream never sweep: it is loaded when needed.
+
+
+class InFolders(PlainSink):
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        from tidemark.sinks.parquet.folders import check_there
+
+        check_there(place["base"], standing)
+
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
+        """Remove folders that can never count. The files of windows are immutable: a compaction writes new ones."""
+        from tidemark.sinks.parquet import files
+
+        self.reach(connections, place, erasing.standing)
+        files.erase_dead(place["base"], erasing.erased, erasing.standing, erasing.generation)
+
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        from tidemark.sinks.parquet import files
+
+        files.sweep(place["base"], record)
