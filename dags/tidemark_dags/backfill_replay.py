@@ -159,6 +159,7 @@ def _looked_up(
         planned = plan.of_request(opened, asked, run_name(context))
         done_before = lanes.said_if_done(opened, request.kind, run_name(context))
         guess, kept = plan.estimated(opened, planned), plan.kept(opened, planned)
+        digest = plan.digest(opened, planned)
     # In the log, because Airflow's pages fold the reason of a skipped task away.
     if done_before:
         log.warning("%s", done_before)
@@ -171,7 +172,7 @@ def _looked_up(
         **describe(planned.all),
         **kept,
         "done_before": done_before,
-        "plan": planned.digest,
+        "plan": digest,
         "sinks": ",".join(planned.sinks or ()),
         **answers,
         "estimate": guess,

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from airflow.sdk import Param
-from airflow.sdk.definitions._internal.types import NOTSET
 
 from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 
@@ -20,35 +19,29 @@ Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | typ
 
 def params(request: Request, approve_above: int | None = None, sinks: Sequence[str] = ()) -> dict[str, Param]:
     """The fields of a request as a form. The form offers the `sinks` of the stream."""
-    found = {}
-    for name, (default, description, schema) in _fields(request).items():
-        if name == "reason" and approve_above is not None:
-            description = f"{description} Above {approve_above} offsets, another person reads it and approves."
+    found = {name: dict(field) for name, field in _fields(request).items()}
+    if approve_above is not None:
+        found["reason"]["description"] += f" Above {approve_above} offsets, another person reads it and approves."
+    if "sinks" in found:
         # A list of an older form may name a sink that is gone: the first task refuses it.
-        more: dict[str, Any] = {"examples": [*sinks]} if name == "sinks" else {}
-        found[name] = Param(default, description, **schema, **more)
-    return found
+        found["sinks"]["examples"] = [*sinks]
+    return {name: Param(**field) for name, field in found.items()}
 
 
 @cache
-def _fields(request: Request) -> dict[str, tuple[Any, str, dict[str, Any]]]:
-    """Of each field the default, the text, and Airflow's schema.
+def _fields(request: Request) -> dict[str, dict[str, Any]]:
+    """What Airflow's Param takes of each field: the default, the text, and the schema.
 
     A field that may stay empty has the type `null` too: Airflow's form sends null for it, and takes any other field that is
     empty for missing.
     """
     found = {}
     for name, declared in request.model_json_schema()["properties"].items():
-        schema = {**declared, **next(iter(declared.get("anyOf", [{}])))}
-        schema.pop("anyOf", None)
+        field = {**declared, **next(iter(declared.get("anyOf", [{}])))}
+        field.pop("anyOf", None)
+        choice = field["type"] == "boolean" or "enum" in field
         # Without a default and without the type null, `reason` is the one field that a form asks for.
-        default, description = schema.pop("default", NOTSET), schema.pop("description")
-        choice = schema["type"] == "boolean" or "enum" in schema
-        if not choice and name not in _required(request):
-            default, schema["type"] = None, ["null", schema["type"]]
-        found[name] = default, description, schema
+        if not choice and "default" in field:
+            field |= {"default": None, "type": ["null", field["type"]]}
+        found[name] = field
     return found
-
-
-def _required(request: Request) -> frozenset[str]:
-    return frozenset(name for name, field in request.model_fields.items() if field.is_required())

@@ -40,7 +40,7 @@ from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
-from tidemark.runs.plan import of_request
+from tidemark.runs.plan import digest, of_request
 from tidemark.runs.requests import ReplayRequest, checked
 from tidemark.views.completeness import Span
 from tidemark.views.event_time import hour_name, progress
@@ -570,7 +570,7 @@ def test_a_plan_says_what_would_be_read_and_replaced(client: TestClient, far: St
     # It is what the command line and the DAG select, and nothing was written.
     request = checked(ReplayRequest, {"records": records, "reason": "why", "dry_run": True}, {})
     chosen = of_request(far.opened, request)
-    assert found["plan"] == chosen.digest
+    assert found["plan"] == digest(far.opened, chosen)
     assert far.store.values == before
 
 

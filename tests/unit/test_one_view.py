@@ -24,6 +24,7 @@ from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing, keys, lanes, steering
 from tidemark.runs.approval import People
 from tidemark.runs.auditing import coverage_reports, read_ledger
+from tidemark.runs.plan import digest as digest_of
 from tidemark.runs.plan import of_request
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.views.event_time import progress
@@ -137,7 +138,7 @@ def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
 
 
 def digest(made: StreamInMemory, request: ReplayRequest) -> str:
-    return of_request(made.opened, request).digest
+    return digest_of(made.opened, of_request(made.opened, request))
 
 
 def replay(made: StreamInMemory) -> None:

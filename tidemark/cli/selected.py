@@ -231,6 +231,7 @@ def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
 def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *, as_json: bool) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess, stored = plan.estimated(opened, planned), plan.stored_now(opened, planned)
+    digest = plan.digest(opened, planned)
     value = {
         "kind": planned.kind.value,
         "sinks": None if planned.sinks is None else list(planned.sinks),
@@ -239,7 +240,7 @@ def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *
         "added": counted(planned.added),
         "left_out": {why: counted(ranges) for why, ranges in planned.left_out.items()},
         **stored.as_fields(),
-        "plan": planned.digest,
+        "plan": digest,
         "estimate": guess,
         **_comparison(changes),
     }
@@ -251,7 +252,7 @@ def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *
             show_comparison(changes)
     error(f"dry run: {planned.all.count()} offsets would be read; of {stored} messages of them rows are stored")
     show_estimate(guess)
-    error(f"to start exactly this, and nothing else: --plan {planned.digest}")
+    error(f"to start exactly this, and nothing else: --plan {digest}")
     _show_more_or_less(planned)
 
 

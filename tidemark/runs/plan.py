@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from tidemark.errors import StaleLedger, WrongUse
-from tidemark.ledger.book import Committed, View
+from tidemark.ledger.book import NOTHING, Committed, View
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
@@ -27,8 +27,6 @@ from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.runs.selecting import Selected
 
 Request = BackfillRequest | ReplayRequest
-
-NOTHING = RangeSet()
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ class Plan:
     # Those that are known to be dead letters now.
     dead: RangeSet
     view: View = field(compare=False, repr=False)
-    digest: str
     begun: bool = False
 
     @property
@@ -124,23 +121,10 @@ def of_offsets(
     view = view or opened.book.view()
     sinks, gone = into_sinks.named(opened, request.sinks), erased(view.windows)
     ranges, again = ranges - gone, again - gone
-    wide, wide_again = (
-        whole_windows.widened(opened, view, part, sinks) if part and reads_again else part
-        for part, reads_again in ((ranges, request.kind == LaneKind.REPLAY), (again, True))
-    )
-    return Plan(
-        request=request,
-        fields=fields,
-        sinks=sinks,
-        ranges=wide,
-        again=wide_again,
-        added=(wide - ranges) | (wide_again - again),
-        because=whole_windows.because(opened, sinks),
-        left_out={},
-        dead=NOTHING,
-        view=view,
-        digest=_digest(opened, view, request, wide, wide_again),
-    )
+    # What no window has read yet has no units.
+    wide = whole_windows.widened(opened, view, ranges, sinks) if ranges and request.kind == LaneKind.REPLAY else ranges
+    wide_again = whole_windows.widened(opened, view, again, sinks) if again else again
+    return _plan(opened, view, request, fields, wide, wide_again, named=ranges | again)
 
 
 def of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, str]) -> Plan | None:
@@ -152,7 +136,21 @@ def of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, 
         opened.book.selection(ref) if ref is not None else NOTHING for ref in (before.selection, before.again)
     )
     named = opened.book.selection(before.named) if before.named is not None else ranges | again
-    view, sinks = opened.book.view(), into_sinks.named(opened, request.sinks)
+    return _plan(opened, opened.book.view(), request, fields, ranges, again, named=named, begun=True)
+
+
+def _plan(
+    opened: OpenStream,
+    view: View,
+    request: Request,
+    fields: Mapping[str, str],
+    ranges: RangeSet,
+    again: RangeSet,
+    *,
+    named: RangeSet,
+    begun: bool = False,
+) -> Plan:
+    sinks = into_sinks.named(opened, request.sinks)
     return Plan(
         request=request,
         fields=fields,
@@ -164,8 +162,7 @@ def of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, 
         left_out={},
         dead=NOTHING,
         view=view,
-        digest=_digest(opened, view, request, ranges, again),
-        begun=True,
+        begun=begun,
     )
 
 
@@ -195,7 +192,7 @@ def _check(request: Request, found: Selected) -> None:
 def check(opened: OpenStream, plan: Plan, now: View) -> None:
     """Raises StaleLedger when its request names a plan, and by the ledger as it is `now` the run would do anything else."""
     wanted = plan.request.plan
-    if wanted and _digest(opened, now, plan.request, plan.ranges, plan.again) != wanted:
+    if wanted and digest(opened, plan, now) != wanted:
         raise StaleLedger(
             f"the plan {wanted[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a "
             f"{plan.kind.value} would read, its sinks, the windows that it would replace, or the stream file have changed. "
@@ -203,15 +200,16 @@ def check(opened: OpenStream, plan: Plan, now: View) -> None:
         )
 
 
-def _digest(opened: OpenStream, view: View, request: Request, ranges: RangeSet, again: RangeSet) -> str:
-    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each has in a view.
+def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
+    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each has in its view, or `now`.
 
     A sink that was written alone may have other results than the others: each one that the run writes is looked at.
 
     What is not among the offsets does not change it, such as what the ingest reads meanwhile.
     """
-    found = sha256(f"{request.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
-    for name, part in (("read", ranges), ("again", again)):
+    view, request = now or plan.view, plan.request
+    found = sha256(f"{plan.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
+    for name, part in (("read", plan.ranges), ("again", plan.again)):
         for one in part:
             found.update(f"{name} {one}\n".encode())
         for sink, at, start, until, generation in _authority(opened, view, request, part):

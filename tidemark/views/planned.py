@@ -26,7 +26,7 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
     offsets, windows, left_out = found.all.count(), plan.replaced(opened, found), exact(found.left_out)
     return {
         "kind": found.kind.value,
-        "plan": found.digest,
+        "plan": plan.digest(opened, found),
         "made_at": opened.book.clock(),
         "offsets": str(offsets),
         "partitions": [_partition(at, found) for at in found.all.partitions[:MOST_LINES]],
