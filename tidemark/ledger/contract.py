@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import ClassVar, Protocol, runtime_checkable
 
 from tidemark.clients.connections import Connections
@@ -74,5 +74,4 @@ class LedgerKind:
     def opened(
         self, settings: LedgerSettings, stream: str, connections: Connections, waits: Waits | None
     ) -> LedgerStore:
-        module, _, name = self.store.partition(":")
-        return getattr(import_module(module), name)(settings, stream, connections, waits)  # type: ignore[no-any-return]
+        return resolve_name(self.store)(settings, stream, connections, waits)  # type: ignore[no-any-return]

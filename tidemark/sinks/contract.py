@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from tidemark.clients.connections import Connections
@@ -53,10 +53,29 @@ def owned_table(table: str) -> Owned:
     return Owned(("table", table), f"table {table!r} is named for two purposes", f"table {table!r}")
 
 
-class SinkSettings(Part):
-    """What a stream file says of one sink. Each type of sink derives its own settings from this class."""
+class StoreSettings(Part):
+    """What a stream file says of a store that it writes to."""
 
     type: str
+
+    @property
+    @abstractmethod
+    def connection(self) -> str:
+        """The connection that the store uses."""
+
+    @property
+    def file_system(self) -> str | None:
+        """The connection with the settings of the file system that Spark writes to, if the store is files."""
+        return None
+
+    def owned(self) -> Iterable[Owned]:
+        """The places that no other store of the stream may have."""
+        return ()
+
+
+class SinkSettings(StoreSettings):
+    """What a stream file says of one sink. Each type of sink derives its own settings from this class."""
+
     name: Name
 
     # For a sink that keeps one contribution of each window or block: what users call these contributions, such as "aggregates".
@@ -70,20 +89,6 @@ class SinkSettings(Part):
         None: it needs the whole window.
         """
         return None
-
-    @property
-    @abstractmethod
-    def connection(self) -> str:
-        """The connection that the sink uses."""
-
-    @property
-    def file_system(self) -> str | None:
-        """The connection with the settings of the file system that Spark writes to, if the sink writes files."""
-        return None
-
-    def owned(self) -> Iterable[Owned]:
-        """The places that no other sink of the stream may write to."""
-        return ()
 
     def problem_with(self, others: Surroundings) -> str | None:
         """Why the settings do not fit the rest of the stream file, in words that name the sink."""
@@ -286,8 +291,7 @@ class Kind:
 
     def _made(self, name: str) -> Any:
         self.check_packages()
-        module, _, attribute = name.partition(":")
-        return getattr(import_module(module), attribute)()
+        return resolve_name(name)()
 
     def check_packages(self) -> None:
         """Look for the packages that these sinks need, and import none. Raises PackageMissing."""

@@ -6,7 +6,7 @@ Other packages register schemes as entry points: `tidemark.schemes.kinds.SchemeK
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -46,5 +46,4 @@ def parse(messages: DataFrame, scheme: Scheme) -> DataFrame:
 def _parser_of(scheme: Scheme) -> Callable[[DataFrame, Any], DataFrame]:
     if type(scheme) in PARSERS:
         return PARSERS[type(scheme)]
-    module, _, name = OF_PACKAGES[scheme.type].parser.partition(":")
-    return getattr(import_module(module), name)  # type: ignore[no-any-return]
+    return resolve_name(OF_PACKAGES[scheme.type].parser)  # type: ignore[no-any-return]

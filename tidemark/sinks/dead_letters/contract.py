@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
@@ -13,13 +13,12 @@ from pydantic import Field
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
-from tidemark.schemes.parts import Part
-from tidemark.sinks.contract import Owned, PlainSink
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.contract import PlainSink, StoreSettings
 
 if TYPE_CHECKING:
-    from tidemark.offsets.authority import Authority
     from tidemark.offsets.coordinates import Coordinate
-    from tidemark.offsets.ranges import OffsetRange
     from tidemark.sinks.hbase.rows import Place
     from tidemark.sinks.hbase.table import StoredRow
 
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 NAME = "dead_letters"
 
 
-class DeadLetterSettings(Part):
+class DeadLetterSettings(StoreSettings):
     """What a stream file says of its dead letters. Each type of store derives its own settings from this class."""
-
-    type: str
 
     # What the page calls the server, and the type of their places in receipts.
     server: ClassVar[str]
@@ -47,22 +44,8 @@ class DeadLetterSettings(Part):
 
     @property
     @abstractmethod
-    def connection(self) -> str:
-        """The connection of the store."""
-
-    @property
-    def file_system(self) -> str | None:
-        """The connection with the settings of the file system that Spark writes to, if the store is files."""
-        return None
-
-    @property
-    @abstractmethod
     def most_bytes(self) -> int:
         """The most bytes of one part of a message. What is larger is left out, and the dead letter's `detail` says so."""
-
-    def owned(self) -> Iterable[Owned]:
-        """The places that no sink may write to."""
-        return ()
 
     @abstractmethod
     def place(self, connections: Connections) -> dict[str, str]:
@@ -92,7 +75,9 @@ class DeadLetters(Protocol):
 
     def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
         """The rows of one message that carry a generation."""
-        ...
+        wanted = at.as_range()
+        found = self.rows(Authority([(generation, RangeSet([wanted]))]), wanted)
+        return [row for _, row in found if row is not None]
 
 
 @dataclass(frozen=True)
@@ -110,15 +95,10 @@ class DeadLettersKind:
     spark: str
 
     def opened(self, settings: DeadLetterSettings, book: Book, connections: Connections) -> DeadLetters:
-        return _named(self.store)(settings, book, connections)  # type: ignore[no-any-return]
+        return resolve_name(self.store)(settings, book, connections)  # type: ignore[no-any-return]
 
     def without_spark(self) -> PlainSink:
-        return _named(self.plain)()  # type: ignore[no-any-return]
+        return resolve_name(self.plain)()  # type: ignore[no-any-return]
 
     def with_spark(self, settings: DeadLetterSettings, letters: DeadLetters, connections: Connections) -> Any:
-        return _named(self.spark)(settings, letters, connections)
-
-
-def _named(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
+        return resolve_name(self.spark)(settings, letters, connections)

@@ -22,10 +22,10 @@ from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.parquet.settings import ParquetDeadLetters
 from tidemark.sinks.hbase.rows import Mark, Place
 from tidemark.sinks.hbase.table import StoredRow
@@ -50,7 +50,7 @@ class _File:
     average: int
 
 
-class LettersInParquet:
+class LettersInParquet(DeadLetters):
     """The dead letters below a base folder. Each reader knows the files that it has met; those of a window never change,
 
     except where offsets were erased.
@@ -71,11 +71,6 @@ class LettersInParquet:
 
     def owner(self) -> Mapping[str, Any]:
         return files.owner(self._base)
-
-    def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
-        wanted = at.as_range()
-        found = self.rows(Authority([(generation, RangeSet([wanted]))]), wanted)
-        return [row for _, row in found if row is not None]
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         """As `DeadLetters.rows`. Without debris: a folder of which nothing counts is not opened.

@@ -15,10 +15,10 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.sql import Database, NothingPrepared, asked, database, engine, make_file
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.hbase.rows import Mark, Place
 from tidemark.sinks.hbase.table import StoredRow
@@ -54,7 +54,7 @@ def letters_in(connections: Connections, connection: str, table: str, stream: st
     return LettersInSQL(where, table, stream)
 
 
-class LettersInSQL:
+class LettersInSQL(DeadLetters):
     """The dead letters of one stream."""
 
     def __init__(self, where: Database, table: str, stream: str, fields: tuple[str, ...] = FIELDS) -> None:
@@ -115,11 +115,6 @@ class LettersInSQL:
             "digest": mark.digest - (1 << 64) if mark.digest >= 1 << 63 else mark.digest,
             **{name: one.decode() if one is not None and name in _TEXTS else one for name, one in said.items()},
         }
-
-    def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
-        wanted = at.as_range()
-        found = self.rows(Authority([(generation, RangeSet([wanted]))]), wanted)
-        return [row for _, row in found if row is not None]
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         """As `DeadLetters.rows`. Raises Unreachable."""
