@@ -181,7 +181,7 @@ BUGS = {
     "the newest are read first": Bug(
         PLANNER,
         "for one in left.only([at]).first(count)",
-        "for one in left.only([at]).last(count)",
+        "for one in left.only([at]) - left.only([at]).first(left.count(at) - count)",
         "passes over selected offsets|leaves out .*, which the lane has selected and not read",
     ),
     "commit times follow the clock": Bug(

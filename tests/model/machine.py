@@ -550,7 +550,7 @@ class World:
             wanted = (
                 (read | lanes.before_the_first_window(actor.opened)).first(2 + step.actor)
                 if step.actor
-                else read.last(2)
+                else _highest(read, 2)
             )
             wanted = wanted - erased(actor.book.committed())
         elif kind == LaneKind.BACKFILL:
@@ -854,3 +854,9 @@ OPERATIONS: dict[str, Callable[[World, Actor, Step], object]] = {
     "skip": World.skip,
     "back up": World.back_up,
 }
+
+
+def _highest(ranges: RangeSet, number: int) -> RangeSet:
+    """The highest offsets of each partition."""
+    parts = [ranges.only([at]) for at in ranges.partitions]
+    return RangeSet(one for part in parts for one in part - part.first(max(0, part.count() - number)))

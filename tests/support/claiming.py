@@ -33,7 +33,7 @@ def claim_lanes(
     view: View | None = None,
     **how: Any,
 ) -> list[str]:
-    """Claim offsets for a run. `how`: `order`, `rate` and `lanes` of the request. Returns the lanes' names."""
+    """Claim offsets for a run. `how`: `rate` and `lanes` of the request. Returns the lanes' names."""
     fields = {"reason": reason, **{name: str(value) for name, value in how.items()}}
     fields |= {"sinks": ",".join(sinks)} if sinks is not None else {}
     fields |= fields_of_offsets(selection=selection, again=again)

@@ -8,21 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.support import lakes
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.parquet import files
 
 SCHEMA = pa.schema(
-    [
-        ("_topic", pa.string()),
-        ("_incarnation", pa.int32()),
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("_index", pa.int32()),
-        ("_tombstone", pa.bool_()),
-        ("_digest", pa.int64()),
-        *((name, pa.binary() if name in ("key", "value") else pa.string()) for name in FIELDS),
-    ]
+    [*lakes.SCHEMA, *((name, pa.binary() if name in ("key", "value") else pa.string()) for name in FIELDS)]
 )
 
 

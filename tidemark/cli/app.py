@@ -33,13 +33,14 @@ from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, Until
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, PackageMissing, TidemarkError, WrongUse
+from tidemark.ledger.book import View
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.checking import check_topics
 from tidemark.runs import lanes
 from tidemark.runs.discovery import known_now
 from tidemark.runs.lanes import code_version
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
@@ -146,7 +147,7 @@ def status(
         return
     opened = finding.opened(stream)
     view = opened.book.view()
-    found = overview(opened, holes(view.windows, Ingest.seen(view)))
+    found = _overview(opened, view)
     columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
     rows = [[one[column] for column in columns] for one in found["partitions"]]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
@@ -169,6 +170,10 @@ def status(
         check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
 
 
+def _overview(opened: OpenStream, view: View) -> dict[str, Any]:
+    return overview(opened, holes(view.windows, Ingest.seen(view)))
+
+
 def _status_of_all(*, as_json: bool) -> None:
     """All streams of the folders, each in a line. One that cannot be looked at says so, and the others are shown."""
     found: list[dict[str, Any]] = []
@@ -176,8 +181,7 @@ def _status_of_all(*, as_json: bool) -> None:
     for path in stream_files(*finding.folders()):
         try:
             opened = open_stream(path)
-            view = opened.book.view()
-            found.append(line_of(overview(opened, holes(view.windows, Ingest.seen(view)))))
+            found.append(line_of(_overview(opened, opened.book.view())))
         except TidemarkError as problem:
             codes.append(problem.exit_code)
             found.append({"stream": path.stem, "problem": f"{type(problem).__name__}: {problem}"})

@@ -1,8 +1,7 @@
 """Which windows stored a coordinate, found without reading the history.
 
-There is no index. A lane's positions never fall; those of a lane that reads the newest first never rise. So the first window
-that moved the position past an offset has read that offset, or has jumped over it. A search among the lane's numbered records
-finds that window, reading many at each step.
+There is no index. A lane's positions never fall. So the first window that moved the position past an offset has read that
+offset, or has jumped over it. A search among the lane's numbered records finds that window, reading many at each step.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class LaneState(StrEnum):
 
 # gc=False: there are many of these, and none can be in a cycle. Searching them for cycles took half of a commit's time.
 class Position(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """The next offset to read of one partition. In a lane that reads the newest first, the end of what is left to read."""
+    """The next offset to read of one partition."""
 
     topic: str
     incarnation: int

@@ -171,17 +171,6 @@ class RangeSet:
                     left -= until - start
         return self._from(kept)
 
-    def last(self, limit: int) -> RangeSet:
-        """The highest `limit` offsets of each partition."""
-        kept: dict[TopicPartition, list[Interval]] = {}
-        for partition, intervals in self._intervals.items():
-            left = limit
-            for start, until in reversed(intervals):
-                if left > 0:
-                    kept.setdefault(partition, []).append((max(start, until - left), until))
-                    left -= until - start
-        return self._from({partition: reversed(found) for partition, found in kept.items()})
-
     def pieces(self, size: int) -> Iterator[RangeSet]:
         """The set in pieces of `size` offsets, by partition and offset; the last one may have fewer."""
         piece: list[OffsetRange] = []
