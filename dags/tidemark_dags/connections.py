@@ -8,23 +8,41 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark.clients import on_one_machine
 from tidemark.clients.connections import Connection, of_airflow, variable
 from tidemark.errors import ConnectionMissing
 
 if TYPE_CHECKING:
     from tidemark.runs.open_stream import OpenStream
 
+_MISSING = "Airflow has no connection {}: add it under Admin, Connections"
+
 
 def from_airflow(name: str) -> Connection:
-    """The Airflow Connection of this name. Raises ConnectionMissing."""
+    """The Airflow Connection of this name, or what stands in for it on one machine. Raises ConnectionMissing."""
+    found = _stored(name)
+    if found is not None:
+        return found
+    return on_one_machine.stand_in(name, _MISSING.format(name), _spark_master)
+
+
+def _spark_master() -> str | None:
+    found = _stored(on_one_machine.SPARK)
+    return None if found is None else found.host
+
+
+def _stored(name: str) -> Connection | None:
+    """None when Airflow knows that there is none."""
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
     from airflow.sdk.log import mask_secret
 
     try:
         found = BaseHook.get_connection(name)
-    except (AirflowNotFoundException, AirflowRuntimeError) as problem:
-        raise ConnectionMissing(f"Airflow has no connection {name}: add it under Admin, Connections") from problem
+    except AirflowNotFoundException:
+        return None
+    except AirflowRuntimeError as problem:
+        raise ConnectionMissing(_MISSING.format(name)) from problem
     connection = of_airflow(name, found)
     # Airflow masks most secrets by their names, but not a key in PEM. It masks the lines of a text together.
     for secret in connection.secrets():

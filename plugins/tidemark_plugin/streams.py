@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tidemark.clients import on_one_machine
 from tidemark.clients.connections import Connection, of_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
@@ -246,10 +247,28 @@ def _connection(given: Mapping[str, Connection], name: str) -> Connection:
 
 
 def from_airflow(name: str) -> Connection:
-    from airflow.sdk import BaseHook
+    """The Airflow Connection of this name, or what stands in for it on one machine. Raises ConnectionMissing."""
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
+    missing = f"Airflow has no connection {name}"
     try:
-        return of_airflow(name, BaseHook.get_connection(name))
-    except (AirflowNotFoundException, AirflowRuntimeError) as problem:
-        raise ConnectionMissing(f"Airflow has no connection {name}") from problem
+        return _stored(name)
+    except AirflowNotFoundException:
+        return on_one_machine.stand_in(name, missing, _spark_master)
+    except AirflowRuntimeError as problem:
+        raise ConnectionMissing(missing) from problem
+
+
+def _spark_master() -> str | None:
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return _stored(on_one_machine.SPARK).host
+    except AirflowNotFoundException:
+        return None
+
+
+def _stored(name: str) -> Connection:
+    from airflow.sdk import BaseHook
+
+    return of_airflow(name, BaseHook.get_connection(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import sysconfig
@@ -13,9 +14,12 @@ from typing import Any
 
 import pytest
 
-from services.site import REPOSITORY
+from services import environment
+from services.site import REPOSITORY, Site
 from tests.support import installed
+from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
+from tidemark import errors
 
 UV = REPOSITORY / ".local" / "uv" / "bin" / "uv"
 # What is in the wheel, and from where it comes.
@@ -52,20 +56,24 @@ def site_packages(folder: Path) -> Path:
     return found
 
 
-def run(folder: Path, *command: str | Path) -> str:
+def run(folder: Path, *command: str | Path, **variables: str) -> str:
     """Run a program from another folder, with an environment that knows nothing of this one."""
+    done = ended(folder, *command, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def ended(folder: Path, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     ours = ("PYTHON", "VIRTUAL_ENV", "AIRFLOW", "TIDEMARK", "SPARK", "PYSPARK")
-    variables = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-    done = subprocess.run(
+    known = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    return subprocess.run(
         [str(word) for word in command],
         cwd=folder,
-        env={**variables, "AIRFLOW_HOME": str(folder / "airflow")},
+        env={**known, "AIRFLOW_HOME": str(folder / "airflow"), **variables},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
@@ -96,3 +104,43 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     for job in ([], ["audit"], ["compare"], ["compact"]):
         assert "--stream-file STREAM_FILE" in run(elsewhere, python, "-I", found["scripts"][0], *job, "--help")
     assert "--socket SOCKET" in run(elsewhere, python, "-I", found["scripts"][0], "engine", "--help")
+
+
+@pytest.mark.covers("N70", "N71")
+@pytest.mark.parametrize("jars", ["named", pytest.param("fetched", marks=pytest.mark.full)])
+def test_five_commands_from_nothing(elsewhere: Path, site: Site, kafka: Kafka, tmp_path: Path, jars: str) -> None:
+    """Kafka alone, and no file edited: `pip install`, `export`, `init`, `run`, `results`. Then it is proved."""
+    topic = f"orders-{secrets.token_hex(3)}"
+    kafka.create(topic, 2)
+    good = [json.dumps({"id": number, "customer": f"c{number % 7}", "paid": True}).encode() for number in range(400)]
+    values = [*good, b"no order", b'{"id": "x"}']
+    kafka.send((topic, number % 2, None, value) for number, value in enumerate(values))
+    tool = elsewhere / "venv" / "bin" / "tidemark"
+    variables = {
+        "AIRFLOW_CONN_KAFKA_DEFAULT": os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"],
+        "HOME": str(tmp_path),
+        # pyspark is in this environment.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        **({"SPARK_CONF_DIR": environment.spark(site)["SPARK_CONF_DIR"]} if jars == "named" else {}),
+    }
+    refused = ended(tmp_path, tool, "status", "orders", **variables)
+    assert refused.returncode == errors.EXIT_WRONG_USE
+    drafted = ended(tmp_path, tool, "init", "orders", "--topic", topic, **variables)
+    assert drafted.returncode == 0, drafted.stderr
+    assert "400 of them would be rows, 2 dead letters" in drafted.stderr
+    home = tmp_path / ".tidemark"
+    assert drafted.stderr.endswith(
+        f"on this machine alone: the ledger is {home}/ledger.db, results are below {home}/lake\nnext: tidemark run orders\n"
+    )
+    assert run(tmp_path, tool, "streams", "check", **variables) == f"{home}/streams/orders.yaml: stream orders\n"
+    done = ended(tmp_path, tool, "run", "orders", "--json", **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"on this machine alone: the ledger is {home}/ledger.db")
+    (window,) = json.loads(done.stdout)["windows"]
+    assert (window["read"], window["stored"], window["dead_letters"]) == (402, 400, 2)
+    rows = json.loads(run(tmp_path, tool, "results", "orders", "--limit", "1000", "--json", **variables))
+    assert sorted(int(one["fields"]["id"]) for one in rows) == list(range(400))
+    assert "missing 0, different 0" in run(tmp_path, tool, "audit", "orders", **variables)
+    # It is never written over, and a second stream begins beside it.
+    again = ended(tmp_path, tool, "init", "orders", "--topic", topic, **variables)
+    assert (again.returncode, "is there already" in again.stderr) == (errors.EXIT_WRONG_USE, True)

@@ -17,6 +17,7 @@ from tidemark.cli import (
     auditing,
     compacting,
     completing,
+    drafting,
     engines,
     erasing,
     finding,
@@ -177,14 +178,16 @@ def _overview(opened: OpenStream, view: View) -> dict[str, Any]:
 def _status_of_all(*, as_json: bool) -> None:
     """All streams of the folders, each in a line. One that cannot be looked at says so, and the others are shown."""
     found: list[dict[str, Any]] = []
-    codes = []
+    known, codes = [], []
     for path in stream_files(*finding.folders()):
         try:
             opened = open_stream(path)
+            known.append(opened)
             found.append(line_of(_overview(opened, opened.book.view())))
         except TidemarkError as problem:
             codes.append(problem.exit_code)
             found.append({"stream": path.stem, "problem": f"{type(problem).__name__}: {problem}"})
+    finding.say_where(known)
     rows = [[one["stream"], *_in_words(one)] for one in found]
     data(found, as_json=as_json, rows=rows, columns=("stream", "status", "lag", "retention", "holes"))
     for one in found:
@@ -254,6 +257,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (plan, running.run, steering.pause, steering.resume, steering.cancel, offsets.offsets),
     REPLAY: (selected.replay, selected.backfill, erasing.erase),
     PROVE: (auditing.audit, auditing.report),
+    SET_UP: (drafting.init,),
     REPAIR: (compacting.compact,),
 }
 for group, commands in _GROUPS.items():

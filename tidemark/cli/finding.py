@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from tidemark.cli.output import error
+from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.streams.loading import FOLDERS, load, stream_files, stream_folders
 
 
 def folders() -> list[Path]:
-    """The folders to search for a stream's name: those in TIDEMARK_STREAMS, or `dags/streams` below the current folder."""
-    return stream_folders(beside=Path("dags"))
+    """The folders to search for a stream's name: those in TIDEMARK_STREAMS, or `dags/streams` below the current folder.
+
+    Then the one in which `tidemark init` writes on one machine.
+    """
+    alone = [on_one_machine.streams_folder()] if on_one_machine.begun() else []
+    return [*stream_folders(beside=Path("dags")), *alone]
 
 
 def opened(stream: str) -> OpenStream:
-    """The stream of a file, or the stream of this name. Raises WrongUse naming the known streams."""
+    """The stream of a file, or the stream of this name. Says where it is, if it is on this machine alone.
+
+    Raises WrongUse naming the known streams.
+    """
+    found = open_stream(_file_of(stream))
+    say_where([found])
+    return found
+
+
+def say_where(streams: Iterable[OpenStream]) -> None:
+    """Say on standard error what of some streams is on this machine alone, each thing once."""
+    found = (on_one_machine.said(one.stream.connections(), one.connections) for one in streams)
+    for said in dict.fromkeys(found):
+        if said is not None:
+            error(said)
+
+
+def _file_of(stream: str) -> Path:
     if stream.endswith((".yaml", ".yml")):
-        return open_stream(Path(stream))
-    known, invalid = {}, []
+        return Path(stream)
+    known: dict[str, Path] = {}
+    invalid = []
     for path in stream_files(*folders()):
         try:
-            known[load(path).stream.name] = path
+            known.setdefault(load(path).stream.name, path)
         except InvalidStreamFile:
             invalid.append(str(path))
     if stream not in known:
@@ -30,4 +55,4 @@ def opened(stream: str) -> OpenStream:
             f"no stream is called {stream!r} in {where}; there are: {', '.join(sorted(known)) or 'none'}. "
             f"Name a stream file, or set {FOLDERS}." + (f" Not valid: {', '.join(invalid)}." if invalid else "")
         )
-    return open_stream(known[stream])
+    return known[stream]

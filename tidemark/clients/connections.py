@@ -11,13 +11,15 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tidemark.clients import on_one_machine
 from tidemark.clients.secrets import on_this_machine, secret_texts
-from tidemark.errors import ConnectionMissing, WrongUse
+from tidemark.errors import WrongUse
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,14 @@ def variable(name: str) -> str:
 
 
 def from_environment(name: str) -> Connection:
-    """The connection in the environment. Raises ConnectionMissing, or WrongUse when the variable does not parse."""
+    """The connection in the environment, or what stands in for it on one machine.
+
+    Raises ConnectionMissing, or WrongUse when the variable does not parse.
+    """
     text = os.environ.get(variable(name))
     if not text:
-        raise ConnectionMissing(f"there is no connection {name}: set {variable(name)}, as JSON or as a URI")
+        missing = f"there is no connection {name}: set {variable(name)}, as JSON or as a URI"
+        return on_one_machine.stand_in(name, missing, partial(_host, on_one_machine.SPARK))
     try:
         return _from_json(name, text) if text.lstrip().startswith("{") else _from_uri(name, text)
     except (ValueError, TypeError) as problem:
@@ -158,6 +164,10 @@ def from_environment(name: str) -> Connection:
         raise WrongUse(
             f"{variable(name)} is neither JSON nor a URI that can be read ({type(problem).__name__})"
         ) from None
+
+
+def _host(name: str) -> str | None:
+    return from_environment(name).host if os.environ.get(variable(name)) else None
 
 
 def _from_json(name: str, text: str) -> Connection:

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from tidemark.clients import on_one_machine
 from tidemark.clients.connections import Connection
 from tidemark.engine import client
 from tidemark.engine.address import socket_path
@@ -180,7 +181,7 @@ def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) ->
     options = ["--master", master(connection), "--name", name]
     if queue := connection.extra.get("queue"):
         options += ["--queue", str(queue)]
-    settings = {**GUARDED, **conf}
+    settings = {**GUARDED, **on_one_machine.spark_settings(connection), **conf}
     if namespace := connection.extra.get("namespace"):
         settings["spark.kubernetes.namespace"] = str(namespace)
     for key, value in settings.items():

@@ -1,0 +1,159 @@
+"""Drafts of stream files: what is recognised, that each draft is a valid stream file, and what it says of each message."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.drafts.drafting import outcome, text_of
+from tidemark.drafts.recognising import format_of
+from tidemark.drafts.sampling import Seen
+from tidemark.errors import WrongUse
+from tidemark.schemes.kinds import DelimitedScheme, JsonScheme, RegexScheme
+from tidemark.streams.loading import load
+from tidemark.streams.model import Stream
+
+
+def drafted(folder: Path, values: list[bytes | None]) -> tuple[Stream, list[str]]:
+    """The stream of the draft for some values, and why each that is no row would be a dead letter."""
+    seen = [Seen(f"orders/0@{offset}", value) for offset, value in enumerate(values)]
+    found = format_of([value for value in values if value is not None])
+    made = outcome(found, seen)
+    path = folder / "orders.yaml"
+    path.write_text(text_of("orders", "orders", "kafka_default", found, made, date(2026, 11, 27)))
+    return load(path).stream, [f"{one.at}: {why}" for one, why in made.dead]
+
+
+def objects(*given: object) -> list[bytes | None]:
+    return [json.dumps(one).encode() for one in given]
+
+
+@pytest.mark.covers("N70")
+def test_json_has_the_type_that_fits_each_key(tmp_path: Path) -> None:
+    one = {"id": 1, "price": 2, "name": "a", "at": "2026-11-27T07:00:00Z", "paid": True, "no": None}
+    two = {"id": 2, "price": 2.5, "name": "b", "at": "2026-11-27 07:00:00.123", "paid": False, "no": "x"}
+    stream, dead = drafted(tmp_path, [*objects(one, two), None])
+    assert isinstance(stream.scheme, JsonScheme)
+    assert stream.fields == {
+        "id": "integer",
+        "price": "double",
+        "name": "string",
+        "at": "timestamp",
+        "paid": "boolean",
+        "no": "string",
+    }
+    assert dead == []
+
+
+@pytest.mark.covers("N70")
+def test_nested_and_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
+    stream, dead = drafted(tmp_path, objects({"a": {"b": 1}, "c": 1}, {"a": [1], "c": "x"}, {"order": 1, "c": None}))
+    assert stream.fields == {"a": "string", "c": "string", "order": "integer"}
+    assert dead == []
+
+
+@pytest.mark.covers("N70")
+def test_a_key_that_names_no_field_is_kept(tmp_path: Path) -> None:
+    stream, _ = drafted(tmp_path, objects({"@id": 1, "Name": "a"}, {"Name": "b", "name": "c", "ключ": 1}))
+    assert stream.fields == {"Name": "string", "unknown": "string"}
+
+
+@pytest.mark.covers("N70")
+def test_what_does_not_fit_is_named_with_its_reason(tmp_path: Path) -> None:
+    values = objects(*({"id": number} for number in range(97)))
+    values += [b'{"id": "x"}', b"no json", b'{"id": 1, "id": 2}', b"[" * 300]
+    _, dead = drafted(tmp_path, values)
+    assert dead == [
+        "orders/0@97: id is not an integer",
+        "orders/0@98: not a JSON object",
+        "orders/0@99: the key 'id' occurs twice",
+        "orders/0@100: nested deeper than 200 levels",
+    ]
+
+
+@pytest.mark.covers("N70")
+def test_arrays_and_lines_are_split(tmp_path: Path) -> None:
+    stream, dead = drafted(tmp_path, [b'[{"a": 1}, {"a": 2}]', b'[{"a": 3}]'])
+    assert stream.explode is not None
+    assert stream.explode.json_array is True
+    assert stream.fields == {"a": "integer"}
+    stream, dead = drafted(tmp_path, [b'{"a": 1}\n{"a": 2}\n', b'{"a": 3}\n', b'{"a": 4}\nx\n', b"x,y\n"])
+    assert stream.explode is not None
+    assert stream.explode.lines == "\n"
+    assert dead == ["orders/0@2: not a JSON object", "orders/0@3: not a JSON object"]
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize("separator", [",", ";", "|", "\t"])
+def test_delimited_lines_have_columns(tmp_path: Path, separator: str) -> None:
+    rows = [["1", "0.5", "true", "2026-11-27 07:00:00", "007", '"a ""b"""', ""] for _ in range(60)]
+    values = [separator.join(row).encode() for row in rows]
+    stream, dead = drafted(tmp_path, [*values, b"1", separator.join(["x", *rows[0][1:]]).encode()])
+    assert isinstance(stream.scheme, DelimitedScheme)
+    assert stream.scheme.separator == separator
+    assert stream.scheme.timestamp == "yyyy-MM-dd HH:mm:ss"
+    kinds = ["integer", "double", "boolean", "timestamp", "string", "string", "string"]
+    assert list(stream.fields.values()) == kinds
+    assert dead == ["orders/0@60: not 7 columns", "orders/0@61: column_1 is not an integer"]
+
+
+@pytest.mark.covers("N70")
+def test_access_logs_are_known(tmp_path: Path) -> None:
+    common = b'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET /a.jpg HTTP/1.1" 200 5321'
+    combined = rb'203.0.113.9 - bob [21/Nov/2026:07:10:00 +0000] "GET / HTTP/2" 304 - "https://x/" "curl \"8\"" 0.132'
+    strange = rb'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "\x16\x03\x01" 400 0 "-" "-"'
+    stream, dead = drafted(tmp_path, [common, combined, strange, b"nothing", common.replace(b"Nov", b"Noon")])
+    assert isinstance(stream.scheme, RegexScheme)
+    assert dead == ["orders/0@3: not a line of an access log", "orders/0@4: time is not a time"]
+
+
+@pytest.mark.covers("N70")
+def test_text_and_bytes_are_kept_whole(tmp_path: Path) -> None:
+    assert drafted(tmp_path, [b"some words, here", b"and more", b"\xff"])[0].fields == {"value": "string"}
+    assert drafted(tmp_path, [b"\xff\xfe", b"\xfe", b"a"])[0].fields == {"key": "binary", "value": "binary"}
+    assert drafted(tmp_path, [None, None])[0].fields == {"value": "string"}
+
+
+@pytest.mark.covers("N70")
+def test_the_frame_of_a_registry_asks_for_its_connection() -> None:
+    with pytest.raises(WrongUse, match="--registry our_registry"):
+        format_of([b"\0\0\0\0\1abc"])
+
+
+names = st.one_of(
+    st.sampled_from(["no", "on", "null", "1", "a b", "unknown", "Unknown", "select", "x" * 70]), st.text(max_size=5)
+)
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(max_size=8),
+    st.just("2026-02-30T00:00:00Z"),
+)
+documents = st.dictionaries(
+    names, st.recursive(scalars, lambda inner: st.lists(inner, max_size=2), max_leaves=4), max_size=5
+)
+lines = st.one_of(
+    documents.map(lambda one: json.dumps(one).encode()),
+    st.lists(st.text(max_size=4), min_size=1, max_size=4).map(lambda row: ",".join(row).encode(errors="replace")),
+    st.binary(max_size=12),
+    st.text(max_size=12).map(lambda one: one.encode(errors="replace")),
+)
+
+
+@pytest.mark.covers("N70")
+@given(values=st.lists(st.one_of(st.none(), lines), min_size=1, max_size=12))
+def test_whatever_the_messages_are_the_draft_is_a_valid_stream_file(
+    tmp_path_factory: pytest.TempPathFactory, values: list[bytes | None]
+) -> None:
+    if sum(one is not None and one[:1] == b"\0" for one in values) * 2 > len(
+        [one for one in values if one is not None]
+    ):
+        return
+    drafted(tmp_path_factory.mktemp("draft"), values)

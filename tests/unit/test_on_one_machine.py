@@ -1,0 +1,107 @@
+"""What stands in for connections on one machine, and where it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.stream_text import MINIMAL
+from tidemark.cli import finding
+from tidemark.clients import on_one_machine
+from tidemark.clients.connections import from_environment, lake_folder
+from tidemark.clients.sql import database
+from tidemark.errors import ConnectionMissing
+from tidemark.runs.submit import master, submit_command
+from tidemark.streams.loading import load
+
+NAMES = ("sql_default", "lake_default", "spark_default")
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person with a folder, and no connection but Kafka's."""
+    for name in NAMES:
+        monkeypatch.delenv(f"AIRFLOW_CONN_{name.upper()}", raising=False)
+    for name in ("TIDEMARK_HOME", "TIDEMARK_STREAMS", "SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.covers("N71")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_connection_begins_no_second_ledger(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionMissing, match="run `tidemark init`"):
+        from_environment(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.covers("N71")
+def test_what_stands_in_is_below_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_one_machine.begin()
+    assert database(from_environment("sql_default")).host == str(tmp_path / ".tidemark" / "ledger.db")
+    assert lake_folder(from_environment("lake_default")) == str(tmp_path / ".tidemark" / "lake")
+    assert master(from_environment("spark_default")) == "local[*]"
+    assert (tmp_path / ".tidemark").stat().st_mode & 0o077 == 0
+    # Nothing else stands in for anything.
+    for other in ("hbase_default", "kafka_default", "sql_other", "lake_other"):
+        with pytest.raises(
+            ConnectionMissing, match=f"^there is no connection {other}: set AIRFLOW_CONN_[A-Z_]+, as JSON"
+        ):
+            from_environment(other)
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "mine"))
+    assert database(from_environment("sql_default")).host == str(tmp_path / "mine" / "ledger.db")
+
+
+@pytest.mark.covers("N71")
+def test_a_connection_that_is_there_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_one_machine.begin()
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": "/data/lake"}}))
+    assert lake_folder(from_environment("lake_default")) == "/data/lake"
+    names = {"sql_default", "lake_default", "kafka_default"}
+    assert on_one_machine.said(names, from_environment) == (
+        f"on this machine alone: the ledger is {tmp_path}/.tidemark/ledger.db"
+    )
+    assert on_one_machine.said({"lake_default"}, from_environment) is None
+
+
+@pytest.mark.covers("N71")
+@pytest.mark.parametrize("host", ["spark://spark-master:7077", "yarn", "k8s://https://cluster"])
+def test_nothing_stands_in_on_a_cluster(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_one_machine.begin()
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
+    for name in ("sql_default", "lake_default"):
+        with pytest.raises(ConnectionMissing, match=f"Spark's master is {host}, whose machines do not see that folder"):
+            from_environment(name)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    assert from_environment("sql_default").kind == "sqlite"
+
+
+@pytest.mark.covers("N71")
+def test_a_local_spark_brings_the_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_one_machine.begin()
+    (tmp_path / "orders.yaml").write_text(MINIMAL)
+    stream = load(tmp_path / "orders.yaml").stream
+
+    def settings() -> str:
+        return " ".join(submit_command(stream, from_environment("spark_default"), "window", []))
+
+    assert "spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:" in settings()
+    assert "spark.driver.bindAddress=127.0.0.1" in settings()
+    # Whoever has settings of Spark on this machine has the jars that they name.
+    (tmp_path / "spark-defaults.conf").write_text("spark.jars /jars/connector.jar\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert "spark.jars.packages" not in settings()
+    # A Spark of a connection is as its owner set it up.
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    assert "spark.jars.packages" not in settings()
+
+
+@pytest.mark.covers("N71")
+def test_streams_of_this_machine_are_found_by_name(tmp_path: Path) -> None:
+    assert finding.folders() == [Path("dags/streams")]
+    on_one_machine.begin()
+    assert finding.folders() == [Path("dags/streams"), tmp_path / ".tidemark" / "streams"]

@@ -1,0 +1,134 @@
+"""What stands in for connections on one machine: a ledger in a file, a folder for results, and a local Spark.
+
+They are below TIDEMARK_HOME, and count where that variable is set, or where `tidemark init` has made its default. A missing
+connection alone makes none of them: on a second machine it would begin a second ledger.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.errors import ConnectionMissing
+
+if TYPE_CHECKING:
+    from tidemark.clients.connections import Connection
+
+HOME = "TIDEMARK_HOME"
+SQL, LAKE, SPARK = "sql_default", "lake_default", "spark_default"
+
+# The Kafka client that Spark's connector runs with; ./docs/installing.md says why not its own.
+KAFKA_CLIENTS = "org.apache.kafka:kafka-clients:3.9.2"
+_SPARK = "local[*]"
+# Nobody else reaches it, and it has no page.
+_ALONE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # pyspark has them.
+    "spark.jars.excludes": "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime",
+}
+
+
+def home() -> Path:
+    """The folder below which everything is."""
+    return Path(os.environ.get(HOME) or Path.home() / ".tidemark").absolute()
+
+
+def streams_folder() -> Path:
+    """Where `tidemark init` writes stream files, unless there is another folder for them."""
+    return home() / "streams"
+
+
+def begin() -> None:
+    """Make the folders, so that they stand in for missing connections from now on."""
+    home().mkdir(mode=0o700, parents=True, exist_ok=True)
+    for one in (_lake(), streams_folder()):
+        one.mkdir(exist_ok=True)
+
+
+def begun() -> bool:
+    """Whether this machine keeps a ledger and results of its own."""
+    return bool(os.environ.get(HOME)) or _lake().is_dir()
+
+
+def stand_in(name: str, missing: str, spark_master: Callable[[], str | None]) -> Connection:
+    """What stands in for a connection that is missing.
+
+    `missing`: how to say so. `spark_master`: the master of the connection `spark_default`, None without that connection.
+    Raises ConnectionMissing.
+    """
+    from tidemark.clients.connections import Connection
+
+    if name not in (SQL, LAKE, SPARK):
+        raise ConnectionMissing(missing)
+    if not begun():
+        raise ConnectionMissing(f"{missing}. To keep ledger and results on this machine alone, run `tidemark init`")
+    if name == SPARK:
+        return Connection(name, _SPARK, kind="spark")
+    if (master := spark_master()) is not None and not master.startswith("local"):
+        raise ConnectionMissing(
+            f"{missing}. {home()} does not stand in for it: Spark's master is {master}, whose machines do not see that folder"
+        )
+    begin()
+    if name == SQL:
+        return Connection(name, str(_ledger()), kind="sqlite")
+    return Connection(name, extra={"path": str(_lake())}, kind="fs")
+
+
+def said(names: Collection[str], connections: Callable[[str], Connection]) -> str | None:
+    """What a command says first where something stands in for one of these connections; None where nothing does."""
+    used = []
+    for name, place in ((SQL, f"the ledger is {_ledger()}"), (LAKE, f"results are below {_lake()}")):
+        with suppress(ConnectionMissing):
+            if name in names and is_stand_in(connections(name)):
+                used.append(place)
+    return f"on this machine alone: {', '.join(used)}" if used else None
+
+
+def is_stand_in(connection: Connection) -> bool:
+    """Whether a connection is what this module gives."""
+    if not begun():
+        return False
+    match connection.name:
+        case "sql_default":
+            return connection.kind == "sqlite" and connection.host == str(_ledger())
+        case "lake_default":
+            return connection.extra.get("path") == str(_lake())
+        case "spark_default":
+            return connection.host == _SPARK and connection.kind == "spark" and not connection.extra
+    return False
+
+
+def spark_settings(connection: Connection) -> dict[str, str]:
+    """The settings of a Spark that stands in: with the connector from Maven Central. Empty for any other Spark.
+
+    A file of settings that Spark reads on this machine comes before: it may name the connector's jars.
+    """
+    if not is_stand_in(connection):
+        return {}
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        return dict(_ALONE)
+    if _has_settings():
+        return dict(_ALONE)
+    packages = [f"org.apache.spark:{one}_2.13:{spark}" for one in ("spark-sql-kafka-0-10", "spark-avro")]
+    return {**_ALONE, "spark.jars.packages": ",".join([*packages, KAFKA_CLIENTS])}
+
+
+def _has_settings() -> bool:
+    named = [Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "SPARK_HOME") if os.environ.get(name)]
+    return any((one / file).is_file() for one in named for file in ("spark-defaults.conf", "conf/spark-defaults.conf"))
+
+
+def _ledger() -> Path:
+    return home() / "ledger.db"
+
+
+def _lake() -> Path:
+    return home() / "lake"

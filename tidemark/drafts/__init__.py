@@ -1,0 +1,1 @@
+"""Drafts of stream files: what a topic's messages look like, and the file that reads them."""

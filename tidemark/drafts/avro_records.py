@@ -1,0 +1,107 @@
+"""Avro records in the wire format of a schema registry: their fields are those of the schemas that they name."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tidemark.clients.schema_registry import SchemaRegistry
+from tidemark.drafts.columns import Column
+from tidemark.drafts.format import Format, example, is_field_name, some
+from tidemark.errors import WrongUse
+from tidemark.schemes.avro_schema import record
+
+# A byte 0, and the number of a schema.
+_FRAME = 5
+_SHOWN = 5
+_LOGICAL = {"timestamp-millis": "timestamp", "timestamp-micros": "timestamp"}
+_AVRO = {
+    "string": "string",
+    "enum": "string",
+    "int": "integer",
+    "long": "integer",
+    "float": "double",
+    "double": "double",
+    "boolean": "boolean",
+    "bytes": "binary",
+    "fixed": "binary",
+}
+
+
+def is_framed(value: bytes) -> bool:
+    """Whether a value begins as one in the registry's wire format does."""
+    return value[:1] == b"\0" and len(value) > _FRAME
+
+
+def of_avro(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> Format:
+    """The scheme `avro` with the registry of the connection `name`. Raises WrongUse where it has none of the schemas."""
+    import fastavro
+
+    numbers = sorted({_schema_number(value) for value in values if is_framed(value)})
+    texts = {number: text for number, text in registry.schemas(numbers).items() if isinstance(text, str)}
+    if not texts:
+        raise WrongUse(
+            f"the registry of {name} has no Avro schema of the numbers that the messages name: {_listed(numbers)}"
+        )
+    fields, notes = _fields(texts.values())
+    if not fields:
+        raise WrongUse(
+            f"no field of the schemas {_listed(sorted(texts))} has a type that scheme avro reads: use scheme raw"
+        )
+    schemas = {number: fastavro.parse_schema(json.loads(text)) for number, text in texts.items()}
+
+    def read(value: bytes) -> Any:
+        return fastavro.schemaless_reader(io.BytesIO(value[_FRAME:]), schemas[_schema_number(value)], None)
+
+    def refusal(value: bytes) -> str | None:
+        if not is_framed(value):
+            return "not in the registry's wire format"
+        if (number := _schema_number(value)) not in schemas:
+            return f"the registry has no Avro schema {number}"
+        try:
+            read(value)
+        # Whatever a reader of Avro makes of bytes that are none.
+        except Exception:
+            return f"not a record of schema {number}"
+        return None
+
+    rows = [read(value) for value in values if refusal(value) is None]
+    given = {one: [str(row[one]) for row in rows if row.get(one) is not None] for one in fields}
+    columns = tuple(Column(one, kind, len(given[one]), example(given[one])) for one, kind in fields.items())
+    scheme = {"type": "avro", "registry": name, "fields": fields}
+    return Format("Avro records by a schema registry", scheme, refusal, columns, notes=notes)
+
+
+def _fields(schemas: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The fields that the scheme reads of all schemas, and what to say of the others."""
+    kinds: dict[str, set[str | None]] = {}
+    for text in schemas:
+        for one in record(text)["fields"]:
+            kinds.setdefault(one["name"], set()).add(_avro_type(one["type"]))
+    known = {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1 and is_field_name(name)}
+    fields = {name: kind for name, kind in known.items() if kind is not None}
+    left = [name for name in kinds if name not in fields]
+    said = f"{len(left)} fields have a type that scheme avro does not read, or several: {some(left)}"
+    return fields, (said,) if left else ()
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:_SHOWN]))
+
+
+def _schema_number(value: bytes) -> int:
+    return int.from_bytes(value[1:5], "big")
+
+
+def _avro_type(found: Any) -> str | None:
+    """The type of a field for an Avro type; None for one that the scheme does not read."""
+    if isinstance(found, list):
+        others = [one for one in found if one != "null"]
+        return _avro_type(others[0]) if len(others) == 1 else None
+    if isinstance(found, dict):
+        if found.get("logicalType") is not None:
+            return _LOGICAL.get(found["logicalType"])
+        return _avro_type(found.get("type"))
+    return _AVRO.get(found)

@@ -1,0 +1,75 @@
+"""Lines of columns, with the same separator between them and the same number of columns in nearly all."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tidemark.drafts.columns import Column, Test, form_of, of_text, type_of
+from tidemark.drafts.format import A_VALUE, Format, example, text_in
+
+_SEPARATORS = {"\t": "tabs", "|": "|", ";": ";", ",": ","}
+# Fewer lines of one width than this are text with some commas in it.
+_ONE_WIDTH = 0.8
+
+
+def _any(_: object) -> bool:
+    return True
+
+
+def of_delimited(texts: Sequence[str]) -> Format | None:
+    """The scheme `delimited` for some lines; None where they have no separator in common."""
+    found = []
+    for separator in _SEPARATORS:
+        widths = Counter(len(row) for text in texts if (row := _row(text, separator)) is not None)
+        width, number = widths.most_common(1)[0] if widths else (0, 0)
+        if width > 1 and number >= _ONE_WIDTH * len(texts):
+            found.append((number, width, separator))
+    if not found:
+        return None
+    _, width, separator = max(found)
+    rows = [row for text in texts if (row := _row(text, separator)) is not None and len(row) == width]
+    given = [[one for row in rows if (one := row[index]) is not None] for index in range(width)]
+    form = form_of(given)
+    tests = of_text(form)
+    types = {f"column_{index + 1}": type_of(values, tests, "string") for index, values in enumerate(given)}
+    by_name: dict[str, Test] = {**dict(tests), "string": _any}
+    scheme: dict[str, Any] = {"type": "delimited", "fields": types, "separator": separator}
+    if "timestamp" in types.values():
+        scheme["timestamp"] = form
+
+    def refusal(value: bytes) -> str | None:
+        text = text_in(value)
+        row = None if text is None else _row(text, separator)
+        if row is None or len(row) != width:
+            return f"not {width} columns"
+        for (name, kind), one in zip(types.items(), row, strict=True):
+            if one is not None and not by_name[kind](one):
+                return f"{name} is not {A_VALUE[kind]}"
+        return None
+
+    columns = tuple(
+        Column(name, kind, len(values), example(values, by_name[kind]))
+        for (name, kind), values in zip(types.items(), given, strict=True)
+    )
+    what = f"lines of {width} columns with {_SEPARATORS[separator]} between"
+    return Format(what, scheme, refusal, columns, notes=("rename the columns: the lines do not say what they are",))
+
+
+def _row(text: str, separator: str) -> list[str | None] | None:
+    """The fields of a line; None where a quote stands in the middle of one. Nothing between two separators is null."""
+    if '"' not in text:
+        return [one or None for one in text.split(separator)]
+    field_of = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|\Z)')
+    row: list[str | None] = []
+    at = 0
+    while True:
+        found = field_of.match(text, at)
+        if found is None:
+            return None
+        row.append(found[1].replace('""', '"') if found[1] is not None else found[2] or None)
+        if not found[3]:
+            return row
+        at = found.end()

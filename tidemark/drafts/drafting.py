@@ -1,0 +1,108 @@
+"""The text of a stream file for a topic, drafted from some of its messages."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import yaml
+
+from tidemark.drafts.format import Format
+from tidemark.drafts.sampling import Seen
+
+_KAFKA = "kafka_default"
+# Wider than any line: YAML breaks none.
+_WIDTH = 1_000_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a draft makes of the messages that were looked at. `dead`: each that would be a dead letter, and why."""
+
+    rows: int
+    dead: tuple[tuple[Seen, str], ...]
+
+    def reasons(self) -> list[tuple[str, int]]:
+        return Counter(why for _, why in self.dead).most_common()
+
+
+def outcome(found: Format, seen: Sequence[Seen]) -> Outcome:
+    """A message without a value is a row that says so: a tombstone."""
+    dead = tuple((one, why) for one in seen if one.value is not None and (why := found.refusal(one.value)) is not None)
+    return Outcome(len(seen) - len(dead), dead)
+
+
+def text_of(stream: str, topic: str, kafka: str, found: Format, made: Outcome, today: date) -> str:
+    """A stream file with comments, which reads the topic into Parquet files and has its ledger in SQL."""
+    number = made.rows + len(made.dead)
+    source: dict[str, Any] = {"topics": [topic], "start": "earliest"}
+    if kafka != _KAFKA:
+        source = {"kafka": kafka, **source}
+    why = ", ".join(f"{one}: {count:,}" for one, count in made.reasons()[:3])
+    dead = f"; {len(made.dead):,} are dead letters ({why})" if made.dead else ""
+    comments = [
+        f"Drafted by `tidemark init` on {today} from {number:,} messages of {topic}: {found.what}{dead}.",
+        "docs/stream-files.md explains every key, and many more.",
+        *found.notes,
+    ]
+    lines = [f"# {one}" for one in comments]
+    lines += [
+        *_block("stream", stream),
+        "",
+        "# start: earliest, latest, a time, or offsets; it counts until the first run.",
+        *_block("source", source),
+        "",
+        *_scheme(found),
+    ]
+    if found.explode:
+        lines += ["", "# Each piece of a message is a row.", *_block("explode", dict(found.explode))]
+    lines += [
+        "",
+        "# One row a message, in files that any reader of Parquet knows. docs/sinks.md has the other sinks.",
+        *_block("sinks", [{"type": "parquet", "folder": stream}]),
+        "",
+        "# What does not fit is kept, with the reason, and can be read again.",
+        *_block("dead_letters", {"type": "parquet", "folder": f"{stream}_dead"}),
+        "",
+        "# Where positions and windows are kept: the connection sql_default, or a file on this machine.",
+        *_block("ledger", {"type": "sql"}),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _scheme(found: Format) -> list[str]:
+    """The scheme, with how many messages have a value beside each field that is not in all."""
+    scheme = dict(found.scheme)
+    fields: Mapping[str, str] = scheme.pop("fields", {})
+    lines = ["scheme:", *(f"  {line}" for line in _block("type", scheme.pop("type")))]
+    if fields:
+        counts = {one.name: one.values for one in found.columns}
+        most = max(counts.values(), default=0)
+        lines.append("  fields:")
+        named = [(f"    {_in_one_line(name)}: {kind}", name) for name, kind in fields.items()]
+        width = max(len(text) for text, _ in named)
+        for text, name in named:
+            some = "" if counts.get(name, most) >= most else f"  # in {counts[name]:,} of them"
+            lines.append(f"{text:<{width if some else 0}}{some}")
+    if schema := scheme.pop("schema", None):
+        lines += ["  schema: |", *(f"    {line}" for line in schema.splitlines())]
+    if not scheme:
+        return lines
+    more = yaml.safe_dump(scheme, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=False)
+    return [*lines, *(f"  {line}" for line in more.splitlines())]
+
+
+def _block(key: str, value: Any) -> list[str]:
+    """A key with its value in one line."""
+    return [f"{key}: {_in_one_line(value)}"]
+
+
+def _in_one_line(value: Any) -> str:
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=True)
+    first, *others = text.splitlines()
+    # A scalar alone has a mark of its end behind it. JSON, which is YAML too, has a line end in one line.
+    return first if others in ([], ["..."]) else json.dumps(value, ensure_ascii=False)

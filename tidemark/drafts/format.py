@@ -1,0 +1,80 @@
+"""What a draft says of some messages: what they are, which scheme reads them, and which of them it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tidemark.drafts.columns import Column
+from tidemark.schemes.parts import FieldName
+
+# Why a value would be a dead letter; None where it would be a row.
+Refusal = Callable[[bytes], str | None]
+
+_EXAMPLE = 40
+_NAMES = 5
+_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
+# What a refusal calls a value of each type.
+A_VALUE = {
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "double": "a number",
+    "timestamp": "a time",
+    "string": "a string",
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """What messages are, and the scheme that reads them, as a stream file has it."""
+
+    what: str
+    scheme: Mapping[str, Any]
+    refusal: Refusal
+    columns: tuple[Column, ...] = ()
+    explode: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def text_in(value: bytes) -> str | None:
+    """The text of some bytes; None where they are no UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def no_text(value: bytes) -> str | None:
+    """The refusal of a scheme that takes any text."""
+    return "not UTF-8" if text_in(value) is None else None
+
+
+def is_field_name(text: str) -> bool:
+    """Whether a stream file may have a field of this name."""
+    try:
+        _NAME.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def share(values: Sequence[Any], test: Callable[[Any], bool]) -> float:
+    """Which part of some values passes a test; 0 of none."""
+    return sum(map(test, values)) / len(values) if values else 0.0
+
+
+def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) -> str:
+    """The first value that passes a test, as a short text."""
+    found = next((value for value in values if test is None or test(value)), "")
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+    return text if len(text) <= _EXAMPLE else f"{text[: _EXAMPLE - 1]}…"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of some names, for a note."""
+    shown = ", ".join(repr(one) for one in names[:_NAMES])
+    return shown if len(names) <= _NAMES else f"{shown} ..."

@@ -1,0 +1,72 @@
+"""The format of a topic: Avro by a registry, JSON, access logs, delimited lines, text, or any bytes.
+
+What most of the messages are decides. The others would be dead letters, and the draft says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidemark.clients.schema_registry import SchemaRegistry
+from tidemark.drafts.access_logs import is_access_log, of_access_logs
+from tidemark.drafts.avro_records import is_framed, of_avro
+from tidemark.drafts.delimited_lines import of_delimited
+from tidemark.drafts.format import Format, no_text, share, text_in
+from tidemark.drafts.json_objects import json_in, objects_in, of_json
+from tidemark.errors import WrongUse
+
+_MOST = 0.5
+
+
+def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | None = None) -> Format:
+    """The format of some values. `registry`: the name of a connection, and the registry there. Raises WrongUse."""
+    if share(values, is_framed) > _MOST:
+        if registry is not None:
+            return of_avro(values, *registry)
+        raise WrongUse(
+            "the messages begin as those of a schema registry do, with a byte 0 and the number of a schema: name the "
+            "connection of the registry, as --registry our_registry"
+        )
+    if values and share(values, lambda value: text_in(value) is not None) <= _MOST:
+        return Format("bytes that are no text", {"type": "raw"}, lambda value: None)
+    if share(values, _is_object) > _MOST:
+        return of_json(values)
+    if share(values, lambda value: objects_in(value) is not None) > _MOST:
+        found = of_json([one for value in values for one in objects_in(value) or ()])
+        return _exploded(found, {"json_array": True}, "JSON arrays of objects", objects_in)
+    if share(values, lambda value: b"\n" in value) > _MOST:
+        found = _of_lines([one for value in values for one in _lines(value)])
+        return _exploded(found, {"lines": "\n"}, f"{found.what}, several in a message", _lines)
+    return _of_lines(values)
+
+
+def _of_lines(values: Sequence[bytes]) -> Format:
+    if share(values, _is_object) > _MOST:
+        return of_json(values)
+    texts = [text for value in values if (text := text_in(value)) is not None]
+    if share(texts, is_access_log) > _MOST:
+        return of_access_logs(texts)
+    return of_delimited(texts) or Format("text", {"type": "string"}, no_text)
+
+
+def _is_object(value: bytes) -> bool:
+    return isinstance(json_in(value), dict)
+
+
+def _exploded(
+    found: Format, explode: Mapping[str, Any], what: str, pieces: Callable[[bytes], list[bytes] | None]
+) -> Format:
+    def refusal(value: bytes) -> str | None:
+        parts = pieces(value)
+        if parts is None:
+            return f"not one of {what}"
+        return next((why for part in parts if (why := found.refusal(part)) is not None), None)
+
+    return replace(found, what=what, explode=explode, refusal=refusal)
+
+
+def _lines(value: bytes) -> list[bytes]:
+    lines = value.split(b"\n")
+    return [one.removesuffix(b"\r") for one in (lines[:-1] if lines[-1] == b"" else lines)]

@@ -1,0 +1,63 @@
+"""The newest messages of a topic, to look at before there is a stream."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kafka import TopicPartition as KafkaTopicPartition
+
+from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog
+from tidemark.errors import WrongUse
+
+# Messages can have megabytes each, and a look needs no more than this of all of them.
+MOST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A message: its place, as `orders/0@17`, and its value."""
+
+    at: str
+    value: bytes | None
+
+
+def newest(log: KafkaLog, topic: str, most: int) -> list[Seen]:
+    """Up to `most` messages from the ends of a topic's partitions, about as many of each; up to 64 MiB of values.
+
+    Raises WrongUse when there is no such topic, or no message in it; NotAuthorized and Unreachable.
+    """
+    found = log.topics([topic], READ_COMMITTED).get(topic)
+    if found is None:
+        near = difflib.get_close_matches(topic, sorted(log.names()), 3)
+        raise WrongUse(
+            f"{log.endpoint} has no topic {topic}: name one that is there"
+            + (f", as {' or '.join(near)}" if near else "")
+        )
+    seen = list(_newest(log, topic, found.partitions, most))
+    if not seen:
+        raise WrongUse(
+            f"{topic} has no messages, and a stream file is drafted from them: produce some, or write the file by hand "
+            "(docs/stream-files.md)"
+        )
+    return seen
+
+
+def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], most: int) -> Iterator[Seen]:
+    left, size = most, 0
+    filled = sorted((one.end - one.start, number) for number, one in partitions.items() if one.end > one.start)
+    with consumer_of(log.endpoint, READ_COMMITTED) as consumer, reads_topic(log.endpoint, topic):
+        for index, (held, number) in enumerate(filled):
+            # Short partitions leave their share to the others.
+            share = min(held, -(-left // (len(filled) - index)))
+            left -= share
+            end = partitions[number].end
+            at = KafkaTopicPartition(topic, number)
+            for record in records_of(consumer, at, end, end - share) if share else ():
+                yield Seen(f"{topic}/{number}@{record.offset}", record.value)
+                size += len(record.value or b"")
+                if size > MOST_BYTES:
+                    return
