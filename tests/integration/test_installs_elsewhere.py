@@ -19,7 +19,7 @@ from services.site import REPOSITORY, Site
 from tests.support import installed
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
-from tidemark import errors
+from tidemark import __version__, errors
 
 UV = REPOSITORY / ".local" / "uv" / "bin" / "uv"
 # What is in the wheel, and from where it comes.
@@ -85,7 +85,8 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
         names = {name for name in opened.namelist() if ".dist-info/" not in name}
     assert names == expected
     # The page's files are among them, and what says that there are types.
-    assert {"tidemark_plugin/page/streams.html", "tidemark_plugin/routes/streams.py", "tidemark/py.typed"} <= names
+    assert {"tidemark_plugin/page/streams.html", "tidemark_plugin/routes/streams.py"} <= names
+    assert {f"{package}/py.typed" for package in SOURCES} <= names
 
 
 def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
@@ -99,6 +100,17 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     assert found["packages"] == {name: str(here / name / "__init__.py") for name in installed.PACKAGES}
     assert "tidemark" in found["plugins"]
     assert found["dags"] == [f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")]
+    # Airflow knows it as a provider, with a form for each of its connections, whose fields are those that it reads.
+    assert found["provider"] == __version__
+    assert {name: one["name"] for name, one in found["types"].items()} == {
+        "tidemark_kafka": "Tidemark: Kafka",
+        "tidemark_hbase": "Tidemark: HBase",
+        "tidemark_zookeeper": "Tidemark: ZooKeeper",
+        "tidemark_registry": "Tidemark: schema registry",
+        "tidemark_lake": "Tidemark: lake of files",
+    }
+    assert {"bootstrap.servers", "sasl.password", "allow_insecure"} <= set(found["types"]["tidemark_kafka"]["fields"])
+    assert found["types"]["tidemark_lake"]["fields"] == ["path"]
     # What spark-submit is told to start: it is there, and it runs there.
     assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / SCRIPT)}
     for job in ([], ["audit"], ["compare"], ["compact"]):

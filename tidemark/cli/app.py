@@ -44,6 +44,7 @@ from tidemark.runs.lanes import code_version
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
+from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
 from tidemark.streams.places import problems_among
 from tidemark.views.line import line_of
@@ -111,6 +112,17 @@ def check(
         error(f"warning: {said}")
     if bad or meeting:
         raise WrongUse(f"{bad + len(meeting)} stream files cannot be used as they are")
+
+
+@streams.command()
+def schema() -> None:
+    """Print the JSON schema of stream files, for editors that complete and check YAML.
+
+    It knows every key and form. What only `tidemark streams check` finds is how parts of a file go together.
+
+    Example: tidemark streams schema > stream.schema.json
+    """
+    data(StreamModel.model_json_schema(), as_json=True)
 
 
 def _many_of_a_folder(paths: Iterable[Path]) -> Iterator[str]:

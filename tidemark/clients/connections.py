@@ -349,6 +349,9 @@ class RegistryEndpoint:
     login: str | None = None
     password: str | None = field(default=None, repr=False)
 
+    def __str__(self) -> str:
+        return self.url
+
 
 def registry_endpoint(connection: Connection) -> RegistryEndpoint:
     """The host begins with `https://` or `http://`, as in Airflow's HTTP connections.

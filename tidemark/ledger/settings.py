@@ -79,9 +79,11 @@ class ZooKeeperLedger(LedgerSettings):
     group: Group | None = Field(
         default=None, description="The group of the nodes below `consumers`, otherwise the stream's name."
     )
-    storm: Annotated[StormNodes, BeforeValidator(_root_alone)] | None = Field(
-        default=None,
-        description="Offset nodes in the form of Storm's Kafka spout, for other tools: `zk_root` and `id`, or the root alone.",
+    storm: Annotated[StormNodes, BeforeValidator(_root_alone, json_schema_input_type=StormNodes | NodePath)] | None = (
+        Field(
+            default=None,
+            description="Offset nodes as Storm's Kafka spout has them, for other tools: `zk_root` and `id`, or the root alone.",
+        )
     )
 
     @property

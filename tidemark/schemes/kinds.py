@@ -59,9 +59,10 @@ class SchemePart(Part):
     """What all schemes have: `keep`, parts of the message beside the scheme's own fields, by the name of their field."""
 
     type: str
-    keep: Annotated[dict[FieldName, MessagePart], BeforeValidator(_by_name)] = Field(
-        default_factory=dict, description="[Parts of the message](schemes.md#keep) as fields of their own."
-    )
+    keep: Annotated[
+        dict[FieldName, MessagePart],
+        BeforeValidator(_by_name, json_schema_input_type=dict[FieldName, MessagePart] | list[MessagePart]),
+    ] = Field(default_factory=dict, description="[Parts of the message](schemes.md#keep) as fields of their own.")
 
     @property
     def fields(self) -> Fields:

@@ -91,7 +91,7 @@ Start = Annotated[
     | Annotated[StartTime, Tag("time")]
     | Annotated[StartOffsets, Tag("offsets")],
     Discriminator(_start_type),
-    BeforeValidator(_start),
+    BeforeValidator(_start, json_schema_input_type=Literal["earliest", "latest"] | datetime | StartTime | StartOffsets),
 ]
 
 

@@ -86,7 +86,7 @@ class HBaseAggregatesSink(HBaseTableSettings):
     def whole_blocks(self) -> int | None:
         return None if self.block_offsets == "window" else self.block_offsets
 
-    @field_validator("key", mode="before")
+    @field_validator("key", mode="before", json_schema_input_type=FieldName | Items[FieldName])
     @classmethod
     def _one_or_several(cls, given: object) -> object:
         return [given] if isinstance(given, str) else given

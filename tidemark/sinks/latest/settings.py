@@ -26,7 +26,7 @@ class HBaseLatestSink(HBaseTableSettings):
         ),
     ]
 
-    @field_validator("key", mode="before")
+    @field_validator("key", mode="before", json_schema_input_type=FieldName | Items[FieldName])
     @classmethod
     def _one_or_several(cls, given: object) -> object:
         return [given] if isinstance(given, str) else given

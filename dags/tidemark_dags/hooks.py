@@ -1,0 +1,91 @@
+"""Airflow's hooks of Tidemark's connection types: each reads its connection as a stream does, and says what it would do."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from airflow.sdk import BaseHook
+
+from tidemark.clients.connections import (
+    Connection,
+    file_system_settings,
+    hbase_endpoint,
+    lake_folder,
+    registry_endpoint,
+    zookeeper_endpoint,
+)
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.errors import WrongUse
+from tidemark_dags.connections import from_airflow
+
+
+class TidemarkHook(BaseHook):
+    """A connection, read and checked. `get_conn` gives the endpoint. Raises WrongUse and ConnectionMissing."""
+
+    conn_name_attr = "conn_id"
+    default_conn_name = ""
+
+    def __init__(self, conn_id: str | None = None) -> None:
+        super().__init__()
+        self.conn_id = conn_id or self.default_conn_name
+
+    @abstractmethod
+    def read(self, connection: Connection) -> Any:
+        """The endpoint of a connection. Raises WrongUse."""
+
+    def get_conn(self) -> Any:
+        return self.read(from_airflow(self.conn_id))
+
+    def test_connection(self) -> tuple[bool, str]:
+        """What Airflow's button *Test* shows. No server is asked: the tasks' machines reach others than this one may."""
+        try:
+            return True, f"Tidemark can use it: {self.get_conn()}. No server was asked."
+        except WrongUse as problem:
+            return False, str(problem)
+
+
+class KafkaHook(TidemarkHook):
+    """A Kafka cluster."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_kafka", "Tidemark: Kafka", "kafka_default"
+
+    def read(self, connection: Connection) -> Any:
+        return kafka_endpoint(connection)
+
+
+class HbaseHook(TidemarkHook):
+    """Thrift gateways of an HBase."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_hbase", "Tidemark: HBase", "hbase_default"
+
+    def read(self, connection: Connection) -> Any:
+        return hbase_endpoint(connection)
+
+
+class ZookeeperHook(TidemarkHook):
+    """An ensemble of ZooKeeper."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_zookeeper", "Tidemark: ZooKeeper", "zookeeper_default"
+
+    def read(self, connection: Connection) -> Any:
+        return zookeeper_endpoint(connection)
+
+
+class RegistryHook(TidemarkHook):
+    """A schema registry."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_registry", "Tidemark: schema registry", "registry_default"
+
+    def read(self, connection: Connection) -> Any:
+        return registry_endpoint(connection)
+
+
+class LakeHook(TidemarkHook):
+    """The folder of the sinks of files."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_lake", "Tidemark: lake of files", "lake_default"
+
+    def read(self, connection: Connection) -> Any:
+        file_system_settings(connection)
+        return lake_folder(connection)
