@@ -12,7 +12,7 @@ from services import jars
 from services.site import REPOSITORY, Site
 
 ADMIN = "admin"
-# A database of PostgreSQL, and the user that owns it.
+# A database of PostgreSQL and one of MariaDB, and the user that owns both.
 DATABASE = "tidemark"
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 _AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
@@ -46,6 +46,15 @@ def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
             "schema": DATABASE,
             "login": DATABASE,
             "password": database_password(site),
+            "extra": {"allow_insecure": True},
+        },
+        "MYSQL_DEFAULT": {
+            "conn_type": "mysql",
+            "host": "127.0.0.1",
+            "port": site.port("mariadb"),
+            "schema": DATABASE,
+            "login": DATABASE,
+            "password": database_password(site, "mariadb"),
             "extra": {"allow_insecure": True},
         },
         "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
@@ -142,9 +151,9 @@ def log4j(level: str) -> str:
     return template.replace("${level}", level)
 
 
-def database_password(site: Site) -> str:
-    """The password of the user of PostgreSQL, made once for a site."""
-    return _secret(site.folder("postgresql") / "password")
+def database_password(site: Site, server: str = "postgresql") -> str:
+    """The password of the user of PostgreSQL or of MariaDB, made once for a site."""
+    return _secret(site.folder(server) / "password")
 
 
 def _secret(path: Path) -> str:

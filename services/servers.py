@@ -335,6 +335,72 @@ def _postgresql_ready(site: Site) -> None:
             connection.execute(f'CREATE DATABASE "{environment.DATABASE}"')
 
 
+# MariaDB, of Debian's package
+
+
+def _mariadb(program: str) -> str:
+    found = shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/bin"]))
+    if found is None:
+        raise ServiceError(f"{program} was not found: install MariaDB (Debian: apt-get install mariadb-server)")
+    return found
+
+
+def _mariadb_prepare(site: Site) -> None:
+    data = site.folder("mariadb") / "data"
+    login, password = environment.DATABASE, environment.database_password(site, "mariadb")
+    # Read at each start. Its root has no password: it comes in by the socket alone.
+    write_secret(
+        site.folder("mariadb") / "init.sql",
+        f"CREATE DATABASE IF NOT EXISTS `{login}`;\n"
+        f"CREATE USER IF NOT EXISTS `{login}`@`127.0.0.1` IDENTIFIED BY '{password}';\n"
+        f"GRANT ALL ON *.* TO `{login}`@`127.0.0.1` WITH GRANT OPTION;\n".encode(),
+    )
+    if (data / "mysql").exists():
+        return
+    # Half of it would be taken for all of it.
+    made = data.with_name("new")
+    shutil.rmtree(made, ignore_errors=True)
+    options = ["--no-defaults", f"--datadir={made}", "--auth-root-authentication-method=socket", "--skip-test-db"]
+    _output([_mariadb("mariadb-install-db"), *options, *_as_who_it_is()])
+    made.rename(data)
+
+
+def _as_who_it_is() -> list[str]:
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _mariadb_command(site: Site) -> list[str]:
+    folder = site.folder("mariadb")
+    return [
+        _mariadb("mariadbd"),
+        "--no-defaults",
+        *_as_who_it_is(),
+        f"--datadir={folder / 'data'}",
+        f"--init-file={folder / 'init.sql'}",
+        f"--port={site.port('mariadb')}",
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        # In the folder of the data: a whole path could be too long.
+        "--socket=server.sock",
+        "--pid-file=server.pid",
+        "--innodb-buffer-pool-size=64M",
+        "--performance-schema=OFF",
+    ]
+
+
+def _mariadb_ready(site: Site) -> None:
+    import pymysql
+
+    pymysql.connect(
+        host="127.0.0.1",
+        port=site.port("mariadb"),
+        user=environment.DATABASE,
+        password=environment.database_password(site, "mariadb"),
+        database=environment.DATABASE,
+        connect_timeout=2,
+    ).close()
+
+
 # Airflow
 
 
@@ -463,5 +529,6 @@ ON_DEMAND: dict[str, Server] = {
             prepare=_postgresql_prepare,
             ports=("postgresql",),
         ),
+        Server("mariadb", _mariadb_command, _mariadb_ready, prepare=_mariadb_prepare, ports=("mariadb",)),
     )
 }

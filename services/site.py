@@ -31,6 +31,7 @@ PORT_NAMES = (
     "kafka-secure-controller",
     "zookeeper-secure",
     "postgresql",
+    "mariadb",
 )
 
 

@@ -33,13 +33,17 @@ from tidemark.views.fates import Fate
 from tidemark.views.where import coordinate, located
 from tidemark_spark.jobs.audit import audit
 
-LEDGERS = {"sqlite": {"type": "sql", "sql": "sqlite_default"}, "postgresql": {"type": "sql"}}
+LEDGERS = {
+    "sqlite": {"type": "sql", "sql": "sqlite_default"},
+    "postgresql": {"type": "sql"},
+    "mariadb": {"type": "sql", "sql": "mysql_default"},
+}
 
 
 @pytest.fixture
 def nothing_of_hbase(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither HBase nor ZooKeeper has a connection: whatever asks for one fails."""
-    control.up(site, ["postgresql"])
+    control.up(site, ["postgresql", "mariadb"])
     for name in ("HBASE_DEFAULT", "ZOOKEEPER_DEFAULT"):
         monkeypatch.delenv(f"AIRFLOW_CONN_{name}")
     file = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
@@ -65,6 +69,7 @@ def assert_right(play: Playground, erased: set[tuple[str, int, int]] = frozenset
     [
         ("sqlite", "parquet"),
         ("postgresql", "sql"),
+        pytest.param("mariadb", "sql", marks=pytest.mark.full),
         pytest.param("sqlite", "sql", marks=pytest.mark.full),
         pytest.param("postgresql", "parquet", marks=pytest.mark.full),
     ],

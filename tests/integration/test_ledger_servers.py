@@ -29,12 +29,12 @@ def test_a_lost_answer_is_in_doubt_and_then_found_out(servers: Stores, proxy: Lo
     store, behind = servers.make(stream), servers.make(stream, port=proxy.port, timeout=5.0)
     store.prepare()
     assert behind.swap(KEY, None, b"first")
-    proxy.lose_next(b"second", applied=applied)
+    proxy.lose_next(servers.sent(b"second"), applied=applied)
     with pytest.raises(InDoubt):
         behind.swap(KEY, b"first", b"second")
     before = b"second" if applied else b"first"
     assert store.read(KEY) == before
-    proxy.lose_next(b"third", applied=applied)
+    proxy.lose_next(servers.sent(b"third"), applied=applied)
     swap_surely(behind, KEY, before, b"third", lambda stored: stored == b"third")
     assert store.read(KEY) == b"third"
     with pytest.raises(NotMine):
@@ -50,7 +50,7 @@ def test_the_answer_to_a_commit_is_lost(servers: Stores, proxy: LossyProxy, appl
     store.prepare()
     history = ("history", "ingest", sortable(1))
     assert behind.swap(KEY, None, b"pinned")
-    proxy.lose_next(b"committed", applied=applied)
+    proxy.lose_next(servers.settling(b"committed"), applied=applied)
     with pytest.raises(InDoubt):
         behind.commit(KEY, b"pinned", b"committed", history, b"record", {"logs": {0: 10}})
     assert (store.read(KEY) == b"committed") == applied

@@ -1,15 +1,18 @@
-"""What is a database's own in the ledger, on a real PostgreSQL and on SQLite."""
+"""What is a database's own in the ledger, on a real PostgreSQL, a real MariaDB and on SQLite."""
 
 from __future__ import annotations
 
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 
 from services import control
@@ -28,7 +31,10 @@ from tidemark_spark.jobs.audit import audit
 
 HEAD = ("head", "ingest")
 SQLITE = {"type": "sql", "sql": "sqlite_default"}
-OFFSETS = "SELECT topic, partition, next_offset FROM tidemark_offsets WHERE stream = %s ORDER BY topic, partition"
+# MySQL has reserved the word `partition`, except behind a point.
+OFFSETS = """
+    SELECT o.topic, o.partition, o.next_offset FROM tidemark_offsets o WHERE o.stream = %s ORDER BY o.topic, o.partition
+"""
 
 
 @pytest.fixture
@@ -42,6 +48,37 @@ def postgresql(site: Site) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
         yield connection
 
 
+class MariaDB:
+    """Another program, which knows SQL too."""
+
+    def __init__(self) -> None:
+        said = from_environment("mysql_default")
+        self.connection = pymysql.connect(
+            host=said.host,
+            port=said.port or 0,
+            user=said.login,
+            password=said.password or "",
+            database=said.schema,
+            autocommit=True,
+        )
+
+    def execute(self, statement: str, values: Any = None) -> MariaDB:
+        self._cursor = self.connection.cursor()
+        self._cursor.execute(statement, values)
+        return self
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return list(self._cursor.fetchall())
+
+
+@pytest.fixture
+def mariadb(site: Site) -> Iterator[MariaDB]:
+    control.up(site, ["mariadb"])
+    found = MariaDB()
+    yield found
+    found.connection.close()
+
+
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = tmp_path / "ledger.db"
@@ -51,12 +88,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.covers("O10")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("ledger", ["postgresql", "sqlite"])
+@pytest.mark.parametrize("ledger", ["postgresql", pytest.param("mariadb", marks=pytest.mark.full), "sqlite"])
 def test_a_stream_with_its_ledger_in_sql(
     make: Make, ledger: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Read, cut off behind the results, read again, replayed, audited; and the offsets are there for everybody."""
-    other = request.getfixturevalue("postgresql" if ledger == "postgresql" else "file")
+    other = request.getfixturevalue("file" if ledger == "sqlite" else ledger)
     play = make(ledger=SETTINGS[ledger])
     play.produce(120)
     play.ingest()
@@ -71,7 +108,7 @@ def test_a_stream_with_its_ledger_in_sql(
     assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 3 windows")
 
     wanted = [(topic, partition, offset) for (topic, partition), offset in sorted(play.positions().items())]
-    if ledger == "postgresql":
+    if ledger != "sqlite":
         assert other.execute(OFFSETS, [play.name]).fetchall() == wanted
     else:
         with closing(sqlite3.connect(other)) as connection:
@@ -89,15 +126,16 @@ def test_a_stream_with_its_ledger_in_sql(
     assert (report.clean, report.expected) == (True, 210), report.sentence()
 
 
-def offsets_of(connection: psycopg.Connection[tuple[object, ...]], stream: str) -> list[tuple[object, ...]]:
-    return connection.execute(OFFSETS, [stream]).fetchall()
+def offsets_of(connection: Any, stream: str) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = connection.execute(OFFSETS, [stream]).fetchall()
+    return found
 
 
 @pytest.mark.covers("O10")
-def test_offsets_are_shown_with_the_commit_and_not_without(
-    site: Site, postgresql: psycopg.Connection[tuple[object, ...]]
-) -> None:
-    stores, stream = stores_of(SETTINGS["postgresql"]), new_stream()
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_offsets_are_shown_with_the_commit_and_not_without(kind: str, request: pytest.FixtureRequest) -> None:
+    database = request.getfixturevalue(kind)
+    stores, stream = stores_of(SETTINGS[kind]), new_stream()
     store = stores.make(stream)
     store.prepare()
     assert store.swap(HEAD, None, b"0")
@@ -106,16 +144,16 @@ def test_offsets_are_shown_with_the_commit_and_not_without(
         before, after = (f"{number}".encode() for number in (seq - 1, seq))
         assert not store.commit(HEAD, b"another", b"x", ("history", "ingest", sortable(seq)), b"r", {"logs": {0: 99}})
         assert store.commit(HEAD, before, after, ("history", "ingest", sortable(seq)), b"r", shown)
-        assert offsets_of(postgresql, stream) == [("logs", 0, int(offset)), ("logs", 1, 7), ("other", 0, 2)]
+        assert offsets_of(database, stream) == [("logs", 0, int(offset)), ("logs", 1, 7), ("other", 0, 2)]
     # Lanes other than the ingest show none.
     assert store.commit(HEAD, b"3", b"4", ("history", "ingest", sortable(4)), b"r", None)
-    assert offsets_of(postgresql, stream)[0] == ("logs", 0, 4)
+    assert offsets_of(database, stream)[0] == ("logs", 0, 4)
 
 
 @pytest.mark.covers("O10")
-@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
 def test_a_record_that_the_head_does_not_know_is_a_contradiction(kind: str, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue("postgresql" if kind == "postgresql" else "file")
+    request.getfixturevalue("file" if kind == "sqlite" else kind)
     store = stores_of(SETTINGS[kind]).new()
     first = ("history", "ingest", sortable(1))
     assert store.swap(HEAD, None, b"pinned")
@@ -150,6 +188,120 @@ def test_who_is_not_let_in_or_may_not_write_is_told_so(
         with pytest.raises(AuthenticationFailed, match=expected) as caught:
             stores.make(new_stream()).read(HEAD)
         assert "wrong" not in str(caught.value)
+
+
+@pytest.mark.covers("O10")
+def test_who_may_not_come_in_to_mysql_or_may_not_write_is_told_so(
+    mariadb: MariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = stores_of(SETTINGS["mariadb"])
+    stores.new()
+    said = json.loads(os.environ["AIRFLOW_CONN_MYSQL_DEFAULT"])
+    mariadb.execute("DROP USER IF EXISTS reader@127.0.0.1")
+    mariadb.execute("CREATE USER reader@127.0.0.1 IDENTIFIED BY 'r'")
+    # One that sees nothing of the database is not even let in.
+    other = {**said, "login": "reader", "password": "r"}
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps(other))
+    with pytest.raises(AuthenticationFailed, match=r"Access denied for user 'reader'@'127\.0\.0\.1' to database"):
+        stores.make(new_stream()).read(HEAD)
+    mariadb.execute("GRANT SELECT ON tidemark.tidemark_ledger TO reader@127.0.0.1")
+    store = stores.make(new_stream())
+    assert store.read(HEAD) is None
+    rights = r"command denied to user 'reader'@.* to select, insert and update tidemark_ledger and tidemark_offsets"
+    with pytest.raises(NotAuthorized, match=rights):
+        store.swap(HEAD, None, b"x")
+    for name, value, expected in (
+        ("password", "wrong", "Access denied for user 'tidemark'"),
+        ("schema", "nowhere", "Unknown database 'nowhere'"),
+    ):
+        monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps({**said, name: value}))
+        with pytest.raises(AuthenticationFailed, match=expected) as caught:
+            stores.make(new_stream()).read(HEAD)
+        assert "wrong" not in str(caught.value)
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps(said))
+    mariadb.execute("DROP TABLE IF EXISTS without_transactions")
+    mariadb.execute("CREATE TABLE without_transactions (number INTEGER) ENGINE = MyISAM")
+    with pytest.raises(WrongUse, match="the table without_transactions is kept by MyISAM, which has no transactions"):
+        stores_of({**SETTINGS["mariadb"], "table": "without_transactions"}).new()
+
+
+@pytest.mark.covers("O10")
+def test_a_lock_of_another_program_is_waited_for(mariadb: MariaDB) -> None:
+    """MySQL has taken the statement back. What a transaction had done before goes with its end."""
+    stores, stream = stores_of(SETTINGS["mariadb"]), new_stream()
+    store, impatient = (stores.make(stream, timeout=2.0, patience=patience) for patience in (60.0, 0.0))
+    store.prepare()
+    assert store.swap(HEAD, None, b"pinned")
+    first = ("history", "ingest", sortable(1))
+    assert store.commit(HEAD, b"pinned", b"1", first, b"record", {"logs": {0: 1}})
+    mariadb.execute("BEGIN")
+    mariadb.execute("UPDATE tidemark_offsets SET next_offset = 7 WHERE stream = %s", [stream])
+    second = ("history", "ingest", sortable(2))
+    with pytest.raises(Unreachable, match="Lock wait timeout exceeded"):
+        impatient.commit(HEAD, b"1", b"2", second, b"record", {"logs": {0: 2}})
+    # Nothing of it stays, and it locks nobody out.
+    assert (store.read(HEAD), store.read(second)) == (b"1", None)
+    assert impatient.swap(HEAD, b"1", b"1")
+
+    done: list[bool] = []
+    commit = threading.Thread(
+        target=lambda: done.append(store.commit(HEAD, b"1", b"2", second, b"record", {"logs": {0: 2}}))
+    )
+    before = lock_waits(mariadb)
+    commit.start()
+    # Until it has begun again.
+    while lock_waits(mariadb) < before + 2:
+        commit.join(0.1)
+    mariadb.execute("ROLLBACK")
+    commit.join(60)
+    assert done == [True]
+    assert (store.read(HEAD), store.read(second)) == (b"2", b"record")
+    assert offsets_of(mariadb, stream) == [("logs", 0, 2)]
+
+
+def lock_waits(mariadb: MariaDB) -> int:
+    ((_, number),) = mariadb.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'").fetchall()
+    return int(number)
+
+
+@pytest.mark.covers("O10")
+def test_a_commit_that_ends_a_deadlock_is_tried_again(mariadb: MariaDB) -> None:
+    stores, stream = stores_of(SETTINGS["mariadb"]), new_stream()
+    store = stores.make(stream)
+    store.prepare()
+    assert store.swap(HEAD, None, b"pinned")
+    first, second = (("history", "ingest", sortable(number)) for number in (1, 2))
+    assert store.commit(HEAD, b"pinned", b"1", first, b"record", {"logs": {0: 1}})
+    # The server ends the transaction that has changed less.
+    for number in range(100):
+        store.put(("report", sortable(number)), b"0")
+    mariadb.execute("BEGIN")
+    mariadb.execute(
+        "UPDATE tidemark_ledger l SET l.value = 'x' WHERE l.stream = %s AND l.key LIKE 'report%%'", [stream]
+    )
+    mariadb.execute("UPDATE tidemark_offsets SET next_offset = 7 WHERE stream = %s", [stream])
+    done: list[bool] = []
+    commit = threading.Thread(
+        target=lambda: done.append(store.commit(HEAD, b"1", b"2", second, b"record", {"logs": {0: 2}}))
+    )
+    before, waits = deadlocks(mariadb), lock_waits(mariadb)
+    commit.start()
+    while lock_waits(mariadb) == waits:
+        commit.join(0.1)
+    # The commit has the head, and waits for the offsets.
+    mariadb.execute(
+        "SELECT l.value FROM tidemark_ledger l WHERE l.stream = %s AND l.key = 'head/ingest' FOR UPDATE", [stream]
+    )
+    assert deadlocks(mariadb) == before + 1
+    mariadb.execute("COMMIT")
+    commit.join(60)
+    assert done == [True]
+    assert (store.read(HEAD), store.read(second)) == (b"2", b"record")
+
+
+def deadlocks(mariadb: MariaDB) -> int:
+    ((_, number),) = mariadb.execute("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").fetchall()
+    return int(number)
 
 
 @pytest.mark.covers("O10")

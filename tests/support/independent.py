@@ -10,13 +10,14 @@ import os
 import sqlite3
 import struct
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import happybase
 import psycopg
 import pyarrow.parquet as pq
+import pymysql
 from kazoo.client import KazooClient
 
 from services.site import Site
@@ -24,6 +25,12 @@ from tests.support.oracle import LEDGER
 from tests.support.stores import zookeeper_at
 
 Place = tuple[str, int, int, int]
+
+
+def _login(connection: str) -> tuple[str, dict[str, Any]]:
+    """The name of a database, and how to get in."""
+    at = json.loads(os.environ[f"AIRFLOW_CONN_{connection}"])
+    return at["schema"], {"host": at["host"], "port": at["port"], "user": at["login"], "password": at["password"]}
 
 
 @dataclass(frozen=True)
@@ -85,15 +92,22 @@ class Independent:
         return found
 
     def _rows(self) -> dict[str, bytes]:
-        """Those of a ledger in SQL: in the file of the connection, if there is one, or in PostgreSQL."""
-        question, stream = "SELECT key, value FROM tidemark_ledger WHERE stream = ", self._name.encode()
+        """Those of a ledger in SQL: in the file of the connection, if there is one, in PostgreSQL, or in MariaDB."""
+        question, stream = "SELECT l.key, l.value FROM tidemark_ledger l WHERE l.stream = ", self._name.encode()
         if file := json.loads(os.environ.get("AIRFLOW_CONN_SQLITE_DEFAULT", "{}")).get("host"):
             with closing(sqlite3.connect(file)) as database:
                 return {key.decode(): value for key, value in database.execute(f"{question}?", [stream])}
-        at = json.loads(os.environ["AIRFLOW_CONN_SQL_DEFAULT"])
-        login = {"host": at["host"], "port": at["port"], "user": at["login"], "password": at["password"]}
-        with psycopg.connect(dbname=at["schema"], **login) as connection:
-            return {bytes(key).decode(): bytes(value) for key, value in connection.execute(f"{question}%s", [stream])}
+        found: dict[str, bytes] = {}
+        at, login = _login("SQL_DEFAULT")
+        with suppress(psycopg.OperationalError), psycopg.connect(dbname=at, **login) as connection:
+            for key, value in connection.execute(f"{question}%s", [stream]):
+                found[bytes(key).decode()] = bytes(value)
+        if not found:
+            at, login = _login("MYSQL_DEFAULT")
+            with pymysql.connect(database=at, **login) as other, other.cursor() as cursor:
+                cursor.execute(f"{question}%s", [stream])
+                found = {bytes(key).decode(): bytes(value) for key, value in cursor.fetchall()}
+        return found
 
     def generations(self, sink: str | None = None) -> dict[tuple[str, int, int], int]:
         """(topic, partition, offset) to the generation that counts there, in a sink. None: in the dead letters."""

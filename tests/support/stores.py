@@ -25,6 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hbase": {"type": "hbase", "table": "ledger", "offsets_table": "offsets"},
     "zookeeper": {"type": "zookeeper", "storm": "/storm"},
     "postgresql": {"type": "sql"},
+    "mariadb": {"type": "sql", "sql": "mysql_default"},
     "sqlite": {"type": "sql", "sql": "sqlite_default"},
 }
 
@@ -44,6 +45,18 @@ class Stores:
         port = from_environment(self.settings.connection).port
         assert port is not None
         return port
+
+    @property
+    def _by_mysql(self) -> bool:
+        return from_environment(self.settings.connection).kind == "mysql"
+
+    def sent(self, value: bytes) -> bytes:
+        """How a value stands in a request."""
+        return value.hex().encode() if self._by_mysql else value
+
+    def settling(self, head: bytes) -> bytes:
+        """What the request has that settles a commit of this head: MySQL has a transaction of several."""
+        return b"\x03COMMIT" if self._by_mysql else head
 
     def make(
         self, stream: str, *, port: int | None = None, timeout: float = 30.0, patience: float = 30.0
@@ -116,4 +129,4 @@ def _start(said: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
         return
     site = request.getfixturevalue("site")
     if said["type"] == "sql":
-        control.up(site, ["postgresql"])
+        control.up(site, ["mariadb" if said.get("sql") == "mysql_default" else "postgresql"])

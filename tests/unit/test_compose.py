@@ -415,8 +415,8 @@ def test_the_connections_are_those_of_the_local_servers(tmp_path: Path) -> None:
     local = environment.connections(Site(tmp_path, 26300, tmp_path))
     for name in AIRFLOW:
         here = {key: value for key, value in settings_of(name).items() if key.startswith("AIRFLOW_CONN_")}
-        # PostgreSQL is no part of this stack: its ledger is in HBase.
-        assert here.keys() == local.keys() - {"AIRFLOW_CONN_SQL_DEFAULT"}
+        # No database is a part of this stack: its ledger is in HBase.
+        assert here.keys() == local.keys() - {"AIRFLOW_CONN_SQL_DEFAULT", "AIRFLOW_CONN_MYSQL_DEFAULT"}
         for key, value in here.items():
             assert json.loads(value)["conn_type"] == json.loads(local[key])["conn_type"]
 

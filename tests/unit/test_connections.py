@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[Callable[[Connection], object], Connection]] = {
         database,
         Connection("c", "h", 1, "somebody", "canary", {"allow_insecure": True}, "s", "postgres"),
     ),
+    "mysql": (database, Connection("c", "h", 1, "somebody", "canary", {"allow_insecure": True}, "s", "mysql")),
     "sqlite": (database, Connection("c", "/ledger.db", kind="sqlite")),
 }
 # What Airflow's own providers, and others, know of such connections.
@@ -217,3 +218,37 @@ def test_a_secret_is_masked_wherever_it_stands_among_the_extras() -> None:
     extra = {"path": "/lake", "hadoop": hadoop, "ssl.key.pem": "canary-pem", "sasl.password": "canary-sasl", "n": 5}
     secrets = Connection("c", password="canary", extra=extra).secrets()
     assert sorted(secrets) == ["canary", "canary-azure", "canary-pem", "canary-s3", "canary-sas", "canary-sasl"]
+
+
+_MYSQL = Connection("c", "db", None, "me", "canary", {"ssl_mode": "VERIFY_IDENTITY"}, "orders", "mysql")
+
+
+def test_mysql_with_tls(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("ssl_ca", "ssl_cert", "ssl_key")}
+    for path in files.values():
+        Path(path).touch()
+    found = database(replace(_MYSQL, extra={**_MYSQL.extra, **files}))
+    assert (found.kind, found.port, dict(found.tls)) == ("mysql", 3306, {"ssl_mode": "VERIFY_IDENTITY", **files})
+    assert "canary" not in repr(found)
+    assert str(found) == "the database orders of MySQL at db:3306"
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({}, "its line to MySQL is not encrypted, or nobody checks who answers"),
+        ({"ssl_mode": "REQUIRED"}, 'nobody checks who answers.*say "ssl_mode": "VERIFY_IDENTITY"'),
+        ({"ssl_mode": "DISABLED"}, "not encrypted"),
+        (
+            {"ssl_mode": "PREFERRED"},
+            "ssl_mode among its extras is none of DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY",
+        ),
+        ({"ssl_ca": "/x", "allow_insecure": True}, "sets ssl_ca without an ssl_mode that uses TLS"),
+        ({"ssl_mode": "VERIFY_CA", "ssl_ca": "/no/such/file"}, "there is no file /no/such/file, the ssl_ca among"),
+        ({"ssl_mode": "VERIFY_CA", "ssl_key": "/x"}, "ssl_key among its extras goes with ssl_cert"),
+        ({"ssl": {"ca": "/x"}}, "sets ssl among its extras: .* ignores nothing"),
+    ],
+)
+def test_what_of_mysqls_tls_would_not_be_safe(extra: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        database(replace(_MYSQL, extra=extra))

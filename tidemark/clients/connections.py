@@ -33,7 +33,7 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     schema: str | None = None
-    # What Airflow calls the type of a connection: `postgres`, `sqlite`. Most clients of Tidemark are known by their use.
+    # What Airflow calls the type of a connection: `postgres`, `mysql`. Most clients of Tidemark are known by their use.
     kind: str = ""
 
     def to_json(self) -> str:

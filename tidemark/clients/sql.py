@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from tidemark.clients.connections import Connection
+from tidemark.clients.dialects import LOCKED
 from tidemark.errors import SQL_PACKAGES, AuthenticationFailed, NotAuthorized, PackageMissing, Unreachable, WrongUse
 
 if TYPE_CHECKING:
@@ -19,17 +20,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PAUSE_SECONDS = 0.3
+PAUSE_SECONDS = 0.3
 # What a user needs for tables of ours, unless it is said otherwise.
 _RIGHTS = "select, insert and update"
 # libpq's own words: which of its modes of TLS check the server's certificate.
 _CHECKED = ("verify-ca", "verify-full")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+# MySQL's own words. `PREFERRED` would go on without TLS where somebody in between says that the server has none.
+_MYSQL_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+_MYSQL_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+# MySQL takes no longer statement than `max_allowed_packet`: two of the ledger's largest values, with twice as many bytes
+# for what has to be escaped. It is what MariaDB has, unless it is told otherwise.
+_LEAST_PACKET = 16 << 20
 
 
 @dataclass(frozen=True)
 class Database:
-    """One database. `kind` is `postgresql` or `sqlite`. Its password is never shown."""
+    """One database. `kind` is `postgresql`, `mysql` (also MariaDB) or `sqlite`. Its password is never shown."""
 
     kind: str
     # A host, or the path of SQLite's file.
@@ -43,11 +50,12 @@ class Database:
     def __str__(self) -> str:
         if self.kind == "sqlite":
             return f"SQLite at {self.host}"
-        return f"the database {self.name} of PostgreSQL at {self.host}:{self.port}"
+        server = "MySQL" if self.kind == "mysql" else "PostgreSQL"
+        return f"the database {self.name} of {server} at {self.host}:{self.port}"
 
 
 def database(connection: Connection) -> Database:
-    """The database of an Airflow connection of the type `postgres` or `sqlite`. Raises WrongUse."""
+    """The database of an Airflow connection of the type `postgres`, `mysql` or `sqlite`. Raises WrongUse."""
     match connection.kind:
         case "sqlite":
             connection.only("SQLite", "host")
@@ -59,34 +67,67 @@ def database(connection: Connection) -> Database:
             return Database("sqlite", path)
         case "postgres" | "postgresql":
             return _postgresql(connection)
+        case "mysql" | "mariadb":
+            return _mysql(connection)
     raise WrongUse(
-        f"connection {connection.name} has the type {connection.kind or 'generic'}; a database has the type postgres or "
-        'sqlite, as in {"conn_type": "postgres", "host": ..., "schema": ..., "login": ..., "password": ...}'
+        f"connection {connection.name} has the type {connection.kind or 'generic'}; a database has the type postgres, mysql "
+        'or sqlite, as in {"conn_type": "postgres", "host": ..., "schema": ..., "login": ..., "password": ...}'
     )
 
 
 def _postgresql(connection: Connection) -> Database:
     connection.only("PostgreSQL", "host", "port", "schema", "login", "password", extras=("allow_insecure", *_TLS))
-    host = connection.required("host", connection.host)
     given = {name: text for name in _TLS if (text := connection.text(name)) is not None}
-    if given.get("sslmode") not in _CHECKED:
+    _encrypted(connection, "PostgreSQL", given.get("sslmode") in _CHECKED, '"sslmode": "verify-full"', "sslrootcert")
+    for name in _TLS[1:]:
+        if given.get(name) != "system":
+            _there(connection, name, given.get(name))
+    return _server(connection, "postgresql", 5432, given)
+
+
+def _mysql(connection: Connection) -> Database:
+    extras = ("allow_insecure", "ssl_mode", *_MYSQL_FILES)
+    connection.only("MySQL", "host", "port", "schema", "login", "password", extras=extras)
+    given = {name: text for name in ("ssl_mode", *_MYSQL_FILES) if (text := connection.text(name)) is not None}
+    mode = given.get("ssl_mode", "DISABLED")
+    if mode not in _MYSQL_MODES:
+        raise WrongUse(f"connection {connection.name}: ssl_mode among its extras is none of {', '.join(_MYSQL_MODES)}")
+    if mode == "DISABLED" and (files := [name for name in _MYSQL_FILES if name in given]):
+        raise WrongUse(f"connection {connection.name} sets {', '.join(files)} without an ssl_mode that uses TLS")
+    if "ssl_key" in given and "ssl_cert" not in given:
+        raise WrongUse(f"connection {connection.name}: ssl_key among its extras goes with ssl_cert")
+    _encrypted(connection, "MySQL", mode.startswith("VERIFY"), '"ssl_mode": "VERIFY_IDENTITY"', "ssl_ca")
+    for name in _MYSQL_FILES:
+        _there(connection, name, given.get(name))
+    return _server(connection, "mysql", 3306, given)
+
+
+def _encrypted(connection: Connection, server: str, checked: bool, remedy: str, authority: str) -> None:
+    """Raises WrongUse for a line that others may read, unless the connection allows it."""
+    host = connection.required("host", connection.host)
+    if not checked:
         connection.allow_in_the_clear(
             [host],
-            "its line to PostgreSQL is not encrypted, or nobody checks who answers, and others could read and change it",
-            'say "sslmode": "verify-full" and name the authority as "sslrootcert"',
+            f"its line to {server} is not encrypted, or nobody checks who answers, and others could read and change it",
+            f'say {remedy} and name the authority as "{authority}"',
             secret=connection.password is not None,
         )
-    for name in _TLS[1:]:
-        if name in given and given[name] != "system" and not Path(given[name]).is_file():
-            raise WrongUse(f"connection {connection.name}: there is no file {given[name]}, the {name} among its extras")
+
+
+def _there(connection: Connection, name: str, file: str | None) -> None:
+    if file is not None and not Path(file).is_file():
+        raise WrongUse(f"connection {connection.name}: there is no file {file}, the {name} among its extras")
+
+
+def _server(connection: Connection, kind: str, port: int, tls: Mapping[str, str]) -> Database:
     return Database(
-        "postgresql",
-        host,
-        connection.port or 5432,
+        kind,
+        connection.required("host", connection.host),
+        connection.port or port,
         connection.required("schema, which is the name of the database", connection.schema),
         connection.required("login", connection.login),
         connection.password,
-        tuple(sorted(given.items())),
+        tuple(sorted(tls.items())),
     )
 
 
@@ -101,6 +142,8 @@ def engine(where: Database, question_seconds: float) -> sa.Engine:
 
         if where.kind == "postgresql":
             import psycopg  # noqa: F401
+        elif where.kind == "mysql":
+            from tidemark.clients import mysql
     except ImportError as problem:
         raise PackageMissing(
             f"SQL needs the package {problem.name}: pip install {' '.join(map(repr, SQL_PACKAGES))}"
@@ -109,6 +152,9 @@ def engine(where: Database, question_seconds: float) -> sa.Engine:
     given: dict[str, Any] = {"poolclass": sa.NullPool, "isolation_level": "AUTOCOMMIT", "hide_parameters": True}
     if where.kind == "sqlite":
         return sa.create_engine("sqlite://", creator=lambda: _file(where.host, question_seconds), **given)
+    if where.kind == "mysql":
+        at = (where.host, where.port or 0, where.name or "", where.login or "", where.password or "", dict(where.tls))
+        return sa.create_engine("mysql+pymysql://", creator=lambda: mysql.connect(*at, question_seconds), **given)
     url = sa.URL.create(
         "postgresql+psycopg", where.login, where.password, where.host, where.port, where.name, dict(where.tls)
     )
@@ -159,7 +205,7 @@ def asked(
             check(where, problem, tables, rights)
             if time.monotonic() > deadline:
                 raise Unreachable(f"{where} did not answer: {said(problem)}") from problem
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(PAUSE_SECONDS)
 
 
 def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _RIGHTS) -> None:
@@ -171,19 +217,47 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
         if "readonly" in words:
             raise NotAuthorized(f"{where}: this user may not write it: {words}") from problem
         return
-    match getattr(problem.orig, "sqlstate", None):
-        case "42P01":
-            raise NothingPrepared(f"{where} has no table {first} yet")
-        case "42501" | "25006":
-            raise NotAuthorized(
-                f"{where}: {words}. The user needs the right to create tables once, and then to {rights} "
-                f"{' and '.join(tables)}"
-            ) from problem
-        case "28P01" | "28000" | "3D000":
-            raise AuthenticationFailed(f"{where}: {words}") from problem
-    # While it connects, the driver knows no state.
-    if any(one in words for one in _REFUSED):
+    state = code(problem)
+    if state in _MISSING:
+        raise NothingPrepared(f"{where} has no table {first} yet")
+    if state in _NO_RIGHTS:
+        raise NotAuthorized(
+            f"{where}: {words}. The user needs the right to create tables once, and then to {rights} {' and '.join(tables)}"
+        ) from problem
+    # While it connects, psycopg knows no state.
+    if state in _NOT_LET_IN or any(one in words for one in _REFUSED):
         raise AuthenticationFailed(f"{where}: {words}") from problem
+    if state in _NEVER_TAKEN:
+        raise WrongUse(f"{where} does not take it: {words}. {_NEVER_TAKEN[state]}") from problem
+
+
+def code(problem: Any) -> object:
+    """The number that MySQL names, or the state of SQL that PostgreSQL names; None while nothing has answered."""
+    number = next(iter(problem.orig.args), None)
+    return number if isinstance(number, int) else getattr(problem.orig, "sqlstate", None)
+
+
+def locked(where: Database, problem: Any) -> bool:
+    """Whether another's lock was in the way, and the server has taken everything back."""
+    return code(problem) in LOCKED[where.kind]
+
+
+def check_server(where: Database, connection: sa.Connection, tables: Sequence[str]) -> None:
+    """Check what MySQL may be set up without, and what the ledger relies on. Raises WrongUse."""
+    if where.kind != "mysql":
+        return
+    if (packet := int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())) < _LEAST_PACKET:
+        raise WrongUse(
+            f"{where} takes statements of {packet} bytes; Tidemark needs {_LEAST_PACKET} or more: raise max_allowed_packet"
+        )
+    engines = connection.exec_driver_sql(
+        "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE()"
+    )
+    for table, kind in engines.all():
+        if table in tables and str(kind).lower() != "innodb":
+            raise WrongUse(
+                f"{where}: the table {table} is kept by {kind}, which has no transactions: make it of InnoDB"
+            )
 
 
 def make_file(where: Database) -> None:
@@ -199,6 +273,18 @@ class NothingPrepared(WrongUse):
     """Raised when the tables are not there yet: they have no values."""
 
 
+# What the servers answer: texts are states of PostgreSQL, numbers are MySQL's.
+_MISSING: tuple[object, ...] = ("42P01", 1146)
+# The last ones: a server that takes no writes.
+_NO_RIGHTS: tuple[object, ...] = ("42501", 1142, 1143, 1227, "25006", 1290, 1792, 1836)
+_NOT_LET_IN: tuple[object, ...] = ("28P01", "28000", "3D000", 1044, 1045, 1049, 1130, 1698, 3118, 3159, 4151, 4166)
+_PACKET = "Raise the server's max_allowed_packet to twice the largest message of the topic, and some more"
+_NEVER_TAKEN: dict[object, str] = {
+    1153: _PACKET,
+    1301: _PACKET,
+    1406: "The name is too long for its column",
+    1665: "Set its binlog_format to MIXED or ROW",
+}
 # What PostgreSQL says to whom it does not let in. A server with messages in another language seems unreachable instead.
 _REFUSED = (
     "password authentication failed",

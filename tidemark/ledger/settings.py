@@ -100,13 +100,13 @@ SQLTable = Annotated[
 
 
 class SQLLedger(LedgerSettings):
-    """The ledger in a database: PostgreSQL, or a file of SQLite for one machine."""
+    """The ledger in a database: PostgreSQL, MySQL or MariaDB, or a file of SQLite for one machine."""
 
     server: ClassVar[str] = "the ledger's database"
 
     type: Literal["sql"]
     sql: ConnectionName = Field(
-        default="sql_default", description="The connection, of Airflow's type `postgres` or `sqlite`."
+        default="sql_default", description="The connection, of Airflow's type `postgres`, `mysql` or `sqlite`."
     )
     table: SQLTable = Field(default="tidemark_ledger", description="The table. Streams may share it.")
     offsets_table: SQLTable | None = Field(

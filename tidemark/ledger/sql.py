@@ -10,8 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tidemark.clients import dialects
 from tidemark.clients.connections import Connections
-from tidemark.clients.sql import Database, NothingPrepared, asked, check, database, engine, make_file, said
+from tidemark.clients.sql import (
+    PAUSE_SECONDS,
+    Database,
+    NothingPrepared,
+    asked,
+    check,
+    check_server,
+    database,
+    engine,
+    locked,
+    make_file,
+    said,
+)
 from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.contract import Waits
 from tidemark.ledger.settings import SQLLedger
@@ -27,6 +40,9 @@ _QUESTION_SECONDS = 30.0
 _PATIENCE_SECONDS = 60.0
 # Rows of one question: values of a history have some kilobytes.
 _AT_ONCE = 500
+# What a key of InnoDB has room for.
+_STREAM_BYTES, _KEY_BYTES = 255, 2800
+# A commit in PostgreSQL, as one statement: where its answer is lost, all of it was done or nothing.
 # The head moves only from the expected value. Whoever waits for another commit of it looks again then, and moves nothing.
 _COMMIT = """
     WITH moved AS (
@@ -73,7 +89,8 @@ def open_store(settings: SQLLedger, stream: str, connections: Connections, waits
 class SQLLedgerStore:
     """The ledger of one stream in a database; see `LedgerStore` for the contract."""
 
-    max_value_bytes = 4 * 1024 * 1024
+    # A statement of MySQL holds two of them, escaped: `check_server` knows how long it may be.
+    max_value_bytes = 3 * 1024 * 1024
     commits_records = True
 
     def __init__(self, where: Database, table: str, stream: str, offsets_table: str | None, waits: Waits) -> None:
@@ -106,6 +123,7 @@ class SQLLedgerStore:
         make_file(self._where)
 
         def make(connection: sa.Connection) -> None:
+            check_server(self._where, connection, self._tables)
             self._values().create(connection, checkfirst=True)
             if self._offsets_table is not None:
                 self._offsets().create(connection, checkfirst=True)
@@ -145,7 +163,7 @@ class SQLLedgerStore:
 
         shown = _shown(offsets or {}) if self._offsets_table is not None else []
         commit = _Commit(head, expected, value, record, recorded, shown)
-        write = self._in_a_transaction if self._where.kind == "sqlite" else self._in_one_statement
+        write = self._in_one_statement if self._where.kind == "postgresql" else self._in_a_transaction
         try:
             return self._written(lambda connection: write(connection, commit))
         except IntegrityError:
@@ -155,7 +173,7 @@ class SQLLedgerStore:
             ) from None
 
     def _in_one_statement(self, connection: sa.Connection, asked: _Commit) -> bool:
-        """A commit in PostgreSQL. It is one request: where its answer is lost, all of it was done or nothing."""
+        """A commit in PostgreSQL."""
         import sqlalchemy as sa
 
         statement = _COMMIT.format(table=self._table)
@@ -174,9 +192,8 @@ class SQLLedgerStore:
         return bool(connection.scalar(sa.text(statement + _OUTCOME), values))
 
     def _in_a_transaction(self, connection: sa.Connection, asked: _Commit) -> bool:
-        """A commit in SQLite. A process that dies before the end of the transaction has changed nothing."""
-        # Without IMMEDIATE, two transactions could both read first, and one could never write.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        """A commit in MySQL and SQLite. Who dies before the end of the transaction has changed nothing."""
+        connection.exec_driver_sql(dialects.BEGIN[self._where.kind])
         if not self._swapped(connection, asked.head, asked.expected, asked.value):
             connection.exec_driver_sql("ROLLBACK")
             return False
@@ -201,11 +218,9 @@ class SQLLedgerStore:
     def time(self) -> int | None:
         import sqlalchemy as sa
 
-        if self._where.kind == "sqlite":
-            # All of it is one machine.
+        if (clock := dialects.CLOCK.get(self._where.kind)) is None:
             return time.time_ns() // 1_000_000
-        now = sa.text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
-        return int(self._asked(lambda connection: connection.scalar(now)))
+        return int(self._asked(lambda connection: connection.scalar(sa.text(clock))))
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
         """Nothing: the offsets are part of the commit."""
@@ -242,15 +257,17 @@ class SQLLedgerStore:
         return connection.execute(change).rowcount == 1
 
     def _show(self, connection: sa.Connection, shown: Sequence[_Shown]) -> None:
-        import sqlalchemy as sa
-        from sqlalchemy.dialects.sqlite import insert
-
-        columns = ("next_offset", "committed_at")
+        kind = self._where.kind
+        into = dialects.upsert(kind, self._offsets(), ("next_offset", "committed_at"))
         for topic, partition, offset in shown:
-            row = insert(self._offsets()).values(
-                stream=self._stream, topic=topic, partition=partition, next_offset=offset, committed_at=sa.func.now()
+            row = into.values(
+                stream=self._stream,
+                topic=topic,
+                partition=partition,
+                next_offset=offset,
+                committed_at=dialects.now(kind),
             )
-            connection.execute(row.on_conflict_do_update(set_={name: row.excluded[name] for name in columns}))
+            connection.execute(row)
 
     def _below(self, prefix: Key, at_once: int, *, descending: bool = False) -> Iterator[tuple[Key, bytes]]:
         """Every key that begins with `prefix`, with its value: some at a time, each time from the last one on."""
@@ -295,22 +312,29 @@ class SQLLedgerStore:
         return [one for one in (self._table, self._offsets_table) if one is not None]
 
     def _written(self, write: Callable[[sa.Connection], bool]) -> bool:
-        """Write once. Raises InDoubt when no answer came, Unreachable when nothing was sent, IntegrityError."""
+        """Write once. Raises InDoubt when no answer came, Unreachable when nothing was written, IntegrityError."""
         from sqlalchemy.exc import DBAPIError, IntegrityError
 
-        try:
-            connection = engine(self._where, self._waits.question_seconds).connect()
-        except DBAPIError as problem:
-            check(self._where, problem, self._tables)
-            raise Unreachable(f"{self._where} did not answer: {said(problem)}") from problem
-        with connection:
+        deadline = time.monotonic() + self._waits.patience_seconds
+        while True:
             try:
-                return write(connection)
-            except IntegrityError:
-                raise
+                connection = engine(self._where, self._waits.question_seconds).connect()
             except DBAPIError as problem:
                 check(self._where, problem, self._tables)
-                raise InDoubt(f"{self._where}: {said(problem)}") from problem
+                raise Unreachable(f"{self._where} did not answer: {said(problem)}") from problem
+            with connection:
+                try:
+                    return write(connection)
+                except IntegrityError:
+                    raise
+                except DBAPIError as problem:
+                    check(self._where, problem, self._tables)
+                    if not locked(self._where, problem):
+                        raise InDoubt(f"{self._where}: {said(problem)}") from problem
+                    if time.monotonic() > deadline:
+                        raise Unreachable(f"{self._where}: {said(problem)}") from problem
+            # The end of the connection has taken back what a transaction had done before.
+            time.sleep(PAUSE_SECONDS)
 
 
 @cache
@@ -320,9 +344,10 @@ def _table_of_values(name: str) -> sa.Table:
     return sa.Table(
         name,
         sa.MetaData(),
-        sa.Column("stream", sa.LargeBinary, primary_key=True),
-        sa.Column("key", sa.LargeBinary, primary_key=True),
-        sa.Column("value", sa.LargeBinary, nullable=False),
+        sa.Column("stream", dialects.word(_STREAM_BYTES), primary_key=True),
+        sa.Column("key", dialects.word(_KEY_BYTES), primary_key=True),
+        sa.Column("value", dialects.large(), nullable=False),
+        **dialects.TABLE,
     )
 
 
@@ -333,11 +358,12 @@ def _table_of_offsets(name: str) -> sa.Table:
     return sa.Table(
         name,
         sa.MetaData(),
-        sa.Column("stream", sa.Text, primary_key=True),
-        sa.Column("topic", sa.Text, primary_key=True),
+        sa.Column("stream", dialects.name(), primary_key=True),
+        sa.Column("topic", dialects.name(), primary_key=True),
         sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("next_offset", sa.BigInteger, nullable=False),
-        sa.Column("committed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("committed_at", dialects.moment(), nullable=False),
+        **dialects.TABLE,
     )
 
 

@@ -105,7 +105,8 @@ def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
         if where.kind == "sqlite":
             yield "file", f"{where.host}/{place['table']}"
         else:
-            yield f"postgres://{where.host}:{where.port}", f"{where.name}.{place['table']}"
+            server = "mysql" if where.kind == "mysql" else "postgres"
+            yield f"{server}://{where.host}:{where.port}", f"{where.name}.{place['table']}"
     elif "base" in place:
         found = urlsplit(place["base"])
         yield f"{found.scheme}://{found.netloc}" if found.netloc else found.scheme or "file", found.path

@@ -1,1 +1,1 @@
-"""Dead letters in a table of a database: PostgreSQL, or a file of SQLite on one machine."""
+"""Dead letters in a table of a database: PostgreSQL, MySQL or MariaDB, or a file of SQLite on one machine."""

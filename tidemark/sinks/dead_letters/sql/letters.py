@@ -6,13 +6,15 @@ Each attempt has rows of its own, by its generation. So one that never commits c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidemark.clients import dialects
 from tidemark.clients.connections import Connections
-from tidemark.clients.sql import Database, NothingPrepared, asked, database, engine, make_file
+from tidemark.clients.sql import Database, NothingPrepared, asked, check_server, database, engine, make_file
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import unsigned
@@ -68,14 +70,17 @@ class LettersInSQL(DeadLetters):
 
     def prepare(self, stream: str, ledger: str) -> None:
         """Make what is missing, and check whose it is. Raises what `check_owner` raises, and NotAuthorized, Unreachable."""
+        from sqlalchemy.exc import IntegrityError
+
         make_file(self._where)
         letters, owners = _letters(self._table), _owners(self._table)
 
         def make(connection: sa.Connection) -> None:
+            check_server(self._where, connection, (letters.name, owners.name))
             letters.create(connection, checkfirst=True)
             owners.create(connection, checkfirst=True)
-            mark = _insert(self._where)(owners).values(stream=stream, ledger=ledger)
-            connection.execute(mark.on_conflict_do_nothing())
+            with suppress(IntegrityError):
+                connection.execute(owners.insert().values(stream=stream, ledger=ledger))
 
         self._asked(make)
         check_owner(f"table {self._table} in {self._where}", self.owner(), stream, ledger)
@@ -92,10 +97,9 @@ class LettersInSQL(DeadLetters):
         """Write rows in one transaction; writing them again changes nothing. Raises Unreachable."""
 
         def insert(connection: sa.Connection) -> None:
-            new = _insert(self._where)(_letters(self._table))
-            others = {name: new.excluded[name] for name in (*_MARK, *FIELDS)}
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if self._where.kind == "sqlite" else "BEGIN")
-            connection.execute(new.on_conflict_do_update(index_elements=_PLACE, set_=others), list(rows))
+            new = dialects.upsert(self._where.kind, _letters(self._table), (*_MARK, *FIELDS))
+            connection.exec_driver_sql(dialects.BEGIN[self._where.kind])
+            connection.execute(new, list(rows))
             connection.exec_driver_sql("COMMIT")
 
         self._asked(insert)
@@ -140,6 +144,8 @@ class LettersInSQL(DeadLetters):
             question = sa.select(*columns).where(
                 *self._partition(wanted.partition),
                 table.c.message_offset < wanted.until,
+                # MySQL looks for a pair in no index.
+                table.c.message_offset >= last[0],
                 key > sa.tuple_(*map(sa.literal, last)),
             )
             page = self._rows_of(question.order_by(table.c.message_offset, table.c.generation).limit(size))
@@ -200,13 +206,6 @@ def _executed(statement: Any, connection: sa.Connection) -> None:
     connection.execute(statement)
 
 
-def _insert(where: Database) -> Any:
-    """The INSERT of the database's own kind, which says what becomes of a row that is there."""
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    return postgresql.insert if where.kind == "postgresql" else sqlite.insert
-
-
 @cache
 def _letters(name: str) -> sa.Table:
     import sqlalchemy as sa
@@ -220,11 +219,12 @@ def _letters(name: str) -> sa.Table:
     return sa.Table(
         name,
         sa.MetaData(),
-        *(sa.Column(one, kinds.get(one, sa.Text), primary_key=True, autoincrement=False) for one in _PLACE),
-        sa.Column("lane", sa.Text, nullable=False),
+        *(sa.Column(one, kinds.get(one, dialects.name()), primary_key=True, autoincrement=False) for one in _PLACE),
+        sa.Column("lane", dialects.text(), nullable=False),
         sa.Column("seq", sa.BigInteger, nullable=False),
         sa.Column("digest", sa.BigInteger, nullable=False),
-        *(sa.Column(one, sa.Text if one in _TEXTS else sa.LargeBinary) for one in FIELDS),
+        *(sa.Column(one, dialects.text() if one in _TEXTS else dialects.large()) for one in FIELDS),
+        **dialects.TABLE,
     )
 
 
@@ -235,6 +235,7 @@ def _owners(name: str) -> sa.Table:
     return sa.Table(
         f"{name}_owners",
         sa.MetaData(),
-        sa.Column("stream", sa.Text, primary_key=True),
-        sa.Column("ledger", sa.Text, nullable=False),
+        sa.Column("stream", dialects.name(), primary_key=True),
+        sa.Column("ledger", dialects.text(), nullable=False),
+        **dialects.TABLE,
     )

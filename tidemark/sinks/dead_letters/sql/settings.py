@@ -23,7 +23,7 @@ class SQLDeadLetters(DeadLetterSettings):
 
     type: Literal["sql"]
     sql: ConnectionName = Field(
-        default="sql_default", description="The connection, of Airflow's type `postgres` or `sqlite`."
+        default="sql_default", description="The connection, of Airflow's type `postgres`, `mysql` or `sqlite`."
     )
     table: SQLTable = Field(default="tidemark_dead_letters", description="The table. Streams may share it.")
 
