@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # The runs that a DAG allows, as words that Airflow turns into an enum of its own (which is not public).
-ON_SCHEDULE: list[Any] = ["scheduled", "manual"]
 ON_REQUEST: list[Any] = ["manual", "operator_triggered"]
+ON_SCHEDULE: list[Any] = ["scheduled", *ON_REQUEST]
 
 # The same for a first try and its retries: by this name the ledger recognises a retry.
 RUN = "{{ dag.dag_id }}/{{ run_id }}"

@@ -84,13 +84,26 @@ def streams(site: Site) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path]) -> Callable[[], None]:
+def own_dags(site: Site) -> Path:
+    """A folder for DAGs that a test writes."""
+    found = site.folder("ui", "own-dags")
+    for file in found.glob("*.py"):
+        file.unlink()
+    return found
+
+
+@pytest.fixture(scope="session")
+def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path], own_dags: Path) -> Callable[[], None]:
     """Starts what of Airflow does not run. The page knows all folders of stream files, the DAGs of no team only their own.
 
     Its settings are nobody else's: other tests of this process have another Airflow.
     """
     users = [f"{name}:{role}" for name, role in {environment.ADMIN: "admin", **USERS}.items()]
-    bundles = [_bundle("dags-folder"), *(_bundle(team, streams[team].parent) for team in TEAMS)]
+    bundles = [
+        _bundle("dags-folder"),
+        _bundle("own-dags", own_dags),
+        *(_bundle(team, streams[team].parent, team) for team in TEAMS),
+    ]
     settings = {
         **_other_connections(site, other_zookeeper),
         "AIRFLOW__CORE__AUTH_MANAGER": "tests.support.rights.RightsByDag",
@@ -173,9 +186,8 @@ def ingested(airflow: Airflow, streams: dict[str, Path]) -> Airflow:
     return airflow
 
 
-def _bundle(name: str, path: Path | None = None) -> dict[str, Any]:
-    """A folder of DAGs as Airflow is told of it, `path` that of a team, which has the same name."""
+def _bundle(name: str, path: Path | None = None, team: str | None = None) -> dict[str, Any]:
+    """A folder of DAGs as Airflow is told of it: its own, another one, or that of a team."""
     given: dict[str, Any] = {"name": name, "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
-    if path is None:
-        return {**given, "kwargs": {}}
-    return {**given, "kwargs": {"path": str(path)}, "team_name": name}
+    where = {} if path is None else {"path": str(path)}
+    return {**given, "kwargs": where} if team is None else {**given, "kwargs": where, "team_name": team}

@@ -74,11 +74,11 @@ def answered(opened: OpenStream, view: View, kind: LaneKind, wanted: RangeSet) -
 
 def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return _with_incarnations(view, parse_ranges(request.ranges, "ranges"))
+        return with_incarnations(view, parse_ranges(request.ranges, "ranges"))
     if request.records:
-        return _with_incarnations(view, parse_records(request.records, "records"))
+        return with_incarnations(view, parse_records(request.records, "records"))
     if request.records_file:
-        return _with_incarnations(view, named_records(opened, request.records_file))
+        return with_incarnations(view, named_records(opened, request.records_file))
     if isinstance(request, BackfillRequest):
         return _holes(opened, view) if request.holes else lanes.before_the_first_window(opened, view)
     if request.selection:
@@ -88,7 +88,7 @@ def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequ
     return lanes.everything_from_the_start(opened, view)
 
 
-def _with_incarnations(view: View, named: Named) -> RangeSet:
+def with_incarnations(view: View, named: Named) -> RangeSet:
     """Offsets that people named; those in three parts in the newest incarnation of each topic, the only one to read.
 
     So the answer to those below a cut is that they were cut. Topics that were never read have the first incarnation.
