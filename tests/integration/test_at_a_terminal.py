@@ -30,6 +30,7 @@ def logs(folder: Path) -> list[Path]:
     return list(folder.glob("tidemark-*.log"))
 
 
+@pytest.mark.full
 def test_a_run_shows_its_step_and_a_bar_for_each_partition_and_no_log(make: Make, tmp_path: Path) -> None:
     play = make(CDN, limits={"max_invalid": {"number": 0}})
     play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))

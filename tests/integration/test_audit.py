@@ -57,6 +57,7 @@ def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int]
     return {at: f"{digest:016x}" for at, digest in found.items()}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_a_clean_stream(play: Playground) -> None:
     play.produce(300)
@@ -103,6 +104,7 @@ def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(play: 
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N10")
 def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(play: Playground) -> None:
     play.produce(300)
@@ -137,6 +139,7 @@ def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(play: Playgrou
     )
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6", "N10", "N20")
 def test_the_sinks_are_audited_without_reading_kafka(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the windows' tallies: a block that differs is named, and a replay of it repairs the results."""
@@ -189,6 +192,7 @@ def test_a_block_that_differs_is_a_finding_as_a_whole(play: Playground) -> None:
     assert planned.findings == record.window.hull().only(some.partitions)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_changed_and_extra_rows_are_named(play: Playground) -> None:
     play.produce(300)
@@ -214,6 +218,7 @@ def test_changed_and_extra_rows_are_named(play: Playground) -> None:
     assert play.independent.hbase().debris == 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6", "N10")
 def test_dead_letters_are_audited_too(play: Playground) -> None:
     play.produce(600)
@@ -252,6 +257,7 @@ def parquet_folder(play: Playground) -> Path:
     return Path(sink.place["folder"].removeprefix("file://"))
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_a_row_that_is_there_twice_and_one_that_is_missing_are_seen_by_audit_and_by_an_independent_reader(
     play: Playground,
@@ -313,6 +319,7 @@ def test_the_audit_counts_debris_and_is_clean_all_the_same(make: Make) -> None:
     assert (place(report, "hbase").debris, report.clean) == (1, True)
 
 
+@pytest.mark.full
 def test_an_audit_of_some_offsets_looks_only_at_those(play: Playground) -> None:
     play.produce(300)
     play.ingest()
@@ -343,6 +350,7 @@ def test_findings_that_one_value_of_the_ledger_does_not_hold_are_replayed_at_onc
     assert audited(play).clean
 
 
+@pytest.mark.full
 def test_more_differences_than_findings_have_room_for(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     play.produce(300)
     play.ingest()
@@ -380,6 +388,7 @@ def test_what_kafka_has_forgotten_and_a_replay_has_taken_apart_is_unproven(play:
     assert "48 offsets are no longer in Kafka, 40 of them were compared" in report.sentence()
 
 
+@pytest.mark.full
 def test_a_folder_of_results_that_is_gone_is_so_many_missing_rows(make: Make) -> None:
     play = make(CDN)
     play.produce(60)
@@ -389,6 +398,7 @@ def test_a_folder_of_results_that_is_gone_is_so_many_missing_rows(make: Make) ->
     assert place(report, "parquet").missing == len(play.expected().rows)
 
 
+@pytest.mark.full
 @pytest.mark.covers("G1")
 def test_what_was_acknowledged_and_is_not_there_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that acknowledges rows and loses them gets its window committed: only who looks at what is there can tell."""
@@ -421,6 +431,7 @@ def test_what_was_acknowledged_and_is_not_there_is_named(make: Make, monkeypatch
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 def test_a_table_that_was_named_after_the_windows_is_so_many_missing_rows(make: Make) -> None:
     """It is made by the first window that writes to it."""
     play = make(CDN)

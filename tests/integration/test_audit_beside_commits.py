@@ -93,6 +93,7 @@ def test_a_difference_elsewhere_is_still_found(play: Playground, monkeypatch: py
     assert play.opened.book.selection(report.findings) == gone
 
 
+@pytest.mark.full
 def test_an_ingest_meanwhile_is_not_unproven(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     def ingest() -> None:
         play.produce(60)

@@ -73,6 +73,7 @@ def change_dead_letter(play: Playground, offset: int) -> None:
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], generation, {}))
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> None:
     play = make(ORDERS)
@@ -101,6 +102,7 @@ def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> 
     assert (mended.clean, 0 < mended.unchanged < 600) == (True, True), mended.sentence()
 
 
+@pytest.mark.full
 def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[JobProgress] = []
     note = Book.note_progress
@@ -136,6 +138,7 @@ def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch:
     assert (found.messages, read(run).done) == (400, whole)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_after_a_change_of_code_or_file_rows_are_computed_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     play = make(ORDERS)
@@ -275,6 +278,7 @@ def test_dead_letters_are_not_taken_for_few_where_receipts_do_not_say_how_many(m
         assert _most_dead_letters(replace(view, windows=[without]), covered) == 400
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_tallies_that_the_ledger_has_lost_are_a_problem_of_the_ledger(make: Make) -> None:
     """Nothing else would say so before Kafka deletes the messages, when only the tallies could prove the rows."""

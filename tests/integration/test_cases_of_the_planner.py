@@ -222,6 +222,7 @@ def test_a_partition_shows_its_position_its_pending_window_and_its_dead_letters(
     }
 
 
+@pytest.mark.full
 @pytest.mark.covers("N2")
 @pytest.mark.usefixtures("spark")
 def test_a_hole_is_proved_and_comes_out_as_a_plan(make: Make) -> None:

@@ -121,6 +121,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", STEPS, ids=str)
 def test_a_compaction_that_dies(play: Playground, spark: SparkSession, step: Step) -> None:
     windows(play, 2)

@@ -84,6 +84,7 @@ def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(play:
     assert audit(play.opened, "audit 2").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("N34")
 def test_a_block_that_has_lost_messages_is_not_read_again_unless_they_are_named(
     play: Playground, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +117,7 @@ def test_a_block_that_has_lost_messages_is_not_read_again_unless_they_are_named(
     assert named.tallies[0].read.number == 4
 
 
+@pytest.mark.full
 @pytest.mark.covers("E8")
 def test_messages_that_are_compacted_before_a_retry(play: Playground) -> None:
     send(play, *"aabbcd")
@@ -133,6 +135,7 @@ def test_messages_that_are_compacted_before_a_retry(play: Playground) -> None:
     assert audit(play.opened, "audit").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("N3")
 def test_transactions_are_explained_and_a_message_that_vanishes_is_not(make: Make) -> None:
     play = make(CDN)

@@ -42,7 +42,9 @@ MAY_DIFFER: dict[str, dict[str, Any]] = {
     "random check": {"checks": [{"invalid_when": "rand() < 0.5", "reason": "unlucky"}]},
 }
 # These go the ways of others.
-LONGER = dict.fromkeys(("function and then SQL", "transform by a function"), pytest.mark.full)
+LONGER = dict.fromkeys(
+    ("function and then SQL", "transform by a function", "random SQL", "SQL that depends on an order"), pytest.mark.full
+)
 THE_SAME: dict[str, dict[str, Any]] = {
     "pieces": {"explode": {"lines": " "}},
     "SQL": by_sql(

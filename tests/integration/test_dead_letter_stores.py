@@ -68,7 +68,7 @@ def assert_right(play: Playground, erased: set[tuple[str, int, int]] = frozenset
     ("database", "store"),
     [
         ("sqlite", "parquet"),
-        ("postgresql", "sql"),
+        pytest.param("postgresql", "sql", marks=pytest.mark.full),
         pytest.param("mariadb", "sql", marks=pytest.mark.full),
         pytest.param("sqlite", "sql", marks=pytest.mark.full),
         pytest.param("postgresql", "parquet", marks=pytest.mark.full),

@@ -67,6 +67,7 @@ def assert_each_once(play: Playground, spark: SparkSession) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("P3")
 def test_a_refused_window_leaves_no_row_that_a_reader_sees(make: Make, spark: SparkSession) -> None:
     play = make(CDN)
@@ -155,6 +156,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_rows_that_do_not_count(play: Playground, spark: SparkSession, step: Step, times: int) -> None:
     with_table(play)

@@ -108,6 +108,7 @@ def test_erased_messages_stay_gone(make: Make) -> None:
     assert sum(part["offsets"] for part in done["erased_before"].values()) == 3
 
 
+@pytest.mark.full
 @pytest.mark.covers("N27")
 def test_a_compaction_removes_the_files_of_a_sink_in_which_nothing_counts_any_more(make: Make) -> None:
     """There are no rows to write, and the files hold what was erased: a folder without rows takes their place."""
@@ -133,6 +134,7 @@ def test_a_compaction_removes_the_files_of_a_sink_in_which_nothing_counts_any_mo
     assert audit(play.opened, "audit").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("N60")
 def test_places_that_are_away_stop_no_stream(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is not mounted, and a connection that nobody has any more: both of sinks that the stream had once."""

@@ -98,6 +98,7 @@ def test_the_five_most_frequent_reasons_are_named(make: Make) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_corrected_stream_file_reads_the_pinned_window(make: Make) -> None:
     """What fails goes on failing, run after run, until somebody corrects the file: the same window then commits."""
     wrong = [{"invalid_when": "size >= 0", "reason": "size is not negative"}]

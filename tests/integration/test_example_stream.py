@@ -75,6 +75,7 @@ def by_minute(rows: list[Fields]) -> dict[tuple[str | None, str | None], dict[st
     return found
 
 
+@pytest.mark.full
 def test_a_small_window_takes_few_jobs_and_checks_its_rows_once(
     make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

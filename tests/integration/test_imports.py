@@ -190,6 +190,7 @@ def test_the_plan_after_an_import(make: Make) -> None:
     assert found["tasks"] == [first]
 
 
+@pytest.mark.full
 @pytest.mark.covers("O4", "E36")
 @pytest.mark.usefixtures("spark")
 def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -106,6 +106,7 @@ def test_runs_without_anything_new_change_nothing(play: Playground) -> None:
     assert sum(tally.read.number for tally in record.tallies) == 10
 
 
+@pytest.mark.full
 @pytest.mark.covers("A30", "S18")
 def test_a_capped_run_goes_on_window_after_window_to_the_end_that_it_saw(make: Make) -> None:
     play = make(CDN, limits={"max_records": 100})

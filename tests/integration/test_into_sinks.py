@@ -76,6 +76,7 @@ def assert_clean(play: Playground, name: str) -> None:
     assert (sums.expected, sums.missing, sums.different, sums.unproven) == (sums.found, 0, 0, 0)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N14")
 @pytest.mark.parametrize("longer", [False, pytest.param(True, marks=pytest.mark.full)], ids=["filled", "and replayed"])
 def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make, longer: bool) -> None:
@@ -141,6 +142,7 @@ def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make, long
         process_windows(play.opened, lane, pending.window.seq, run)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N14")
 def test_a_column_that_is_added_to_a_live_stream_is_filled_in_one_sink_alone(make: Make) -> None:
     """The files have it for the past too. The table has it from then on, and an audit says so."""

@@ -53,6 +53,7 @@ def test_one_client_asks_all_questions_of_all_threads(kafka: Kafka, made: list[K
     assert len(made) == 5
 
 
+@pytest.mark.full
 def test_a_client_that_got_no_answer_is_not_used_again(kafka: Kafka, site: Site, made: list[KafkaAdminClient]) -> None:
     kept = KafkaLog(KafkaEndpoint(kafka.servers), timeout_ms=2_000, keep=True)
     found = kept.names()

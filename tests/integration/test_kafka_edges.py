@@ -192,6 +192,7 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     assert list(play.opened.book.store.scan(())) == before
 
 
+@pytest.mark.full
 @pytest.mark.covers("A33", "C4", "E46")
 @pytest.mark.usefixtures("spark")
 def test_messages_whose_time_is_no_time(make: Make) -> None:
@@ -341,6 +342,7 @@ def test_a_broker_that_restarts_while_a_window_is_read(
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("F9")
 @pytest.mark.usefixtures("spark")
 def test_what_retention_deletes_while_a_window_is_read(

@@ -136,6 +136,7 @@ def test_who_is_not_let_in_is_told_so(secure: SecureKafka, secret: str, monkeypa
         assert secret not in str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("Q1", "Q5")
 def test_all_that_people_do_with_a_stream(
@@ -234,6 +235,7 @@ def test_a_login_that_is_changed_between_plan_and_read(
     assert stored(play) == play.expected().rows
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q1")
 def test_zookeeper_with_tls(site: Site, tmp_path: Path) -> None:
     """Its certificate is checked, and so is ours."""

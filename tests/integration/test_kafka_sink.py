@@ -102,6 +102,7 @@ def assert_each_once(play: Playground, *topics: str, twice: bool = False) -> Non
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example: Example, ledger: str) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     out = with_sink(play)
@@ -222,6 +223,7 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     assert writes_to(last).missing > 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("N22")
 def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
     """By what readers are given before the replay and after it."""
@@ -292,6 +294,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_messages_that_do_not_count(play: Playground, step: Step, times: int) -> None:
     out = with_sink(play, first=times == 1)
@@ -437,6 +440,7 @@ def test_what_others_write_and_what_was_written_twice_does_not_count(make: Make)
         producer.abort_transaction()
 
 
+@pytest.mark.full
 def test_what_the_broker_refuses_is_not_acknowledged(make: Make) -> None:
     play = make(CDN)
     small = f"{play.name}-small"

@@ -163,6 +163,7 @@ def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, subm
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_a_driver_whose_jvm_was_killed_ends_by_itself(make: Make, submit: Submit) -> None:
     play = make(CDN)
     play.produce(100)

@@ -118,6 +118,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_values_that_do_not_count(play: Playground, step: Step, times: int) -> None:
     with_sink(play, first=times == 1)
@@ -219,6 +220,7 @@ def test_old_messages_never_hide_newer_state(make: Make, ledger: str) -> None:
     assert audit(play.opened, "audit").clean
 
 
+@pytest.mark.full
 def test_a_replay_that_is_pending_and_one_that_is_given_up(make: Make, ledger: str) -> None:
     play = make(CDN, ledger=LEDGERS[ledger])
     keyed, topic = Keyed(play), play.topics[0]

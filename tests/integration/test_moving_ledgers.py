@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 THERE = {"hbase": "zookeeper", "zookeeper": "hbase"}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N13")
 def test_a_ledger_moves_under_a_job_at_work(play: Playground, ledger: str, tmp_path: Path) -> None:
     backup = str(tmp_path / "backup")
@@ -50,6 +51,7 @@ def test_a_ledger_moves_under_a_job_at_work(play: Playground, ledger: str, tmp_p
     assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 4 windows")
 
 
+@pytest.mark.full
 @pytest.mark.covers("N13")
 def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger: str, tmp_path: Path) -> None:
     backup = str(tmp_path / "backup")
@@ -80,6 +82,7 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger:
     assert "missing 0, different 0, extra 0, twice 0" in audit(play.opened, play.new_run()).sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N13")
 def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(play: Playground, ledger: str, tmp_path: Path) -> None:
     rebuilt = str(tmp_path / "rebuilt")

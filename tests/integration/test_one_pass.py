@@ -134,6 +134,7 @@ def counted_again(spark: SparkSession, play: Playground, record: Record) -> None
     assert sorted(written(spark, play, record).tallies_and_blocks[1], key=str) == sorted(expected, key=str)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("G1")
 @pytest.mark.parametrize(
@@ -196,6 +197,7 @@ def test_a_window_without_acknowledgements_shows_what_is_read(
     until(lambda: not any(one.name == "reading" for one in threading.enumerate()), "a thread still looks")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("E34", "G1")
 def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_longer_way(
@@ -238,6 +240,7 @@ def blocks_of(spark: SparkSession, number: int, tasks: int) -> list[int]:
     return [at for at in range(tasks) if manager.getStatus(block(number, at)).isDefined()]
 
 
+@pytest.mark.full
 @pytest.mark.covers("E46")
 @pytest.mark.parametrize(
     ("kept", "few"),

@@ -46,6 +46,7 @@ def killed_midway(play: Playground, lane: str, over: threading.Event, killed: li
             return
 
 
+@pytest.mark.full
 @pytest.mark.covers("N33")
 def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})

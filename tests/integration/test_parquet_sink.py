@@ -96,6 +96,7 @@ def folder_of(play: Playground, lane: str = "ingest") -> Path:
     return Path(next(one for one in last.places if one.type == "parquet").place["folder"].removeprefix("file://"))
 
 
+@pytest.mark.full
 def test_odd_values_name_folders_and_come_back_unchanged(make: Make, spark: SparkSession) -> None:
     play = make(ORDERS)
     with_files(play, partition_by=["paid", "customer"], compression="zstd")
@@ -155,6 +156,7 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
     assert_read_alike(play, spark)
 
 
+@pytest.mark.full
 def test_times_as_any_reader_takes_them_beside_older_files(make: Make, spark: SparkSession) -> None:
     """Earlier versions wrote times as INT96, which readers take for nanoseconds: 9999 became 1816."""
     play = make(CDN)
@@ -193,6 +195,7 @@ def test_times_as_any_reader_takes_them_beside_older_files(make: Make, spark: Sp
     assert_read_by_all()
 
 
+@pytest.mark.full
 def test_a_field_whose_type_changes_is_refused_by_runs_and_audits(make: Make, spark: SparkSession) -> None:
     """Spark failed at the older files, with code 6: nobody could audit them any more, and the next window was written."""
     play = make(CDN)

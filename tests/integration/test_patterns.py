@@ -50,6 +50,7 @@ def send(play: Playground, *values: str) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "P2", "E46")
 def test_lines_that_a_pattern_cannot_end_with(make: Make) -> None:
     play = make(EXAMPLE)

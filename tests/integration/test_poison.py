@@ -101,6 +101,7 @@ def assert_an_audit_agrees(play: Playground, bad: set[tuple[int, int]]) -> None:
     assert report.dead_letters == len(bad)
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46")
 def test_jobs_do_not_grow_with_the_messages_that_a_transform_fails_on(make: Make, spark: SparkSession) -> None:
     used = []
@@ -122,6 +123,7 @@ def test_jobs_do_not_grow_with_the_messages_that_a_transform_fails_on(make: Make
     assert found_dead[40 % 3, 40 // 3][3].startswith("[CAST_INVALID_INPUT] The value 'many' of the type")
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46")
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("count", [20, pytest.param(220, marks=pytest.mark.full)])

@@ -85,6 +85,7 @@ def put(gateway: Gateway, table: str, rows: Iterable[tuple[bytes, Mapping[bytes,
         gateway.put(table, rows_of(keys, [(columns, values)]), 1)
 
 
+@pytest.mark.full
 @pytest.mark.covers("S8", "Q9")
 def test_records_of_an_hbase_table(make: Make) -> None:
     play = make(CDN)

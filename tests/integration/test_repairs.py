@@ -130,6 +130,7 @@ def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | Non
     assert whole.clean, whole.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N10", "N14")
 @pytest.mark.parametrize(
     "kinds",

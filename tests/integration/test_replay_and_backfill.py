@@ -33,6 +33,7 @@ from tidemark_spark.jobs.compare import compare
 pytestmark = pytest.mark.usefixtures("spark")
 
 
+@pytest.mark.full
 @pytest.mark.covers("C3")
 def test_a_replay_of_single_records_touches_those_alone(play: Playground) -> None:
     play.produce(300)
@@ -203,6 +204,7 @@ def everything_stored(play: Playground) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.covers("N22")
 @pytest.mark.parametrize("pieces", [False, pytest.param(True, marks=pytest.mark.full)], ids=["whole", "in pieces"])
 def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(
@@ -404,6 +406,7 @@ def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N23")
 def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

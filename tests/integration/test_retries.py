@@ -196,6 +196,7 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+@pytest.mark.full
 def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None:
     """In the one sink or in none: nothing of a message is written that one of the sinks refuses."""
     play = make(EXAMPLE)
@@ -282,6 +283,7 @@ def test_what_a_topic_cannot_take_even_compressed_is_a_dead_letter(make: Make) -
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 def test_what_a_cell_of_dead_letters_cannot_take_is_left_out(make: Make) -> None:
     """Where HBase takes less than it does by default. What a function says of a failure is cut too."""
     play = make(EXAMPLE)

@@ -201,6 +201,7 @@ def batch(value: bytes | None) -> list[dict[str, str]] | str:
     return rows
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
 def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,6 +312,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("own_transforms", None)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, functions: str) -> None:
     """They are numbered anew from 0, in the order of the indexes that they have, and a tombstone stays with what is kept."""
@@ -368,6 +370,7 @@ def test_a_transform_that_gives_rows_of_other_messages(spark: SparkSession, sql:
         rows_of(messages_of(spark, [b"a", b"b"]), stream)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_transform_that_is_refused_writes_nothing(make: Make) -> None:
     play = make(TRANSFORMED, transform={"sql": ELSEWHERE.replace("value", "id"), "fields": {"id": "integer"}})

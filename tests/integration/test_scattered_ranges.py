@@ -60,6 +60,7 @@ def counted(play: Playground) -> dict[str, int]:
     return {(key[0] or b"").decode(): int(values["rows"]) for key, values in found}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("G1")
 def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
@@ -89,6 +90,7 @@ def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
     assert (report.expected, report.stored) == (10_020, 10_020)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("N29")
 def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

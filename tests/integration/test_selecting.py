@@ -61,7 +61,7 @@ def few(chance: random.Random) -> RangeSet:
         (few, 1, 50),
         pytest.param(scattered, 51, 15_000, marks=pytest.mark.full),
         (whole, 51, 15_000),
-        (close, 15_001, 100_000),
+        pytest.param(close, 15_001, 100_000, marks=pytest.mark.full),
         pytest.param(close_in_a_topic, 15_001, 100_000, marks=pytest.mark.full),
     ],
 )

@@ -159,6 +159,7 @@ def test_up_leaves_alone_what_runs(own: Site) -> None:
     assert len(reports) == 1
 
 
+@pytest.mark.full
 def test_down_ends_what_a_killed_up_has_started_and_nothing_else(
     own: Site, make_site: MakeSite, command: Command
 ) -> None:

@@ -18,6 +18,7 @@ ZONE = "spark.sql.session.timeZone"
 EXECUTORS = "spark.executor.extraJavaOptions"
 
 
+@pytest.mark.full
 def test_what_is_given_wins_unless_results_depend_on_it(site: Site, tmp_path: Path) -> None:
     given = {ORIGINS: "true", SHUFFLED: "7", EXECUTORS: "-Dmine=1", ZONE: "Asia/Tokyo"}
     found = settings(site, tmp_path, given)

@@ -69,6 +69,7 @@ def test_a_recreated_topic_that_a_policy_accepts_is_another_incarnation(play: Pl
     assert play.ingest() == []
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_deleted_topic_that_a_policy_leaves_stops_nobody(make: Make) -> None:
     play = make(CDN)

@@ -88,7 +88,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.covers("O10")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("ledger", ["postgresql", pytest.param("mariadb", marks=pytest.mark.full), "sqlite"])
+@pytest.mark.parametrize(
+    "ledger",
+    ["postgresql", *(pytest.param(one, marks=pytest.mark.full) for one in ("mariadb", "sqlite"))],
+)
 def test_a_stream_with_its_ledger_in_sql(
     make: Make, ledger: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -334,6 +334,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.full)])
 def test_forms_of_times_are_refused_as_spark_refuses_them(spark: SparkSession, every: int) -> None:

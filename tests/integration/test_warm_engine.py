@@ -90,6 +90,7 @@ def lines_of(output: str) -> list[str]:
     return [line.partition(" INFO ")[2] or line for line in ours]
 
 
+@pytest.mark.full
 def test_a_run_has_its_own_folder_environment_and_session(engine: Engine) -> None:
     first = seen(
         engine.run(JOB, "see", "spark.sql.ansi.enabled", "spark.sql.shuffle.partitions", MINE="1", OWN_CODE="1")
@@ -108,6 +109,7 @@ def test_a_run_has_its_own_folder_environment_and_session(engine: Engine) -> Non
     assert not [name for name in started if name.startswith("AIRFLOW_CONN_")]
 
 
+@pytest.mark.full
 def test_an_engine_compiles_its_classes_once(own_engine: Engine) -> None:
     """At its start. Whatever a run compiles again, Spark logs as an error: it has a jar of that name."""
     for _ in range(2):
@@ -116,6 +118,7 @@ def test_an_engine_compiles_its_classes_once(own_engine: Engine) -> None:
     assert "already registered" not in log
 
 
+@pytest.mark.full
 def test_workers_stay_warm_but_not_those_that_may_import_own_code(engine: Engine) -> None:
     # Spark itself ends a worker after a minute: what stays is the process that forks them, with all loaded.
     shared = {seen(engine.run(JOB, "see"))["worker"]["daemon"] for _ in range(2)}
@@ -197,6 +200,7 @@ def processed(engine: Engine, play: Playground, folder: Path) -> Run:
     return engine.run(WINDOW_JOB, *play.job_arguments(run, seq), PYTHONPATH=str(folder))
 
 
+@pytest.mark.full
 @pytest.mark.covers("N15")
 def test_functions_of_one_name_and_a_function_that_changes(engine: Engine, make: Make, tmp_path: Path) -> None:
     first, second = make(CALLS), make(CALLS)
@@ -216,6 +220,7 @@ def test_functions_of_one_name_and_a_function_that_changes(engine: Engine, make:
     assert words(second) == {(0, 0): "second!", (1, 0): "second!"}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N15", "F1")
 def test_a_run_that_is_killed_in_its_writing_leaves_the_others_alone(engine: Engine, make: Make) -> None:
     killed, other = make(CDN), make(CDN)
@@ -257,6 +262,7 @@ def test_a_signal_reaches_the_run(engine: Engine, tmp_path: Path, number: signal
     until(lambda: engine.status()["at_work"] == [], "the engine has not noticed", 300)
 
 
+@pytest.mark.full
 def test_a_run_that_stands_still_holds_up_no_other(engine: Engine, tmp_path: Path) -> None:
     run = engine.run(JOB, "work", str(tmp_path / "working"), "--lane", "ingest", OWN_CODE="1")
     at_work(tmp_path / "working")
@@ -302,6 +308,7 @@ def test_a_topic_that_was_created_again_is_read_anew(engine: Engine, make: Make)
     assert counts == [240, 240]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N15")
 def test_killed_runs_leave_nothing_in_memory(engine: Engine) -> None:
     before = seen(engine.run(JOB, "see"))
@@ -317,6 +324,7 @@ def test_killed_runs_leave_nothing_in_memory(engine: Engine) -> None:
 # The engine's own end
 
 
+@pytest.mark.full
 @pytest.mark.covers("N15")
 @pytest.mark.parametrize("victim", ["jvm", pytest.param("pid", marks=pytest.mark.full)], ids=["jvm", "forking process"])
 def test_an_engine_that_is_killed_ends_its_runs_and_the_next_run_starts_another(
@@ -336,6 +344,7 @@ def test_an_engine_that_is_killed_ends_its_runs_and_the_next_run_starts_another(
     assert own_engine.status()["pid"] != before["pid"]
 
 
+@pytest.mark.full
 def test_many_runs_start_one_engine(own_engine: Engine) -> None:
     runs = [own_engine.run(JOB, "say", "0") for _ in range(8)]
     said = [run.ends() for run in runs]
@@ -343,6 +352,7 @@ def test_many_runs_start_one_engine(own_engine: Engine) -> None:
     assert own_engine.runs_done() == 8
 
 
+@pytest.mark.full
 def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engine, tmp_path: Path) -> None:
     run = own_engine.run(JOB, "work", str(tmp_path / "first"))
     at_work(tmp_path / "first")

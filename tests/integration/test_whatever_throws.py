@@ -206,6 +206,7 @@ THROWN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46", "E55")
 def test_whose_an_error_of_java_is(spark: SparkSession) -> None:
     """A want of memory and a damaged Java end the job; all else that a value causes is its message's."""
@@ -241,6 +242,7 @@ def test_a_check_that_needs_more_than_there_is_leaves_the_jvm_alone(
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46", "E55")
 @pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.full) for one in range(2, 12))])
 def test_any_messages_under_any_expressions_commit(spark: SparkSession, seed: int) -> None:
@@ -355,6 +357,7 @@ def _throwing_scheme(messages: DataFrame, _: object) -> DataFrame:
     return messages.withColumns({"value": time.cast("string"), REASON: F.lit(None).cast("string")})
 
 
+@pytest.mark.full
 @pytest.mark.covers("E46", "E55")
 def test_a_scheme_of_a_package_that_throws(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a transform that throws for another message, and a value that is none."""

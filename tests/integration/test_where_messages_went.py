@@ -140,6 +140,7 @@ BESIDE = Example(
 )
 
 
+@pytest.mark.full
 @pytest.mark.covers("U14", "U6")
 def test_what_each_sink_has_of_a_message(make: Make) -> None:
     play = make(BESIDE)

@@ -103,6 +103,7 @@ def zombie(
 GONE = ((Py4JError, PySparkException), "does not exist|FILE_NOT_EXIST")
 
 
+@pytest.mark.full
 @pytest.mark.covers("F5", "A46", "E40")
 @pytest.mark.parametrize("longer", [pytest.param(True, marks=pytest.mark.full), False], ids=["kept", "one pass"])
 def test_a_late_attempt_with_other_code_changes_nothing(
@@ -223,6 +224,7 @@ def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark:
     play.assert_exactly_what_was_read(with_spark=True)
 
 
+@pytest.mark.full
 @pytest.mark.covers("E48")
 def test_rows_of_an_attempt_that_never_committed_do_not_hide_what_counts(make: Make, spark: SparkSession) -> None:
     """A replay that stored and crashed lies over the rows that count: readers look below it."""

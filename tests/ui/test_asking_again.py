@@ -117,6 +117,7 @@ def test_the_focus_stays_at_the_same_link_of_a_stream(airflow: Airflow, page: Pa
     assert re.search(r"written by the last (\d+ )?windows?", line.inner_text())
 
 
+@pytest.mark.full
 @pytest.mark.covers("U17", "U2")
 def test_the_picture_goes_on_while_a_bar_has_the_focus_and_waits_while_offsets_are_chosen(
     airflow: Airflow, page: Page

@@ -87,6 +87,7 @@ def test_where_a_message_went(airflow: Airflow, clicks: Clicks) -> None:
     assert clicks.number == 3 <= MOST
 
 
+@pytest.mark.full
 @pytest.mark.covers("U15", "U8")
 def test_how_to_replay_the_dead_letters_of_the_last_night(airflow: Airflow, clicks: Clicks) -> None:
     clicks.open_tidemark()

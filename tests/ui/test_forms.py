@@ -214,6 +214,7 @@ def test_a_replay_of_the_records_of_a_table_in_two_lanes(
     assert {offset for offset in after if after[offset] > before[offset]} == set(wanted)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N16", "N23", "N24", "N25")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
@@ -242,6 +243,7 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
     assert {offset for offset in before if after[offset] > before[offset]} == {FIRST, FIRST + 1}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N16", "N10")
 @pytest.mark.usefixtures("scheduled_run")
 def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, site: Site) -> None:
@@ -273,6 +275,7 @@ def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, 
     assert_the_report_is_a_page(airflow, page, audit, run)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N26")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_repair_that_is_triggered_twice_is_one_replay(airflow: Airflow, opened: OpenStream) -> None:
@@ -353,6 +356,7 @@ def test_airflows_own_backfill_of_an_ingest_is_refused(airflow: Airflow) -> None
     assert "cdn_logs__backfill" in airflow.call("GET", f"/api/v2/dags/{dag}/details")[1]["doc_md"]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N21")
 def test_audits_run_after_a_commit_and_by_the_clock(
     airflow: Airflow, opened: OpenStream, scheduled_run: dict[str, Any]

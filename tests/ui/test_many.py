@@ -66,6 +66,7 @@ def page(airflow: Airflow) -> Iterator[Page]:
         yield opened
 
 
+@pytest.mark.full
 @pytest.mark.covers("U16")
 @pytest.mark.usefixtures("wide")
 def test_two_hundred_streams_are_filtered_ordered_and_paged(airflow: Airflow, page: Page, many: list[str]) -> None:
@@ -95,6 +96,7 @@ def test_two_hundred_streams_are_filtered_ordered_and_paged(airflow: Airflow, pa
     assert page.locator("#filter").input_value() == "many_"
 
 
+@pytest.mark.full
 @pytest.mark.covers("U16")
 @pytest.mark.usefixtures("dense")
 def test_windows_of_a_thousand_partitions_are_a_small_answer(airflow: Airflow, page: Page) -> None:

@@ -133,6 +133,7 @@ def test_what_is_dragged_in_the_picture_is_backfilled(airflow: Airflow, page: Pa
     assert page.locator("#coverage-chosen code").inner_text() == f"{STREAM}/0@{until}-{FIRST}"
 
 
+@pytest.mark.full
 @pytest.mark.covers("U10", "U12", "U13")
 def test_an_hour_is_completed_by_a_backfill_from_the_planner(
     airflow: Airflow, page: Page, opened: OpenStream, hour: int

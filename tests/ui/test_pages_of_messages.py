@@ -118,6 +118,7 @@ def test_a_payload_is_for_those_who_may_replay_and_every_look_is_noted(
         assert airflow.call("GET", hidden_path, token=None)[0] == 401
 
 
+@pytest.mark.full
 @pytest.mark.covers("U6", "U7", "U8", "U9")
 def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: Page, sent: Sent) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)

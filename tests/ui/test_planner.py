@@ -49,6 +49,7 @@ def test_a_window_is_planned_from_its_own_page(airflow: Airflow, page: Page) -> 
     assert page.locator("input[name=window]").input_value() == "ingest/1"
 
 
+@pytest.mark.full
 @pytest.mark.covers("U12", "U13")
 def test_records_are_planned_started_and_followed_to_their_answers(
     airflow: Airflow, page: Page, tmp_path: Path
@@ -132,6 +133,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     assert other.locator("input[name=reason]").input_value() == "the planner's test"
 
 
+@pytest.mark.full
 @pytest.mark.covers("U13", "Q13")
 def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     airflow: Airflow, page: Page, site: Site, streams: dict[str, Path]

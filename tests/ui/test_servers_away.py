@@ -29,6 +29,7 @@ SECONDS_THAT_ANSWERS_ARE_KEPT = 31
 STREAMS = ["cdn_logs", "evil", "blue_orders", "red_orders"]
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q25")
 @pytest.mark.parametrize(
     ("server", "named", "away"),

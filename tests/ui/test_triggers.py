@@ -79,6 +79,7 @@ def runs_of(airflow: Airflow, dag: str) -> list[dict[str, Any]]:
     return list(airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after&limit=100")[1]["dag_runs"])
 
 
+@pytest.mark.full
 @pytest.mark.covers("F22")
 @pytest.mark.usefixtures("opened")
 def test_another_program_that_sends_a_trigger_twice(airflow: Airflow, tmp_path: Path) -> None:
@@ -194,6 +195,7 @@ def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStre
     )
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("opened")
 def test_what_a_stream_file_says_of_its_runs(airflow: Airflow) -> None:
     """Owner, tags and queue as Airflow has them; and the callbacks of a run that has succeeded, and of one that has failed."""
