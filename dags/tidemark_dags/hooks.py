@@ -16,6 +16,7 @@ from tidemark.clients.connections import (
     zookeeper_endpoint,
 )
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.sql import database
 from tidemark.errors import WrongUse
 from tidemark_dags.connections import from_airflow
 
@@ -70,6 +71,24 @@ class ZookeeperHook(TidemarkHook):
 
     def read(self, connection: Connection) -> Any:
         return zookeeper_endpoint(connection)
+
+
+class PostgresHook(TidemarkHook):
+    """A database of PostgreSQL, for ledgers and dead letters."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_postgres", "Tidemark: PostgreSQL", "sql_default"
+
+    def read(self, connection: Connection) -> Any:
+        return database(connection)
+
+
+class MysqlHook(TidemarkHook):
+    """A database of MySQL or MariaDB, for ledgers and dead letters."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_mysql", "Tidemark: MySQL or MariaDB", "sql_default"
+
+    def read(self, connection: Connection) -> Any:
+        return database(connection)
 
 
 class RegistryHook(TidemarkHook):

@@ -24,6 +24,14 @@ GIVEN: dict[str, tuple[dict[str, JsonValue], dict[str, JsonValue]]] = {
     ),
     "tidemark_hbase": ({"host": "gateway1,gateway2", "port": 9090}, {"thrift2": "gateway1:9091"}),
     "tidemark_zookeeper": ({"host": "zk1:2181,zk2:2181", "login": "me", "password": "secret"}, {"use_ssl": True}),
+    "tidemark_postgres": (
+        {"host": "127.0.0.1", "schema": "tide", "login": "me", "password": "secret"},
+        {"allow_insecure": True},
+    ),
+    "tidemark_mysql": (
+        {"host": "127.0.0.1", "schema": "tide", "login": "me", "password": "secret"},
+        {"allow_insecure": True},
+    ),
     "tidemark_registry": ({"host": "https://registry", "login": "me", "password": "secret"}, {}),
     "tidemark_lake": ({}, {"path": "/data/lake"}),
 }

@@ -106,6 +106,8 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
         "tidemark_kafka": "Tidemark: Kafka",
         "tidemark_hbase": "Tidemark: HBase",
         "tidemark_zookeeper": "Tidemark: ZooKeeper",
+        "tidemark_postgres": "Tidemark: PostgreSQL",
+        "tidemark_mysql": "Tidemark: MySQL or MariaDB",
         "tidemark_registry": "Tidemark: schema registry",
         "tidemark_lake": "Tidemark: lake of files",
     }

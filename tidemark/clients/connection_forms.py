@@ -41,6 +41,20 @@ _ZOOKEEPER: tuple[_Field, ...] = (
     ("keyfile_password", "Password of the key", "If it has one.", _SECRET),
     _INSECURE,
 )
+_POSTGRES: tuple[_Field, ...] = (
+    ("sslmode", "TLS", "verify-full, or another mode of libpq.", _TEXT),
+    ("sslrootcert", "Certificate authority", "A file in PEM, on each machine.", _TEXT),
+    ("sslcert", "Client certificate", "A file in PEM, on each machine.", _TEXT),
+    ("sslkey", "Key of the client certificate", "A file in PEM, on each machine.", _TEXT),
+    _INSECURE,
+)
+_MYSQL: tuple[_Field, ...] = (
+    ("ssl_mode", "TLS", "VERIFY_IDENTITY, VERIFY_CA, REQUIRED or DISABLED.", _TEXT),
+    ("ssl_ca", "Certificate authority", "A file in PEM, on each machine.", _TEXT),
+    ("ssl_cert", "Client certificate", "A file in PEM, on each machine.", _TEXT),
+    ("ssl_key", "Key of the client certificate", "A file in PEM, on each machine.", _TEXT),
+    _INSECURE,
+)
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -67,6 +81,8 @@ def get_provider_info() -> dict[str, Any]:
                 labels={"host": "Ensemble"},
                 placeholders={"host": "zk1:2181,zk2:2181"},
             ),
+            _type("postgres", "PostgreSQL", _POSTGRES, hidden=("extra",), labels={"schema": "Database"}),
+            _type("mysql", "MySQL or MariaDB", _MYSQL, hidden=("extra",), labels={"schema": "Database"}),
             _type(
                 "registry",
                 "schema registry",

@@ -65,9 +65,9 @@ def database(connection: Connection) -> Database:
                     f"connection {connection.name}: {path} is no absolute path: each program would mean another file"
                 )
             return Database("sqlite", path)
-        case "postgres" | "postgresql":
+        case "postgres" | "postgresql" | "tidemark_postgres":
             return _postgresql(connection)
-        case "mysql" | "mariadb":
+        case "mysql" | "mariadb" | "tidemark_mysql":
             return _mysql(connection)
     raise WrongUse(
         f"connection {connection.name} has the type {connection.kind or 'generic'}; a database has the type postgres, mysql "
