@@ -10,6 +10,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
+from tidemark.clients import on_one_machine
 from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.runs.submit import (
     PYTHONS,
@@ -131,6 +132,9 @@ class SparkJob(SparkSubmitOperator):
         except ConnectionMissing:
             # The provider takes YARN then, which the stream file has to expect.
             return
+        if alone := on_one_machine.spark_settings(connection):
+            self.conf = {**alone, **(self.conf or {})}
+            self._hook = self._get_hook()
         try:
             engine = warm_engine(connection)
             if engine is None:

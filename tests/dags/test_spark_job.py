@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,10 +18,12 @@ from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until
 from tests.support.warm import SPARK, Engine
 from tidemark.engine.address import FOLDER
+from tidemark.errors import ConnectionMissing
 from tidemark.runs.submit import job_script
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark_dags import spark_job
+from tidemark_dags.connections import exported, from_airflow
 from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, of_stream
 
 pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
@@ -145,6 +148,31 @@ def test_settings_of_a_warm_engine_that_are_wrong_are_refused(stream: Stream, mo
     job = SparkJob(task_id="process", **of_stream(stream))
     with pytest.raises(SparkJobRefused, match="connection spark_default: engine among its extras: runs"):
         job.execute({})
+
+
+@pytest.mark.covers("N71")
+def test_on_one_machine_a_task_brings_the_connector(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME", "AIRFLOW_CONN_SQL_DEFAULT", "AIRFLOW_CONN_LAKE_DEFAULT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+
+    def command() -> str:
+        job = SparkJob(task_id="process", **of_stream(stream))
+        job._hook = job._get_hook()
+        job._take_warm_engine()
+        return " ".join(job._hook._build_spark_submit_command(job.application))
+
+    assert "spark.jars.packages" not in command()
+    with pytest.raises(ConnectionMissing, match="run `tidemark init`"):
+        from_airflow("sql_default")
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    assert "spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:" in command()
+    assert from_airflow("sql_default").host == str(tmp_path / "home" / "ledger.db")
+    # The job is told by its environment, as of any other connection.
+    with exported(["sql_default", "lake_default"]):
+        assert json.loads(os.environ["AIRFLOW_CONN_LAKE_DEFAULT"])["extra"]["path"] == str(tmp_path / "home" / "lake")
 
 
 def test_the_script_is_found() -> None:

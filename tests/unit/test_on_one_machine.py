@@ -94,9 +94,12 @@ def test_a_local_spark_brings_the_connector(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "spark-defaults.conf").write_text("spark.jars /jars/connector.jar\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert "spark.jars.packages" not in settings()
-    # A Spark of a connection is as its owner set it up.
+    # A local Spark of a connection needs the jars too. All else is as its owner set it up.
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.delenv("SPARK_CONF_DIR")
+    assert "spark.jars.packages" in settings()
+    assert "spark.driver.bindAddress" not in settings()
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "spark://here:7077"}))
     assert "spark.jars.packages" not in settings()
 
 

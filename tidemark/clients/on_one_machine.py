@@ -29,8 +29,6 @@ _ALONE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # pyspark has them.
-    "spark.jars.excludes": "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime",
 }
 
 
@@ -105,20 +103,23 @@ def is_stand_in(connection: Connection) -> bool:
 
 
 def spark_settings(connection: Connection) -> dict[str, str]:
-    """The settings of a Spark that stands in: with the connector from Maven Central. Empty for any other Spark.
+    """The settings of a local Spark where this machine keeps all: with the connector, from Maven Central. Else empty.
 
     A file of settings that Spark reads on this machine comes before: it may name the connector's jars.
     """
-    if not is_stand_in(connection):
+    if not begun() or not (connection.host or "").startswith("local"):
         return {}
+    alone = _ALONE if is_stand_in(connection) else {}
     try:
         spark = version("pyspark")
     except PackageNotFoundError:
-        return dict(_ALONE)
+        return alone
     if _has_settings():
-        return dict(_ALONE)
+        return alone
     packages = [f"org.apache.spark:{one}_2.13:{spark}" for one in ("spark-sql-kafka-0-10", "spark-avro")]
-    return {**_ALONE, "spark.jars.packages": ",".join([*packages, KAFKA_CLIENTS])}
+    # pyspark has what they leave out.
+    left_out = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
+    return {**alone, "spark.jars.packages": ",".join([*packages, KAFKA_CLIENTS]), "spark.jars.excludes": left_out}
 
 
 def _has_settings() -> bool:
