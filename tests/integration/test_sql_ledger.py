@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 
 from services import control
 from services.site import Site
+from tests.support import views_in_sql
 from tests.support.command_line import tidemark
 from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import LEDGERS
@@ -27,6 +29,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.store import Anew, sortable
+from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark_spark.jobs.audit import audit
 
 HEAD = ("head", "ingest")
@@ -127,6 +130,17 @@ def test_a_stream_with_its_ledger_in_sql(
     play.ingest()
     report = audit(play.opened, play.new_run())
     assert (report.clean, report.expected) == (True, 210), report.sentence()
+    # Also of windows that have come from another ledger.
+    windows = (
+        "SELECT w.lane, w.seq, w.messages_read FROM moved_windows w "
+        "WHERE w.kind = 'ingest' AND w.state = 'committed' AND w.stream = %s ORDER BY w.seq"
+    )
+    wanted = [("ingest", 1, 120), ("ingest", 2, 60), ("ingest", 3, 30)]
+    if ledger != "sqlite":
+        assert list(other.execute(windows, [play.name]).fetchall()) == wanted
+    else:
+        with closing(sqlite3.connect(other)) as connection:
+            assert connection.execute(windows.replace("%s", "?"), [play.name]).fetchall() == wanted
 
 
 def offsets_of(connection: Any, stream: str) -> list[tuple[object, ...]]:
@@ -191,6 +205,20 @@ def test_who_is_not_let_in_or_may_not_write_is_told_so(
         with pytest.raises(AuthenticationFailed, match=expected) as caught:
             stores.make(new_stream()).read(HEAD)
         assert "wrong" not in str(caught.value)
+
+
+@pytest.mark.covers("O12")
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_windows_are_read_by_plain_sql(kind: str, request: pytest.FixtureRequest) -> None:
+    database, table = request.getfixturevalue(kind), f"views_{secrets.token_hex(4)}"
+    connection = SETTINGS[kind].get("sql", "sql_default")
+    store = stores_of({**SETTINGS[kind], "table": table}).make("orders")
+    views_in_sql.check(store, table, lambda said: database.execute(said).fetchall())
+    letters_in(from_environment, connection, "tidemark_dead_letters", "orders").prepare("orders", "ledger 1")
+    answers = [
+        database.execute(question.replace("tidemark_ledger", table)).fetchall() for question in views_in_sql.questions()
+    ]
+    assert [row[:4] for row in answers[2]] == [("orders", "ingest", 3, "run 3")]
 
 
 @pytest.mark.covers("O10")

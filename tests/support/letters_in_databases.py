@@ -102,3 +102,21 @@ def test_a_table_keeps_the_ledger_of_each_stream(letters: LettersInSQL) -> None:
     assert dict(letters.owner()) == {"stream": "orders", "ledger": "ledger 1"}
     with pytest.raises(LedgerContradiction, match="its ledger now is ledger 2"):
         letters.prepare("orders", "ledger 2")
+
+
+@pytest.mark.covers("O12")
+def test_dead_letters_are_read_by_plain_sql(letters: LettersInSQL) -> None:
+    """The newest of each message, as text; whatever bytes it holds."""
+    letters.prepare("orders", "ledger 1")
+    write(letters, 3, 5, 6, reason=b"old", value=b"7", outcome=b"failed")
+    write(letters, 9, 6, reason=b"it's new", key=b"a\x00\xff\xc3", value=b"{}", timestamp=b"2026-11-27T00:00:00.000Z")
+    columns = "d.stream, d.topic, d.partition, d.message_offset, d.generation, d.lane, d.seq, d.reason, d.message_value"
+    question = f"SELECT {columns}, d.message_time FROM {letters._table}_text d ORDER BY d.message_offset"
+    found = letters._asked(lambda asking: asking.exec_driver_sql(question).all())
+    assert [tuple(row) for row in found] == [
+        ("orders", "logs", 0, 5, 3, "ingest", 7, "old", "7", None),
+        ("orders", "logs", 0, 6, 9, "ingest", 7, "it's new", "{}", "2026-11-27T00:00:00.000Z"),
+    ]
+    # A reader in Python would not take this key from SQLite as text.
+    keys = f"SELECT max(length(d.message_key)) FROM {letters._table}_text d"
+    assert letters._asked(lambda asking: asking.exec_driver_sql(keys).scalar_one()) > 0

@@ -47,6 +47,22 @@ def upsert(kind: str, table: sa.Table, others: Sequence[str]) -> Any:
     return new.on_conflict_do_update(index_elements=key, set_={name: new.excluded[name] for name in others})
 
 
+def quoted(kind: str, name: str) -> str:
+    """A name that may be a word of SQL, as `partition` in MySQL. Behind a point, it needs no quotes."""
+    return f"`{name}`" if kind == "mysql" else name
+
+
+def shown(kind: str, column: str) -> str:
+    """Bytes of a column as text for people, whatever they are."""
+    match kind:
+        case "postgresql":
+            # No text of PostgreSQL holds a zero byte, nor what is no UTF-8: such bytes, and all that is not ASCII, are octal.
+            return f"encode({column}, 'escape')"
+        case "mysql":
+            return f"CONVERT({column} USING utf8mb4)"
+    return f"CAST({column} AS TEXT)"
+
+
 # The types of columns. A key of InnoDB has 3,072 bytes at most, and its columns have to be bounded.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.3
 # What a user needs for tables of ours, unless it is said otherwise.
@@ -267,6 +270,19 @@ def make_file(where: Database) -> None:
             Path(where.host).touch()
         except OSError as problem:
             raise WrongUse(f"{where}: the file cannot be made: {problem.strerror}") from problem
+
+
+def make_view(where: Database, question_seconds: float, name: str, query: str) -> None:
+    """Create a view for people, if it is not there. A stream goes on without one that its user may not create."""
+    import sqlalchemy as sa
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with engine(where, question_seconds).connect() as connection:
+            if not sa.inspect(connection).has_table(name):
+                connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
+    except SQLAlchemyError as problem:
+        _LOG.info("the view %s was not made: %s", name, said(problem) if hasattr(problem, "orig") else problem)
 
 
 class NothingPrepared(WrongUse):

@@ -23,11 +23,13 @@ from tidemark.clients.sql import (
     engine,
     locked,
     make_file,
+    make_view,
     said,
 )
 from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.contract import Waits
 from tidemark.ledger.settings import SQLLedger
+from tidemark.ledger.sql_views import views
 from tidemark.ledger.store import InDoubt, Key, Offsets
 
 if TYPE_CHECKING:
@@ -119,7 +121,7 @@ class SQLLedgerStore:
         return SQLLedgerStore(self._where, self._table, name, None, self._waits)
 
     def prepare(self) -> None:
-        """Create missing tables, and SQLite's file. Raises WrongUse, NotAuthorized, Unreachable."""
+        """Create missing tables and views, and SQLite's file. Raises WrongUse, NotAuthorized, Unreachable."""
         make_file(self._where)
 
         def make(connection: sa.Connection) -> None:
@@ -129,6 +131,8 @@ class SQLLedgerStore:
                 self._offsets().create(connection, checkfirst=True)
 
         self._asked(make)
+        for name, query in views(self._where.kind, self._table).items():
+            make_view(self._where, self._waits.question_seconds, name, query)
 
     def read(self, key: Key) -> bytes | None:
         return self.read_several([key])[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.clients import dialects
 from tidemark.clients.connections import Connections
-from tidemark.clients.sql import Database, NothingPrepared, asked, check_server, database, engine, make_file
+from tidemark.clients.sql import Database, NothingPrepared, asked, check_server, database, engine, make_file, make_view
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import unsigned
@@ -83,6 +83,7 @@ class LettersInSQL(DeadLetters):
                 connection.execute(owners.insert().values(stream=stream, ledger=ledger))
 
         self._asked(make)
+        make_view(self._where, _QUESTION_SECONDS, f"{self._table}_text", _as_text(self._where.kind, self._table))
         check_owner(f"table {self._table} in {self._where}", self.owner(), stream, ledger)
 
     def owner(self) -> Mapping[str, Any]:
@@ -204,6 +205,18 @@ class LettersInSQL(DeadLetters):
 
 def _executed(statement: Any, connection: sa.Connection) -> None:
     connection.execute(statement)
+
+
+def _as_text(kind: str, table: str) -> str:
+    """What a person reads: of each message, the newest dead letter, with its bytes as text."""
+    others = {"key": "message_key", "value": "message_value", "timestamp": "message_time"}
+    columns = [f"l.{one} AS {dialects.quoted(kind, one)}" for one in (*_PLACE, *_MARK[:2])]
+    for one in FIELDS:
+        value = f"l.{one}" if one in _TEXTS else dialects.shown(kind, f"l.{one}")
+        columns.append(f"{value} AS {others.get(one, one)}")
+    same = " AND ".join(f"n.{one} = l.{one}" for one in _PLACE[:-1])
+    newer = f"SELECT 1 FROM {table} n WHERE {same} AND n.generation > l.generation"  # noqa: S608
+    return f"SELECT {', '.join(columns)} FROM {table} l WHERE NOT EXISTS ({newer})"  # noqa: S608
 
 
 @cache

@@ -1,0 +1,47 @@
+"""The views of a ledger in SQLite. On real servers: tests/integration/test_sql_ledger.py."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import views_in_sql
+from tidemark.clients.connections import Connection
+from tidemark.ledger import sql
+from tidemark.ledger.settings import SQLLedger
+from tidemark.ledger.sql import open_store
+from tidemark.sinks.dead_letters.sql.letters import letters_in
+
+
+@pytest.mark.covers("O12")
+def test_windows_are_read_by_plain_sql(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+
+    def connections(name: str) -> Connection:
+        return Connection(name, str(file), kind="sqlite")
+
+    store = open_store(SQLLedger(type="sql"), "orders", connections, waits=None)
+    store.prepare()
+    letters_in(connections, "sql_default", "tidemark_dead_letters", "orders").prepare("orders", "ledger 1")
+    with closing(sqlite3.connect(file)) as another:
+
+        def ask(statement: str) -> list[tuple[Any, ...]]:
+            return another.execute(statement).fetchall()
+
+        views_in_sql.check(store, "tidemark_ledger", ask)
+        answers = [ask(question) for question in views_in_sql.questions()]
+    assert len(answers) == 7
+    assert answers[2] == [("orders", "ingest", 3, "run 3", "2026-11-27 07:09:52.914")]
+
+
+@pytest.mark.covers("O12")
+def test_who_may_not_make_views_goes_on_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "views", lambda kind, table: {f"{table}_windows": "SELECT nothing FROM nowhere WHERE ("})
+    connection = Connection("c", str(tmp_path / "ledger.db"), kind="sqlite")
+    store = open_store(SQLLedger(type="sql"), "orders", lambda name: connection, waits=None)
+    store.prepare()
+    assert store.swap(("head", "ingest"), None, b"{}")
