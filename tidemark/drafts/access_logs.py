@@ -10,7 +10,7 @@ from tidemark.drafts.format import Format, example, text_in
 
 _QUOTED = r'"((?:[^"\\]++|\\.)*+)"'
 _REGEX = (
-    r'(\S+) \S+ (?:-|(\S+)) \[([^\]]+)\] "(?:([A-Z]+) (\S+) (HTTP/[0-9.]+)|(?:[^"\\]++|\\.)*+)" (\d{3}) (?:(\d+)|-)'
+    r'(\S+) \S+ (?:-|(\S+)) \[([^\]]+)\] "(?:([A-Z]+) (\S+) (HTTPS?/[0-9.]+)|(?:[^"\\]++|\\.)*+)" (\d{3}) (?:(\d+)|-)'
     rf"(?: {_QUOTED} {_QUOTED})?(?: (.*))?"
 )
 _ACCESS = re.compile(_REGEX, re.ASCII)
