@@ -157,4 +157,4 @@ def test_five_commands_from_nothing(elsewhere: Path, site: Site, kafka: Kafka, t
     assert "missing 0, different 0" in run(tmp_path, tool, "audit", "orders", **variables)
     # It is never written over, and a second stream begins beside it.
     again = ended(tmp_path, tool, "init", "orders", "--topic", topic, **variables)
-    assert (again.returncode, "is there already" in again.stderr) == (errors.EXIT_WRONG_USE, True)
+    assert (again.returncode, "describes orders already" in again.stderr) == (errors.EXIT_WRONG_USE, True)

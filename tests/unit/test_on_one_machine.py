@@ -9,14 +9,15 @@ import pytest
 
 from tests.support.stream_text import MINIMAL
 from tidemark.cli import finding
+from tidemark.cli.app import app
 from tidemark.clients import on_one_machine
 from tidemark.clients.connections import from_environment, lake_folder
 from tidemark.clients.sql import database
-from tidemark.errors import ConnectionMissing
+from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.runs.submit import master, submit_command
 from tidemark.streams.loading import load
 
-NAMES = ("sql_default", "lake_default", "spark_default")
+NAMES = ("sql_default", "lake_default", "spark_default", "kafka_default")
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.covers("N71")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES[:3])
 def test_a_missing_connection_begins_no_second_ledger(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConnectionMissing, match="run `tidemark init`"):
         from_environment(name)
@@ -108,3 +109,21 @@ def test_streams_of_this_machine_are_found_by_name(tmp_path: Path) -> None:
     assert finding.folders() == [Path("dags/streams")]
     on_one_machine.begin()
     assert finding.folders() == [Path("dags/streams"), tmp_path / ".tidemark" / "streams"]
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Orders"], "'Orders' cannot be the name of a stream: expected a name of small letters"),
+        (["orders", "--topic", "a b"], "'a b' cannot be the name of a topic: expected the name of a topic"),
+        (["known"], "other.yaml describes known already, and is not replaced"),
+        (["orders"], "there is no connection kafka_default"),
+    ],
+)
+def test_a_draft_that_cannot_be_made_leaves_nothing(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "dags" / "streams").mkdir(parents=True)
+    (tmp_path / "dags" / "streams" / "other.yaml").write_text(MINIMAL.replace("orders", "known"))
+    with pytest.raises(WrongUse, match=said):
+        app(["init", *words], standalone_mode=False)
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["dags", "other.yaml", "streams"]

@@ -7,7 +7,7 @@ import shlex
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -23,8 +23,10 @@ from tidemark.drafts import drafting
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import newest
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.schemes.parts import Name
-from tidemark.streams.loading import FOLDERS, load
+from tidemark.schemes import wording
+from tidemark.schemes.parts import Name, Topic
+from tidemark.streams.loading import FOLDERS, load, name_in, stream_files
+from tidemark.streams.model import Stream
 
 _SHOWN = 5
 
@@ -52,17 +54,17 @@ def init(
         _keep_here()
         line(f"on this machine alone: {on_one_machine.home()}")
         return
-    _check(stream)
+    _check(Name, stream, "stream")
+    _check(Topic, topic or stream, "topic")
     target = _folder() / f"{stream}.yaml"
-    if target.exists():
-        raise WrongUse(f"{target} is there already, and is not replaced: choose another name, or remove it")
-    if not only_show:
-        _keep_here()
+    if known := [path for path in stream_files(*finding.folders()) if path == target or name_in(path) == stream]:
+        raise WrongUse(f"{known[0]} describes {stream} already, and is not replaced: choose another name, or remove it")
     text = _drafted(stream, topic or stream, kafka, registry, messages)
     if only_show:
         for one in text.splitlines():
             line(one)
         return
+    _keep_here()
     _write(target, text)
     error(f"wrote {target}")
     said = on_one_machine.said(("sql_default", "lake_default"), from_environment)
@@ -71,14 +73,13 @@ def init(
     error(f"next: tidemark run {shlex.quote(stream)}")
 
 
-def _check(stream: str) -> None:
+def _check(kind: Any, name: str, what: str) -> None:
+    """Raises WrongUse for what cannot be the name of a stream or topic."""
     try:
-        TypeAdapter(Name).validate_python(stream)
-    except ValidationError:
-        raise WrongUse(
-            f"{stream!r} cannot be the name of a stream: expected small letters, digits and _, beginning with a letter, at "
-            "most 63"
-        ) from None
+        TypeAdapter(kind).validate_python(name)
+    except ValidationError as problem:
+        (error,) = wording.errors(problem)
+        raise WrongUse(f"{name!r} cannot be the name of a {what}: {wording.said(error, Stream)}") from None
 
 
 def _keep_here() -> None:

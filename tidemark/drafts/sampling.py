@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from kafka import TopicPartition as KafkaTopicPartition
 
@@ -12,6 +13,7 @@ from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_o
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog
 from tidemark.errors import WrongUse
+from tidemark.offsets.ranges import MAX_OFFSET
 
 # Messages can have megabytes each, and a look needs no more than this of all of them.
 MOST_BYTES = 64 * 1024 * 1024
@@ -37,7 +39,9 @@ def newest(log: KafkaLog, topic: str, most: int) -> list[Seen]:
             f"{log.endpoint} has no topic {topic}: name one that is there"
             + (f", as {' or '.join(near)}" if near else "")
         )
+    # Of a compacted topic, the last offsets may have no messages left.
     seen = list(_newest(log, topic, found.partitions, most))
+    seen = seen or list(islice(_newest(log, topic, found.partitions, MAX_OFFSET), most))
     if not seen:
         raise WrongUse(
             f"{topic} has no messages, and a stream file is drafted from them: produce some, or write the file by hand "
