@@ -31,8 +31,9 @@ class TidemarkHook(BaseHook):
         super().__init__()
         self.conn_id = conn_id or self.default_conn_name
 
+    @staticmethod
     @abstractmethod
-    def read(self, connection: Connection) -> Any:
+    def read(connection: Connection) -> Any:
         """The endpoint of a connection. Raises WrongUse."""
 
     def get_conn(self) -> Any:
@@ -46,65 +47,55 @@ class TidemarkHook(BaseHook):
             return False, str(problem)
 
 
+def _lake(connection: Connection) -> str:
+    file_system_settings(connection)
+    return lake_folder(connection)
+
+
 class KafkaHook(TidemarkHook):
     """A Kafka cluster."""
 
     conn_type, hook_name, default_conn_name = "tidemark_kafka", "Tidemark: Kafka", "kafka_default"
-
-    def read(self, connection: Connection) -> Any:
-        return kafka_endpoint(connection)
+    read = staticmethod(kafka_endpoint)
 
 
 class HbaseHook(TidemarkHook):
     """Thrift gateways of an HBase."""
 
     conn_type, hook_name, default_conn_name = "tidemark_hbase", "Tidemark: HBase", "hbase_default"
-
-    def read(self, connection: Connection) -> Any:
-        return hbase_endpoint(connection)
+    read = staticmethod(hbase_endpoint)
 
 
 class ZookeeperHook(TidemarkHook):
     """An ensemble of ZooKeeper."""
 
     conn_type, hook_name, default_conn_name = "tidemark_zookeeper", "Tidemark: ZooKeeper", "zookeeper_default"
-
-    def read(self, connection: Connection) -> Any:
-        return zookeeper_endpoint(connection)
+    read = staticmethod(zookeeper_endpoint)
 
 
 class PostgresHook(TidemarkHook):
     """A database of PostgreSQL, for ledgers and dead letters."""
 
     conn_type, hook_name, default_conn_name = "tidemark_postgres", "Tidemark: PostgreSQL", "sql_default"
-
-    def read(self, connection: Connection) -> Any:
-        return database(connection)
+    read = staticmethod(database)
 
 
 class MysqlHook(TidemarkHook):
     """A database of MySQL or MariaDB, for ledgers and dead letters."""
 
     conn_type, hook_name, default_conn_name = "tidemark_mysql", "Tidemark: MySQL or MariaDB", "sql_default"
-
-    def read(self, connection: Connection) -> Any:
-        return database(connection)
+    read = staticmethod(database)
 
 
 class RegistryHook(TidemarkHook):
     """A schema registry."""
 
     conn_type, hook_name, default_conn_name = "tidemark_registry", "Tidemark: schema registry", "registry_default"
-
-    def read(self, connection: Connection) -> Any:
-        return registry_endpoint(connection)
+    read = staticmethod(registry_endpoint)
 
 
 class LakeHook(TidemarkHook):
     """The folder of the sinks of files."""
 
     conn_type, hook_name, default_conn_name = "tidemark_lake", "Tidemark: lake of files", "lake_default"
-
-    def read(self, connection: Connection) -> Any:
-        file_system_settings(connection)
-        return lake_folder(connection)
+    read = staticmethod(_lake)
