@@ -62,7 +62,7 @@ def _record(window: Window, *tallies: PartitionTally, lane: str = "ingest") -> R
 
 
 def _tally(partition: int, **counts: int) -> PartitionTally:
-    of = {name: Count(number, "0" * 16) for name, number in counts.items()}
+    of: dict[str, Any] = {name: Count(number, "0" * 16) for name, number in counts.items()}
     return PartitionTally(topic=_TOPIC, incarnation=1, partition=partition, **of)
 
 

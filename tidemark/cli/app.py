@@ -33,7 +33,8 @@ from tidemark.cli import (
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
-from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, PackageMissing, TidemarkError, WrongUse
+from tidemark.clients.connections import from_environment
+from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
@@ -41,6 +42,7 @@ from tidemark.planning.checking import check_topics
 from tidemark.runs import lanes
 from tidemark.runs.discovery import known_now
 from tidemark.runs.lanes import code_version
+from tidemark.runs.one_machine import check_one_machine
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
@@ -82,7 +84,7 @@ def check(
     """Check stream files, and say what is wrong with each. Packages that their sinks need have to be installed.
 
     Also whether two streams of a folder have one name, or write to one table or folder, and whether a folder has so many
-    that Airflow may drop their DAGs.
+    that Airflow may drop their DAGs; and, where the connections are known here, whether a file of SQLite goes with Spark.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
@@ -94,15 +96,16 @@ def check(
             file = load(path)
             for sink in file.stream.sinks:
                 kind_of(sink.type).check_packages()
+            check_one_machine(file.stream, from_environment)
             good.append(file)
             line(f"{path}: stream {file.stream.name}")
-        except PackageMissing as problem:
-            bad += 1
-            error(f"{path}: {problem}")
         except InvalidStreamFile as problem:
             bad += 1
             for said in str(problem).splitlines():
                 error(said)
+        except WrongUse as problem:
+            bad += 1
+            error(f"{path}: {problem}")
     meeting = set()
     for path, other, said in problems_among([*good, *_beside(paths)]):
         if not {path, other}.isdisjoint(paths):

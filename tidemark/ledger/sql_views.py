@@ -14,16 +14,16 @@ from tidemark.clients import dialects
 
 # What a window counted of each partition, and the fields of a tally that are added for it.
 _COUNTS = {
-    "messages_read": ("read",),
-    "messages_stored": ("stored",),
-    "messages_skipped": ("skipped",),
-    "dead_letters": ("invalid", "failed"),
-    "rows_stored": ("rows",),
+    "messages_read": ["read"],
+    "messages_stored": ["stored"],
+    "messages_skipped": ["skipped"],
+    "dead_letters": ["invalid", "failed"],
+    "rows_stored": ["rows"],
 }
-_COUNTED = ("read", "stored", "skipped", "invalid", "failed", "rows")
-# The fields of `ranges` and `tallies` in JSON, beside the counts.
-_PLACE = {"topic": "text", "incarnation": "number", "partition": "number"}
-_ENDS = {"from": "number", "until": "number"}
+# The fields of a range and of a tally in JSON that say of which partition it is, and the ends of a range.
+_NUMBERS = ["incarnation", "partition"]
+_PLACE = ["topic", *_NUMBERS]
+_ENDS = ["from", "until"]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def _mysql() -> _Dialect:
     columns = ", ".join(
         (
             "topic VARCHAR(255) PATH '$.topic'",
-            *(f"`{name}` BIGINT PATH '$.{name}'" for name in (*list(_PLACE)[1:], *_ENDS)),
-            *(f"`{name}` BIGINT PATH '$.{name}[0]'" for name in _COUNTED),
+            *(f"`{name}` BIGINT PATH '$.{name}'" for name in [*_NUMBERS, *_ENDS]),
+            *(f"`{name}` BIGINT PATH '$.{name}[0]'" for names in _COUNTS.values() for name in names),
         )
     )
     return _Dialect(

@@ -15,6 +15,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.contract import NamesLeaders, Waits
 from tidemark.ledger.kinds import ledger_store
+from tidemark.runs.one_machine import check_one_machine
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.kinds import dead_letters_of
@@ -81,12 +82,13 @@ def open_stream(
     waits: Waits | None = None,
     log: KafkaLog | None = None,
 ) -> OpenStream:
-    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing.
+    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing, and what `check_one_machine` raises.
 
     `waits`: the ledger's waits, instead of those that suit a job. `log`: a log to use instead of a new one.
     """
     file = load(path)
     stream = file.stream
+    check_one_machine(stream, connections)
     log = log or KafkaLog(kafka_endpoint(connections(stream.source.kafka)))
     group = stream.source.export_group
     store = ledger_store(stream.ledger, stream.name, connections, waits)

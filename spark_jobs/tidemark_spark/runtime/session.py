@@ -14,6 +14,7 @@ from tidemark.clients.connections import keep_quiet
 from tidemark.clients.kafka.clients import token_urls
 from tidemark.clients.secrets import SENSITIVE
 from tidemark.errors import WrongUse
+from tidemark.runs.one_machine import check_one_machine
 from tidemark.runs.open_stream import OpenStream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.engine import STAGES
@@ -84,7 +85,7 @@ _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
 
 
 def stream_session(name: str, opened: OpenStream) -> SparkSession:
-    """The session of a job that works on a stream; see `open_session`. Raises WrongUse where Spark lacks a connector."""
+    """The session of a job that works on a stream; see `open_session`. Raises WrongUse where Spark does not fit."""
     spark = open_session(
         name,
         opened.file_system_settings(),
@@ -92,6 +93,8 @@ def stream_session(name: str, opened: OpenStream) -> SparkSession:
         places=opened.file_systems(),
         own_code=opened.stream.has_own_code,
     )
+    # What the Spark at work is, whatever its connection says.
+    check_one_machine(opened.stream, opened.connections, str(spark.sparkContext.master))
     check_connectors(spark, avro=isinstance(opened.stream.scheme, AvroScheme))
     return spark
 
