@@ -15,6 +15,8 @@ from pathlib import Path
 from services.errors import ServiceError
 
 POM = Path(__file__).parent / "pom.xml"
+# The SHA-256 of each jar, in the form of `sha256sum`.
+SUMS = POM.with_name("jars.sha256")
 
 
 def profiles() -> list[str]:
@@ -46,4 +48,38 @@ def fetch(folder: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise ServiceError(f"Maven could not fetch the jars for {profile}:\n{(done.stdout + done.stderr)[-2000:]}")
+        check(target)
         complete.write_text(wanted)
+
+
+def check(folder: Path) -> None:
+    """Raises ServiceError for a jar in a folder that is not, byte for byte, the one that SUMS names."""
+    known = _known()
+    for jar in sorted(folder.glob("*.jar")):
+        if (found := sum_of(jar)) != known.get(jar.name):
+            expected = known.get(jar.name, f"nothing: {SUMS.name} does not name it")
+            raise ServiceError(
+                f"{jar.name} has the SHA-256 {found}, and expected was {expected}. Nothing was started. If pom.xml has "
+                f"changed, look at the new jars, then run python -m services.jars"
+            )
+
+
+def _known() -> dict[str, str]:
+    """The SHA-256 of each jar, by its name."""
+    return {name: digest for digest, name in (line.split("  ", 1) for line in SUMS.read_text().splitlines())}
+
+
+def sum_of(jar: Path) -> str:
+    with jar.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def main(folder: Path) -> None:
+    """Write SUMS anew, of the jars that are there: those of other versions of Spark stay."""
+    known = _known() if SUMS.exists() else {}
+    known |= {jar.name: sum_of(jar) for jar in folder.glob("*/*.jar")}
+    SUMS.write_text("".join(f"{known[name]}  {name}\n" for name in sorted(known)))
+
+
+if __name__ == "__main__":
+    main(Path(__file__).parent.parent / ".local" / "jars")
