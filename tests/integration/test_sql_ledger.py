@@ -120,19 +120,21 @@ def test_a_stream_with_its_ledger_in_sql(
         with closing(sqlite3.connect(other)) as connection:
             assert connection.execute(OFFSETS.replace("%s", "?"), [play.name]).fetchall() == wanted
 
-    # To another kind of ledger, and back.
-    for number, there in enumerate((LEDGERS["zookeeper"], SETTINGS[ledger] | {"table": "moved"})):
+    # To each other kind of ledger, and back.
+    places = [LEDGERS["hbase"], SETTINGS[ledger] | {"table": "moved"}, LEDGERS["zookeeper"]]
+    for number, there in enumerate([*places, SETTINGS[ledger] | {"table": "moved_again"}]):
         backup = str(tmp_path / f"backup {number}")
         tidemark("ledger", "backup", str(play.file), backup, "--final", "--reason", "moved")
         play.rewrite(ledger=there)
         tidemark("ledger", "restore", str(play.file), backup)
+        assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 3 windows"), there
     play.produce(30)
     play.ingest()
     report = audit(play.opened, play.new_run())
     assert (report.clean, report.expected) == (True, 210), report.sentence()
     # Also of windows that have come from another ledger.
     windows = (
-        "SELECT w.lane, w.seq, w.messages_read FROM moved_windows w "
+        "SELECT w.lane, w.seq, w.messages_read FROM moved_again_windows w "
         "WHERE w.kind = 'ingest' AND w.state = 'committed' AND w.stream = %s ORDER BY w.seq"
     )
     wanted = [("ingest", 1, 120), ("ingest", 2, 60), ("ingest", 3, 30)]
