@@ -14,6 +14,8 @@ from services.site import REPOSITORY, Site
 ADMIN = "admin"
 # A database of PostgreSQL and one of MariaDB, and the user that owns both.
 DATABASE = "tidemark"
+# A bucket, and the id of the key that may do everything there.
+BUCKET = "tidemark"
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 _AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
 
@@ -63,10 +65,22 @@ def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
     return {f"AIRFLOW_CONN_{name}": json.dumps(value) for name, value in values.items()}
 
 
+def object_store(site: Site) -> dict[str, str]:
+    """The connection of a lake in the bucket of the server `s3`."""
+    value = {
+        "conn_type": "aws",
+        "login": BUCKET,
+        "password": object_store_secret(site),
+        "extra": {"path": f"s3a://{BUCKET}/lake", "endpoint_url": f"http://{site.address('s3')}"},
+    }
+    return {"AIRFLOW_CONN_AWS_DEFAULT": json.dumps(value)}
+
+
 def spark(site: Site) -> dict[str, str]:
     """What spark-submit and its Python workers need: this interpreter, the connector's jars, loopback only."""
     conf = site.folder("spark", f"conf-{jars.spark_version()}")
-    connectors = sorted(str(jar) for jar in (site.jars / jars.folder_of("spark")).glob("*.jar"))
+    folders = (site.jars / jars.folder_of(profile) for profile in ("spark", "hadoop-aws"))
+    connectors = [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]
     settings = {
         "spark.jars": ",".join(connectors),
         "spark.ui.enabled": "false",
@@ -154,6 +168,11 @@ def log4j(level: str) -> str:
 def database_password(site: Site, server: str = "postgresql") -> str:
     """The password of the user of PostgreSQL or of MariaDB, made once for a site."""
     return _secret(site.folder(server) / "password")
+
+
+def object_store_secret(site: Site) -> str:
+    """The secret key of the server `s3`, made once for a site."""
+    return _secret(site.folder("s3") / "secret")
 
 
 def _secret(path: Path) -> str:

@@ -401,6 +401,19 @@ def _mariadb_ready(site: Site) -> None:
     ).close()
 
 
+# An object store that speaks S3's protocol
+
+
+def _s3_command(site: Site) -> list[str]:
+    conf = site.folder("s3", "conf")
+    key = {"identity": environment.BUCKET, "credential": environment.object_store_secret(site)}
+    # A folder below the data is a bucket.
+    site.folder("s3", "data", environment.BUCKET)
+    conf.chmod(0o700)
+    properties = _render(site, "s3proxy.properties", conf / "s3proxy.properties", data=site.folder("s3", "data"), **key)
+    return [*_java(site, "s3proxy", "256m", conf), "org.gaul.s3proxy.Main", "--properties", str(properties)]
+
+
 # Airflow
 
 
@@ -530,5 +543,6 @@ ON_DEMAND: dict[str, Server] = {
             ports=("postgresql",),
         ),
         Server("mariadb", _mariadb_command, _mariadb_ready, prepare=_mariadb_prepare, ports=("mariadb",)),
+        Server("s3", _s3_command, lambda site: _accepts(site, "s3"), ports=("s3",)),
     )
 }

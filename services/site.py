@@ -32,6 +32,7 @@ PORT_NAMES = (
     "zookeeper-secure",
     "postgresql",
     "mariadb",
+    "s3",
 )
 
 

@@ -110,6 +110,11 @@ _OTHERS = ("conn_type", "description", "extra")
 # Characters with a meaning of their own in a path of Spark or of delta-rs.
 _TAKEN = "*?[]{}^\\%"
 _OF_FILES = ("path", "hadoop")
+# As Airflow's Amazon provider names them.
+OBJECT_STORE = "aws"
+_OF_BUCKETS = ("endpoint_url", "region_name", "aws_session_token", "allow_insecure")
+_ROLES = "Give a key's id as login and its secret as password, or neither: then the machine's own role is used."
+_NO_ROLES = dict.fromkeys(("role_arn", "assume_role_method", "assume_role_kwargs", "profile_name"), _ROLES)
 
 
 class AirflowConnection(Protocol):
@@ -385,7 +390,7 @@ def lake_folder(connection: Connection) -> str:
     Raises WrongUse for a relative path, since every program starts in a folder of its own. Raises WrongUse too for
     characters that not all programs take.
     """
-    connection.only("files", extras=_OF_FILES)
+    _only_files(connection)
     path = str(connection.required("path among its extras", connection.text("path")))
     if not path.startswith("/") and "://" not in path:
         raise WrongUse(
@@ -396,7 +401,19 @@ def lake_folder(connection: Connection) -> str:
         raise WrongUse(
             f"connection {connection.name}: the path {path!r} among its extras has {found[0]!r}, which has a meaning there"
         )
+    if connection.kind == OBJECT_STORE and not path.startswith("s3a://"):
+        raise WrongUse(
+            f"connection {connection.name} is of the type {OBJECT_STORE}, and the path {path!r} among its extras is in no "
+            "bucket: expected s3a://BUCKET/FOLDER"
+        )
     return path.rstrip("/")
+
+
+def _only_files(connection: Connection) -> None:
+    if connection.kind == OBJECT_STORE:
+        extras = (*_OF_FILES, *_OF_BUCKETS)
+        return connection.only("a bucket", "login", "password", extras=extras, reasons=_NO_ROLES)
+    return connection.only("files", extras=_OF_FILES)
 
 
 def file_system_settings(connection: Connection) -> dict[str, str]:
@@ -404,7 +421,7 @@ def file_system_settings(connection: Connection) -> dict[str, str]:
 
     Raises WrongUse for any other name, and for a value that is no text. The error never quotes a value.
     """
-    connection.only("files", extras=_OF_FILES)
+    _only_files(connection)
     given = connection.extra.get("hadoop") or {}
     if not isinstance(given, Mapping):
         raise WrongUse(f"connection {connection.name}: hadoop among its extras is no map of settings")

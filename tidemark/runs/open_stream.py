@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from tidemark.clients.connections import Connections, file_system_settings, from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.object_stores import access_of
+from tidemark.clients.object_stores import note as note_lakes
 from tidemark.commit.protocol import Sweeper
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
@@ -40,7 +42,7 @@ class OpenStream:
         names = sorted(self._files())
         found: dict[str, str] = {}
         for name in names:
-            for setting, value in file_system_settings(self.connections(name)).items():
+            for setting, value in self._settings(name).items():
                 if found.setdefault(setting, value) != value:
                     raise WrongUse(
                         f"the connections {' and '.join(names)} give {setting} different values, and a Spark job has one; "
@@ -48,15 +50,19 @@ class OpenStream:
                     )
         return found
 
+    def _settings(self, name: str) -> dict[str, str]:
+        """Hadoop's settings by one connection: those of its bucket, and what it sets itself."""
+        connection = self.connections(name)
+        access = access_of(connection)
+        return {**(access.for_hadoop() if access else {}), **file_system_settings(connection)}
+
     def file_systems(self) -> set[str]:
         """The file systems that a stream writes to, as `s3a://bucket`; without those of this machine."""
         places = (urlsplit(str(self.connections(name).extra.get("path", ""))) for name in self._files())
         return {f"{one.scheme}://{one.netloc}" for one in places if one.scheme not in ("", "file")}
 
     def _files(self) -> set[str]:
-        """The connections of the file systems that Spark writes to."""
-        named = [*(sink.file_system for sink in self.stream.sinks), self.stream.dead_letters.file_system]
-        return {one for one in named if one is not None}
+        return files_of(self.stream)
 
     @property
     def stream(self) -> Stream:
@@ -75,6 +81,12 @@ class OpenStream:
         return dead_letters_of(self.stream.dead_letters, self.book, self.connections)
 
 
+def files_of(stream: Stream) -> set[str]:
+    """The connections of the file systems that a stream writes to."""
+    named = [*(sink.file_system for sink in stream.sinks), stream.dead_letters.file_system]
+    return {one for one in named if one is not None}
+
+
 def open_stream(
     path: Path,
     connections: Connections = from_environment,
@@ -90,6 +102,7 @@ def open_stream(
     stream = file.stream
     check_one_machine(stream, connections)
     log = log or KafkaLog(kafka_endpoint(connections(stream.source.kafka)))
+    note_lakes(stream.name, frozenset(files_of(stream)), connections)
     group = stream.source.export_group
     store = ledger_store(stream.ledger, stream.name, connections, waits)
     if isinstance(store, NamesLeaders):

@@ -117,6 +117,7 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
                 mode="ignore",
                 partition_by=[GENERATION],
                 configuration=configuration,
+                storage_options=folders.options(base),
                 raise_if_key_not_exists=False,
             )
         _change(base, checked)
@@ -137,7 +138,7 @@ def check_types(base: str, schema: pa.Schema) -> None:
 def _opened(base: str) -> DeltaTable:
     """The newest version of a table. Raises TableNotFoundError, Unreachable."""
     with folders.naming(base):
-        return DeltaTable(folders.escaped(base))
+        return DeltaTable(folders.escaped(base), storage_options=folders.options(base))
 
 
 def _refuse_other_types(base: str, table: DeltaTable, wanted: Schema) -> None:
@@ -253,7 +254,7 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
 
 def exists(base: str) -> bool:
     with folders.naming(base):
-        return DeltaTable.is_deltatable(folders.escaped(base))
+        return DeltaTable.is_deltatable(folders.escaped(base), storage_options=folders.options(base))
 
 
 def sweep(base: str, record: Record, covers: RangeSet) -> None:

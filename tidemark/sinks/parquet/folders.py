@@ -1,23 +1,28 @@
 """Folders of files, by the names that receipts give them.
 
 Such a name is a URI without escapes, as Spark and Hadoop take it: `file:///data/my lake/orders`. Arrow and delta-rs
-take URIs with escapes, and name some schemes differently.
+take URIs with escapes, and name some schemes differently. A bucket's key is that of the lake's connection.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
 
+from tidemark.clients.object_stores import Access, access_to
 from tidemark.errors import Unreachable, WrongUse
 from tidemark.ledger.book import Standing
 
 # Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+# Arrow sends checksums in a form that AWS knows since 2024, and few other servers do.
+_CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 
 
 def escaped(folder: str) -> str:
@@ -64,7 +69,22 @@ def path_of(folder: str) -> str:
         return path
 
 
+def options(folder: str) -> dict[str, str] | None:
+    """The storage options with which delta-rs opens a folder."""
+    access = access_to(folder)
+    return None if access is None else access.for_delta()
+
+
+@lru_cache(maxsize=16)
+def _bucket(access: Access) -> fs.FileSystem:
+    if access.endpoint is not None:
+        os.environ.setdefault(*_CHECKSUMS)
+    return fs.S3FileSystem(**access.for_arrow())
+
+
 def _located(folder: str) -> tuple[fs.FileSystem, str]:
+    if (access := access_to(folder)) is not None:
+        return _bucket(access), folder.partition("://")[2]
     try:
         filesystem, path = fs.FileSystem.from_uri(escaped(folder))
     except pa.ArrowInvalid as problem:

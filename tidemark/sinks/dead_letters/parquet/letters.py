@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.clients.connections import Connections
+from tidemark.clients.object_stores import Access, access_to, note_folder
 from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
@@ -63,8 +64,8 @@ class LettersInParquet(DeadLetters):
         self._known = _Known()
 
     def __reduce__(self) -> Any:
-        # What was met stays here: a worker meets other files.
-        return LettersInParquet, (self._base, self._book, self._fields)
+        # What was met stays here: a worker meets other files. It has no stream file, so it is given the key to the folder.
+        return _elsewhere, (self._base, self._book, self._fields, access_to(self._base))
 
     def only(self, fields: Iterable[str]) -> LettersInParquet:
         return LettersInParquet(self._base, self._book, tuple(fields))
@@ -156,6 +157,12 @@ class LettersInParquet(DeadLetters):
         # A message may hold any bytes, which need not be a text.
         exact = [(one.name, one.type if one.name.startswith("_") else pa.binary()) for one in table.schema]
         yield from table.cast(pa.schema(exact)).to_pylist()
+
+
+def _elsewhere(base: str, book: Book, fields: tuple[str, ...], access: Access | None) -> LettersInParquet:
+    if access is not None:
+        note_folder(base, access)
+    return LettersInParquet(base, book, fields)
 
 
 @dataclass

@@ -1,0 +1,177 @@
+"""A lake in a bucket of a real server of S3's protocol: results and dead letters, with Spark and without."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyarrow import fs
+
+from services import control, environment
+from services.site import Site
+from tests.support import own_readers
+from tests.support.command_line import asked
+from tests.support.cuts import Cut, cut_after
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tests.support.submitted import KILLED_JOB, Submitted
+from tidemark.clients import object_stores
+from tidemark.clients.connections import Connection, from_environment
+from tidemark.clients.object_stores import access_of
+from tidemark.commit.protocol import Step
+from tidemark.errors import Unreachable
+from tidemark.ledger.records import LaneKind
+from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.sinks.delta import table
+from tidemark.sinks.parquet import files, folders
+from tidemark_spark.jobs.audit import audit
+
+LEDGER = {"type": "sql", "sql": "sqlite_default"}
+
+
+@pytest.fixture
+def bucket(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connection:
+    """The only place of files. Neither HBase nor ZooKeeper has a connection, and no key is in AWS's own variables."""
+    control.up(site, ["s3"])
+    for name in ("HBASE_DEFAULT", "ZOOKEEPER_DEFAULT", "LAKE_DEFAULT"):
+        monkeypatch.delenv(f"AIRFLOW_CONN_{name}")
+    for name, value in environment.object_store(site).items():
+        monkeypatch.setenv(name, value)
+    file = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_SQLITE_DEFAULT", json.dumps(file))
+    return from_environment("aws_default")
+
+
+def stream(make: Make, sink: str) -> Playground:
+    play = make(CDN, ledger=LEDGER)
+    play.rewrite(
+        sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": play.name}],
+        dead_letters={"type": "parquet", "files": "aws_default", "folder": f"{play.name}_dead", "max_redrives": 5},
+    )
+    return play
+
+
+def assert_right(play: Playground, erased: frozenset[tuple[str, int, int]] = frozenset()) -> None:
+    wanted = play.expected()
+    rows = {place: row for place, row in wanted.rows.items() if place[:3] not in erased}
+    for reader, found in own_readers.results_of(play.opened, {"files"}, with_spark=True):
+        assert (len(found), dict(found)) == (len(rows), rows), reader
+    dead = {place: reason for place, reason in wanted.dead.items() if place not in erased}
+    letters = own_readers.dead_letters(play.opened)
+    assert {place[:3]: fields["reason"] for place, fields in letters} == dead
+    assert len(letters) == len(dead)
+
+
+def objects(connection: Connection, *parts: str) -> list[str]:
+    """What another program finds in the bucket, as names below the lake."""
+    access = access_of(connection)
+    assert access is not None
+    store = fs.S3FileSystem(**access.for_arrow())
+    root = "/".join((f"{access.bucket}/lake", *parts))
+    found = store.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
+    return [one.path.removeprefix(f"{root}/") for one in found if one.type == fs.FileType.File]
+
+
+@pytest.mark.covers("O13")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("sink", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
+def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) -> None:
+    """Ingest, a cut, a retry, a replay, an audit, results without Spark, a redrive, an erasure and a compaction."""
+    play = stream(make, sink)
+    play.produce(120)
+    with pytest.raises(Cut):
+        play.ingest(on_step=cut_after(Step.SINK_STORED))
+    assert own_readers.dead_letters(play.opened) == []
+    play.ingest(take_over=True)
+    play.produce(60)
+    play.ingest()
+    assert_right(play)
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
+    play.select(LaneKind.REPLAY, redrive(play.opened, DeadLetters()).ranges)
+    assert_right(play)
+    report = audit(play.opened, play.new_run())
+    assert (report.clean, report.expected) == (True, 180), report.sentence()
+    shown = asked("results", str(play.file), "--limit", "1000")
+    assert len(shown) == len(play.expected().rows)
+
+    erased = frozenset({sorted(play.expected().dead)[0], sorted(play.expected().rows)[0][:3]})
+    named = [part for one in erased for part in ("--records", "{}/{}@{}".format(*one))]
+    done = asked("erase", str(play.file), *named, "--reason", "request 4711")
+    assert "" in [one["remains"] for one in done["places"] if one["name"] == "dead_letters"]
+    assert_right(play, erased)
+    if sink == "parquet":
+        before = objects(bucket, play.name)
+        asked("compact", str(play.file), "--write")
+        after = objects(bucket, play.name)
+        assert len([one for one in after if one.endswith(".parquet")]) == 1, after
+        assert len(before) > len(after)
+        assert_right(play, erased)
+    report = audit(play.opened, play.new_run())
+    assert (report.clean, report.erased) == (True, 2), report.sentence()
+    assert not [one for one in objects(bucket, play.name) if "_temporary" in one]
+
+
+@pytest.mark.covers("O13")
+def test_a_wrong_key_is_named_and_never_shown(bucket: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = replace(bucket, password="canary-wrong-key")
+    object_stores.note("wrong", frozenset({"aws_default"}), lambda name: wrong)
+    base = f"{bucket.extra['path']}/wrong"
+    calls: list[Callable[[], object]] = [
+        lambda: files.owner(base),
+        lambda: files.own(base, "wrong", "ledger", "files"),
+        lambda: table.exists(base),
+        lambda: table.prepare(base, table.columns({"id": "string"}), "wrong", "ledger"),
+    ]
+    for call in calls:
+        with pytest.raises(Unreachable, match=re.escape(base)) as refused:
+            call()
+        assert "canary" not in str(refused.value)
+    assert objects(bucket, "wrong") == []
+
+
+@pytest.mark.covers("O13")
+def test_two_commits_of_one_version_of_a_table(bucket: Connection) -> None:
+    """The server refuses the second put of a version, and delta-rs makes the next version of it."""
+    object_stores.note("two", frozenset({"aws_default"}), from_environment)
+    base = f"{bucket.extra['path']}/two"
+    rows = pa.table({"id": [1, 2]})
+    write_deltalake(folders.escaped(base), rows, storage_options=folders.options(base))
+    one, other = (DeltaTable(folders.escaped(base), storage_options=folders.options(base)) for _ in range(2))
+    write_deltalake(one, rows, mode="append")
+    write_deltalake(other, rows, mode="append")
+    found = DeltaTable(folders.escaped(base), storage_options=folders.options(base))
+    assert (found.version(), found.to_pyarrow_table().num_rows) == (2, 6)
+
+
+@pytest.mark.full
+@pytest.mark.covers("O13", "F1")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("step", [Step.DEAD_LETTERS_STORED, Step.SINK_STORED])
+def test_killed_while_it_wrote_to_a_bucket(
+    make: Make, bucket: Connection, tmp_path: Path, sink: str, step: Step
+) -> None:
+    """What the dead job has left counts nowhere, and the next commit removes it. Its output has no key."""
+    play = stream(make, sink)
+    play.produce(120)
+    run = play.new_run()
+    arguments = play.job_arguments(run, play.pin(run).seq)
+    variables = {"TEST_STEP": step.value, "TEST_SIGNAL": "SIGKILL", "TEST_WAY": "one pass"}
+    job = Submitted(play.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
+    assert job.wait() == -signal.SIGKILL, job.output
+    job.end()
+    assert str(bucket.password) not in job.output
+    left = objects(bucket, play.name if step == Step.SINK_STORED else f"{play.name}_dead")
+    assert [one for one in left if one.endswith(".parquet")]
+    assert own_readers.dead_letters(play.opened) == []
+    play.ingest(run)
+    assert_right(play)
+    dead = [one for one in objects(bucket, f"{play.name}_dead") if one.endswith(".parquet")]
+    assert len({one.partition("generation=")[2].partition("/")[0] for one in dead}) == 1
