@@ -168,7 +168,7 @@ class Story:
         )
         self._claim(bool(wanted), f"{left_out.count()} offsets before its first window are in no window")
         ranges = "\n".join(f"{one.partition}@{one.start}-{one.until}" for one in wanted)
-        self._run(f"{FROM_NOW}__backfill", {"ranges": ranges, "reason": "left out at the start"})
+        self._run(f"{FROM_NOW}__backfill", {"ranges": ranges, "reason": "left out at the start", "dry_run": False})
         filled = opened.book.authority().covered() & wanted
         self._claim(
             filled == wanted, f"the backfill has filled {wanted.count()} of them: {ranges.replace(chr(10), ' ')}"

@@ -93,6 +93,13 @@ class NotAuthorized(WrongUse):
     """
 
 
+class NotConfirmed(WrongUse):
+    """Raised when a command would change something, nobody has agreed to it, and there is no terminal to ask at.
+
+    To do: `--yes` acts without asking, `--dry-run` only shows.
+    """
+
+
 class NotApproved(WrongUse):
     """Raised when a request takes more offsets than `limits.approve_above`, and no second person approved it.
 
@@ -409,7 +416,7 @@ EXIT_CODES: Mapping[int, ExitCode] = {
         "[cannot be replayed](audit.md#what-kafka-has-deleted). What a span of time lacks is named "
         "[with its reason](complete.md#what-is-missing)",
     ),
-    EXIT_WRONG_USE: ExitCode("wrong use or configuration", "correct what the message names"),
+    EXIT_WRONG_USE: ExitCode("wrong use or configuration, or somebody said no", "correct what the message names"),
     # The holder of a window may be dead: its lease has run out by the next try.
     EXIT_CONFLICT: ExitCode(
         "fenced, or in conflict with another run",

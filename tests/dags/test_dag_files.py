@@ -134,7 +134,7 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert one.resolve("") == ""
         else:
             assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (
-                kind in ("replay", "erase") and name == "dry_run"
+                kind in ("replay", "backfill", "erase") and name == "dry_run"
             )
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
@@ -146,7 +146,7 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay.get_param("selection").schema["pattern"] == "^([0-9a-f]{64})?$"
     assert replay.get_param("if_none").schema["enum"] == ["fail", "end"]
     assert replay.get_param("records").schema["format"] == "multiline"
-    assert dags["cdn_logs__backfill"].params["dry_run"] is False
+    assert dags["cdn_logs__backfill"].params["dry_run"] is True
     assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]
     audit = dags["cdn_logs__audit"].params
     assert audit.get_param("level").schema["enum"] == ["ledger", "source", "sinks", "full", "recompute"]

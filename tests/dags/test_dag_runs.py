@@ -302,8 +302,8 @@ def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, cap
         ("replay", {"ranges": f"{STREAM}/0@0-99999", "reason": "a test", "dry_run": False, "strict": True}),
         ("replay", {"ranges": f"{STREAM}/0@0-5", "reason": "a test", "dry_run": False, "plan": "0" * 64}),
         ("replay", {"records": f"{STREAM}/0@1", "reason": "a test", "dryrun": False}),
-        ("backfill", {"ranges": f"{STREAM}/0@0-5", "reason": "a test"}),
-        ("backfill", {"everything_before": True, "reason": "a test"}),
+        ("backfill", {"ranges": f"{STREAM}/0@0-5", "reason": "a test", "dry_run": False}),
+        ("backfill", {"everything_before": True, "reason": "a test", "dry_run": False}),
     ],
     ids=[
         *("nothing", "no record", "below 0", "beyond the position", "stale plan"),

@@ -450,7 +450,7 @@ def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> N
     assert {(one.partition.topic, one.partition.partition, one.start) for one in found.offsets} == erased
     assert (found.read, found.unseen) == (50, 0)
 
-    done = asked("erase", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
+    done = asked("erase", "--yes", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
     assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18 if block == 10 else 48)
     assert by_reader(play) == sums(play, left())
     # Not only hidden: nothing that was made of the erased messages is in the table.

@@ -75,14 +75,14 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(play: Playground) -> N
     assert f"{topic}/0 5 10 5 {EXPIRED}" in lines
     assert f"{topic}/0 10 30 20 to be read" in lines
 
-    _, said = tidemark(*command, "--strict", code=2)
+    _, said = tidemark(*command, "--yes", "--strict", code=2)
     assert "tidemark: WrongUse: strict: 39 offsets cannot be read by a replay. " in said
     assert f"{EXPIRED}: {topic}/0 [5, 10); " in said
-    _, said = tidemark("replay", file, "--records", f"{topic}/0@5", "--reason", "a test", code=2)
+    _, said = tidemark("replay", "--yes", file, "--records", f"{topic}/0@5", "--reason", "a test", code=2)
     assert f"there is nothing to replay: {EXPIRED}: {topic}/0 [5, 6)" in said
     assert dict(play.opened.book.store.scan(())) == everything
 
-    done = json.loads(tidemark(*command, "--json")[0])
+    done = json.loads(tidemark(*command, "--yes", "--json")[0])
     (window,) = done["windows"]
     assert (window["read"], window["stored"], window["dead_letters"]) == (20, 19, 1)
     answers = [

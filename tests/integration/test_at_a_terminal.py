@@ -90,12 +90,12 @@ def test_an_audit_and_its_repair_show_their_steps(play: Playground, tmp_path: Pa
     assert re.search(rf"{re.escape(play.topics[0])}/1 +\S+ +\d+/\d+ ", said)
     assert "expected 300, stored" in said[said.rindex("checking the ledger") :]
     assert not LOGGED.search(said)
-    said = at_a_terminal("replay", str(play.file), "--records", f"{play.topics[0]}/1@5", "--reason", "a test")
+    said = at_a_terminal("replay", "--yes", str(play.file), "--records", f"{play.topics[0]}/1@5", "--reason", "a test")
     assert re.search(rf"{re.escape(play.topics[0])}/1 +\S+ +1/1 ", said)
     assert not LOGGED.search(said)
     # Lanes that read at the same time have a bar each.
     records = "\n".join(f"{play.topics[0]}/{number}@{offset}" for number in (0, 1) for offset in (3, 4))
-    said = at_a_terminal("replay", str(play.file), "--records", records, "--lanes", "2", "--reason", "a test")
+    said = at_a_terminal("replay", "--yes", str(play.file), "--records", records, "--lanes", "2", "--reason", "a test")
     assert "2 lanes" in said
     bars = re.findall(r"lane (\d): window 1 +\S+ +(\d+)/(\d+) ", said)
     assert {lane for lane, *_ in bars} == {"1", "2"}

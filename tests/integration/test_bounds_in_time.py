@@ -99,8 +99,8 @@ def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playgr
     }
     assert (found["backfill"]["stored_before"], found["replay"]["stored_before"]) == (0, _stored(play))
     # A dry run gives its plan: it is accepted as long as it is what it was, and no other one is.
-    assert asked("replay", file, *times, "--plan", found["replay"]["plan"])["plan"] == found["replay"]["plan"]
-    _, said = tidemark("replay", file, *times, "--plan", found["backfill"]["plan"], code=3)
+    assert asked("replay", "--yes", file, *times, "--plan", found["replay"]["plan"])["plan"] == found["replay"]["plan"]
+    _, said = tidemark("replay", "--yes", file, *times, "--plan", found["backfill"]["plan"], code=3)
     assert f"the plan {found['backfill']['plan'][:12]} of {play.opened.book.stream} is stale" in said
     # The forms in Airflow ask the same.
     for request, kind in ((BackfillRequest, "backfill"), (ReplayRequest, "replay")):

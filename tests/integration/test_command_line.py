@@ -191,9 +191,9 @@ def test_a_changed_record_is_found(play: Playground) -> None:
 def test_a_pinned_window_is_given_up(play: Playground) -> None:
     play.produce(30)
     assert lanes.plan_ingest(play.opened, "run") is not None
-    _, said = tidemark("ledger", "abandon", str(play.file), "ingest", "--reason", " ", code=2)
+    _, said = tidemark("ledger", "abandon", "--yes", str(play.file), "ingest", "--reason", " ", code=2)
     assert said == "tidemark: WrongUse: abandon needs a reason\n"
-    out, _ = tidemark("ledger", "abandon", str(play.file), "ingest", "--reason", "a wrong stream file")
+    out, _ = tidemark("ledger", "abandon", "--yes", str(play.file), "ingest", "--reason", "a wrong stream file")
     assert out == f"window 1 of {play.name}/ingest is given up; the next run plans anew\n"
     abandoned = play.head().abandoned
     assert abandoned is not None
@@ -209,13 +209,13 @@ def test_a_replay_is_given_up(play: Playground) -> None:
     chosen = play.ranges(0, 0, (0, 3))
     lane = claim_lane(play.opened, LaneKind.REPLAY, "wrong", chosen, "test")
     assert lanes.plan_lane(play.opened, lane, "wrong") is not None
-    out, _ = tidemark("ledger", "abandon", file, lane, "--reason", "asked for the wrong hour")
+    out, _ = tidemark("ledger", "abandon", "--yes", file, lane, "--reason", "asked for the wrong hour")
     assert out.endswith(f"To free it: tidemark cancel {play.name} {lane} --reason ...\n")
-    _, said = tidemark("cancel", file, lane, "--reason", "asked for the wrong hour")
+    _, said = tidemark("cancel", "--yes", file, lane, "--reason", "asked for the wrong hour")
     assert f"{play.name}/{lane} is closed: 0 windows are committed and stay\n" in said
-    _, said = tidemark("cancel", file, lane, "--reason", "asked for the wrong hour", code=2)
+    _, said = tidemark("cancel", "--yes", file, lane, "--reason", "asked for the wrong hour", code=2)
     assert "was closed before it was done: asked for the wrong hour. There is nothing to cancel" in said
-    _, said = tidemark("replay", file, "--run", "wrong", code=3)
+    _, said = tidemark("replay", "--yes", file, "--run", "wrong", code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     claim_lane(play.opened, LaneKind.REPLAY, "right", chosen, "test")
 
@@ -272,16 +272,18 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
         play.select(LaneKind.REPLAY, chosen, run, on_step=pausing)
     assert play.head(lane).seq == 1
     assert [one["state"] for one in asked("ledger", "show", file) if one["lane"] == lane] == ["paused"]
-    _, said = tidemark("replay", file, "--run", run, code=3)
+    _, said = tidemark("replay", "--yes", file, "--run", run, code=3)
     assert "LanePaused" in said
-    _, said = tidemark("replay", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3)
+    _, said = tidemark(
+        "replay", "--yes", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3
+    )
     assert "AnotherRequest" in said
     tidemark("resume", file, lane)
 
     def cancelling(step: Step) -> None:
         # While the second of the windows that follow has stored its rows, and not committed them.
         if step == Step.VERIFIED and play.head(lane).seq == 2:
-            found = asked("cancel", file, run, "--reason", "asked for the wrong hour")
+            found = asked("cancel", "--yes", file, run, "--reason", "asked for the wrong hour")
             assert (found["lane"], found["committed_windows"], found["given_up_window"]) == (lane, 2, 3)
             left.append(found["not_read"])
 
@@ -292,7 +294,7 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     read = sum(one.record.window.hull().count() for one in play.opened.book.committed() if one.record.lane == lane)
     assert rest["offsets"] == 160 - read > 0
     play.assert_exactly_what_was_read()
-    _, said = tidemark("replay", file, "--run", run, code=3)
+    _, said = tidemark("replay", "--yes", file, "--run", run, code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     text = "\n".join(f"{one['partition']}@{one['from']}-{one['until']}" for one in rest["ranges"])
     again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, parse_ranges(text)))

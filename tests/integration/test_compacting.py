@@ -88,7 +88,7 @@ def test_many_windows_become_one_folder(make: Make, example: Example, ledger: st
     replay(play, (2, 6))
     before = folders(play)
     assert len(before) == 4
-    plan = asked("compact", str(play.file))
+    plan = asked("compact", str(play.file), "--dry-run")
     assert [(one["folders"], one["windows"][0]) for one in plan["compacted"]] == [(4, "ingest/1 to 3")]
     assert folders(play) == before
     # A replay commits when the new folder is written, and before it counts.
@@ -105,7 +105,7 @@ def test_many_windows_become_one_folder(make: Make, example: Example, ledger: st
     windows(play, 1)
     replay(play, (3, 9), (20, 25))
     # What was not compacted yet; the rows that the replay has replaced are still in the older folder.
-    shown = asked("compact", str(play.file), "--write")
+    shown = asked("compact", str(play.file), "--yes")
     assert [len(one["windows"]) for one in shown["compacted"]] == [3]
     assert not late.exists()
     assert len(folders(play)) == 2

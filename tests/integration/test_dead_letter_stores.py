@@ -124,7 +124,7 @@ def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, database: 
 
     erased = {sorted(play.expected().dead)[0], sorted(play.expected().rows)[0][:3]}
     named = [part for one in erased for part in ("--records", "{}/{}@{}".format(*one))]
-    done = asked("erase", str(play.file), *named, "--reason", "request 4711")
+    done = asked("erase", "--yes", str(play.file), *named, "--reason", "request 4711")
     (remains,) = [one["remains"] for one in done["places"] if one["name"] == "dead_letters"]
     assert remains == ""
     assert_right(play, erased)

@@ -73,11 +73,11 @@ def test_erased_messages_stay_gone(make: Make) -> None:
 
     plan = asked("erase", str(play.file), *options, "--reason", "request 4711", "--dry-run")
     assert (plan["to_erase"]["offsets"], plan["to_read_again"]["offsets"]) == (3, 0)
-    done = asked("erase", str(play.file), *options, "--reason", "request 4711")
+    done = asked("erase", "--yes", str(play.file), *options, "--reason", "request 4711")
     assert (done["erased"]["offsets"], done["tombstones"][0]["reason"]) == (3, "request 4711")
     remains = {one["name"]: one["remains"] for one in done["places"] if one["type"] != "kafka"}
     assert (remains["hbase"], remains["dead_letters"]) == ("", "")
-    assert f"tidemark compact {play.name} --write" in remains["parquet"]
+    assert f"tidemark compact {play.name}" in remains["parquet"]
     assert [one["remains"] for one in done["places"] if one["name"] == "the source"]
     assert_gone(play, erased)
 
@@ -103,7 +103,7 @@ def test_erased_messages_stay_gone(make: Make) -> None:
     assert_gone(play, erased)
     assert audit(play.opened, "audit 2").clean
 
-    done = asked("erase", str(play.file), *options, "--reason", "request 4711")
+    done = asked("erase", "--yes", str(play.file), *options, "--reason", "request 4711")
     assert {one["remains"] for one in done["places"] if one["type"] == "parquet"} <= {""}
     assert sum(part["offsets"] for part in done["erased_before"].values()) == 3
 
@@ -117,9 +117,9 @@ def test_a_compaction_removes_the_files_of_a_sink_in_which_nothing_counts_any_mo
         play.kafka.send([(play.topics[0], 0, b"me", value) for _, value in CDN.generate(1, 0)])
         play.ingest()
     offsets = [part for at in (0, 1) for part in ("--records", f"{play.topics[0]}/0@{at}")]
-    done = asked("erase", str(play.file), *offsets, "--reason", "request 4712")
+    done = asked("erase", "--yes", str(play.file), *offsets, "--reason", "request 4712")
     (remains,) = (one["remains"] for one in done["places"] if one["type"] == "parquet")
-    assert f"tidemark compact {play.name} --write" in remains
+    assert f"tidemark compact {play.name}" in remains
     assert len(in_files(play)) == 2
     sink = sink_to_compact(play.opened.stream.sinks, play.name, None)
     (made,) = compact(play.opened, sink, "a compaction", Asked())
@@ -152,8 +152,8 @@ def test_places_that_are_away_stop_no_stream(make: Make, monkeypatch: pytest.Mon
     monkeypatch.delenv("AIRFLOW_CONN_HBASE_OLD")
     play.rewrite(sinks=[table])
     topic, partition, offset, _ = min(place for place in play.expected().rows)
-    erase = ("erase", str(play.file), "--records", f"{topic}/{partition}@{offset}", "--reason", "request 4711")
-    forget = ("ledger", "forget-place", str(play.file))
+    erase = ("erase", "--yes", str(play.file), "--records", f"{topic}/{partition}@{offset}", "--reason", "request 4711")
+    forget = ("ledger", "forget-place", "--yes", str(play.file))
 
     _, said = tidemark(*erase, code=5)
     assert f"forget-place {play.name} parquet base=file://{base} --reason" in said

@@ -74,17 +74,17 @@ def test_what_is_exported_is_what_is_imported(
     play = begun(make, {0: 50, 1: 7, 2: 0}, 60)
     file, place = str(play.file), layout(play, tmp_path)
     arguments = ["ledger", "export", file, "--to", place, "--group", GROUP, "--json"]
-    shown, said = tidemark(*arguments)
-    assert "Nothing was written" in said
+    shown, said = tidemark(*arguments, "--dry-run")
+    assert "dry run, nothing was changed" in said
     other = beside(make, play)
     imported = ["ledger", "import", str(other.file), "--from", place, "--group", GROUP]
-    _, said = tidemark(*imported, code=2)
+    _, said = tidemark(*imported, "--dry-run", code=2)
     assert "--from csv:" in said or f"there is no offset of {play.topics[0]}" in said
-    assert tidemark(*arguments, "--write")[0] == shown
+    assert tidemark(*arguments, "--yes")[0] == shown
     # As a dry run, the import changes nothing; written, it is what was exported.
-    tidemark(*imported)
+    tidemark(*imported, "--dry-run")
     assert list(other.opened.book.store.scan(())) == []
-    tidemark(*imported, "--write")
+    tidemark(*imported, "--yes")
     assert other.positions() == play.positions()
     assert {int(one["partition"][-1]): int(one["offset"]) for one in json.loads(shown)} == {0: 50, 1: 7, 2: 0}
 
@@ -100,9 +100,9 @@ def test_a_plan_to_an_offset_and_a_shift_beyond_the_log(make: Make, tmp_path: Pa
     assert list(play.opened.book.store.scan(())) == before
 
     place = f"csv:{tmp_path / 'out.csv'}"
-    tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--write")
+    tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--yes")
     assert (tmp_path / "out.csv").read_text().splitlines()[1] == f"'=cmd,{topic},0,50"
-    _, said = tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--write", code=2)
+    _, said = tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--yes", code=2)
     assert "cannot be written: File exists" in said
     for shift, offsets, cut in (
         ("-150", [0, 0, 50], [f"{topic}/0: 50-150 is outside the log: cut to its beginning, 0"]),
@@ -117,17 +117,17 @@ def test_a_plan_to_an_offset_and_a_shift_beyond_the_log(make: Make, tmp_path: Pa
     ):
         other = beside(make, play)
         arguments = ["ledger", "import", str(other.file), "--from", place, "--group", GROUP, "--shift", shift]
-        _, said = tidemark(*arguments)
+        _, said = tidemark(*arguments, "--dry-run")
         assert [line for line in said.splitlines() if "cut to" in line] == cut
         assert list(other.opened.book.store.scan(())) == []
-        tidemark(*arguments, "--write")
+        tidemark(*arguments, "--yes")
         assert [offset for _, offset in sorted(other.positions().items())] == offsets
 
 
 def test_what_cannot_be_exported_is_named(make: Make) -> None:
     play = make(CDN)
-    _, said = tidemark("ledger", "export", str(play.file), "--to", "kafka-group", "--group", GROUP, code=2)
+    _, said = tidemark("ledger", "export", "--dry-run", str(play.file), "--to", "kafka-group", "--group", GROUP, code=2)
     assert f"{play.name} has no positions yet" in said
     for to in ("csv:", "checkpoint:x", "storm:", "nonsense"):
-        _, said = tidemark("ledger", "export", str(play.file), "--to", to, "--group", GROUP, code=2)
+        _, said = tidemark("ledger", "export", "--dry-run", str(play.file), "--to", to, "--group", GROUP, code=2)
         assert f"--to {to}: expected csv:FILE, kafka-group" in said

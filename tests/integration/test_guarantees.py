@@ -120,7 +120,7 @@ def test_skipping_offsets(play: Playground) -> None:
     file = str(play.file)
     topic = play.topics[0]
     play.produce(60)
-    _, said = tidemark("ledger", "skip", file, "--to", "latest", "--reason", "a test", code=2)
+    _, said = tidemark("ledger", "skip", "--dry-run", file, "--to", "latest", "--reason", "a test", code=2)
     assert "has no positions yet" in said
     play.ingest()
     before = play.positions()
@@ -128,21 +128,25 @@ def test_skipping_offsets(play: Playground) -> None:
     ends = play.opened.log.topics([topic], "read_committed")[topic].partitions
     target = before[topic, 1] + 2
 
-    found = asked("ledger", "skip", file, "--to", f"{topic}/1@{target}", "--reason", "a load test")
+    found = asked("ledger", "skip", "--dry-run", file, "--to", f"{topic}/1@{target}", "--reason", "a load test")
     assert found == [{"range": f"{topic}/1 [{before[topic, 1]}, {target})", "kind": "skipped"}]
     assert play.positions() == before
-    _, said = tidemark("ledger", "skip", file, "--to", f"{topic}/1@{before[topic, 1] - 1}", "--reason", "back", code=2)
+    _, said = tidemark(
+        "ledger", "skip", "--dry-run", file, "--to", f"{topic}/1@{before[topic, 1] - 1}", "--reason", "back", code=2
+    )
     assert f"the position is {before[topic, 1]}, and it never falls back" in said
-    _, said = tidemark("ledger", "skip", file, "--to", f"{topic}/1@{ends[1].end + 1}", "--reason", "far", code=2)
+    _, said = tidemark(
+        "ledger", "skip", "--dry-run", file, "--to", f"{topic}/1@{ends[1].end + 1}", "--reason", "far", code=2
+    )
     assert f"ends at {ends[1].end} now" in said
-    _, said = tidemark("ledger", "skip", file, "--to", f"{topic}/99@1", "--reason", "nowhere", code=2)
+    _, said = tidemark("ledger", "skip", "--dry-run", file, "--to", f"{topic}/99@1", "--reason", "nowhere", code=2)
     assert f"{topic}/99 is not among the partitions" in said
     for wrong, reason in (("earliest", "expected latest, one time"), ("1763710000", "if it is seconds")):
-        _, said = tidemark("ledger", "skip", file, "--to", wrong, "--reason", "wrong", code=2)
+        _, said = tidemark("ledger", "skip", "--dry-run", file, "--to", wrong, "--reason", "wrong", code=2)
         assert reason in said
     assert play.positions() == before
 
-    tidemark("ledger", "skip", file, "--to", f"{topic}/1@{target}", "--reason", "a load test", "--write")
+    tidemark("ledger", "skip", file, "--to", f"{topic}/1@{target}", "--reason", "a load test", "--yes")
     assert play.positions() == {**before, (topic, 1): target}
     skipped = [event for event in asked("ledger", "events", file) if event["what"] == "skipped"]
     assert [event["why"] for event in skipped] == ["ledger skip: a load test"]

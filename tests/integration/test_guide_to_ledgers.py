@@ -97,7 +97,7 @@ def test_the_ledger_of_the_guide_keeps_a_stream(make: Make, packages: Path, data
     tidemark("run", file, "--run", "another", "--take-over")
     found = independent.parquet(play.fields)
     assert (found.by_place(), found.twice()) == (expected.rows, 0)
-    tidemark("replay", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
+    tidemark("replay", "--yes", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
     found = independent.parquet(play.fields)
     again = [place for place in expected.rows if place[:2] == (play.topics[0], 0) and 5 <= place[2] < 15]
     assert (found.by_place(), found.twice(), found.debris) == (expected.rows, 0, len(again))

@@ -57,7 +57,7 @@ def test_the_sink_of_the_guide_stores_each_row_once(make: Make, packages: Path) 
     tidemark("run", file, "--run", "mine", "--take-over")
     assert counting() == wanted
     # After a replay of a part, of each coordinate the newer row counts and no other.
-    tidemark("replay", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
+    tidemark("replay", "--yes", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
     assert len({folder.parent.parent for folder in lake.glob("lane=*/seq=*/generation=*")}) == 2
     assert counting() == wanted
     assert audited(tidemark("audit", file, "--json")) == (len(wanted), len(wanted), 0, 0)

@@ -120,17 +120,17 @@ def test_the_first_window_begins_where_the_other_program_stopped(
     play.produce(110)
     source = layout(play, tmp_path)
     arguments = ["ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--json"]
-    shown, said = tidemark(*arguments)
-    assert "Nothing was written" in said
+    shown, said = tidemark(*arguments, "--dry-run")
+    assert "dry run, nothing was changed" in said
     assert list(play.opened.book.store.scan(())) == []
-    assert tidemark(*arguments, "--write")[0] == shown
+    assert tidemark(*arguments, "--yes")[0] == shown
     pending = lanes.plan_ingest(play.opened, "run")
     assert pending is not None
     begun = {one.partition: one.start for one in pending.window.ranges}
     # A partition without a stored offset starts by the policy.
     assert begun == {partition: STORED.get(partition, 0) for partition in range(11)}
     assert [one["from"] for one in json.loads(shown)].count(source) == len(STORED)
-    _, said = tidemark(*arguments, "--write", code=2)
+    _, said = tidemark(*arguments, "--yes", code=2)
     assert "has positions already, and they never fall back" in said
 
 
@@ -138,7 +138,7 @@ def test_a_partition_without_a_stored_offset_may_start_at_its_end(make: Make, tm
     play = make(MANY)
     play.produce(110)
     source = csv(play, tmp_path)
-    tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--others", "latest", "--write")
+    tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--others", "latest", "--yes")
     assert {at.partition: offset for at, offset in play.head().offsets().items()} == {
         partition: STORED.get(partition, 10) for partition in range(11)
     }
@@ -171,7 +171,7 @@ def test_stored_offsets_that_cannot_be_are_refused_and_nothing_is_written(
     header = "" if text.startswith("topic") else "group,topic,partition,offset\n"
     (tmp_path / "offsets.csv").write_text(header + text.format(GROUP, play.topics[0]))
     source = f"csv:{tmp_path / 'offsets.csv'}"
-    _, found = tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--write", code=2)
+    _, found = tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--yes", code=2)
     assert said.format(GROUP, play.topics[0]) in found
     assert play.opened.book.head("ingest") is None
 
@@ -182,7 +182,7 @@ def test_the_plan_after_an_import(make: Make) -> None:
     topic, file = play.topics[0], str(play.file)
     play.kafka.send((topic, partition, None, b"x") for partition in range(2) for _ in range(500))
     play.opened.log.commit_group(GROUP, {topic: {0: 400, 1: 500}})
-    tidemark("ledger", "import", file, "--from", "kafka-group", "--group", GROUP, "--write")
+    tidemark("ledger", "import", file, "--from", "kafka-group", "--group", GROUP, "--yes")
     # What has nothing new is listed all the same, and no task reads it.
     found = asked("plan", file)
     first = {"partition": f"{topic}/0", "from": "400", "until": "500"}
@@ -203,7 +203,7 @@ def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: 
     # A new stream can begin there.
     other = make(CDN)
     other.rewrite(source={"topics": list(play.topics)})
-    tidemark("ledger", "import", str(other.file), "--from", "kafka-group", "--group", group, "--write")
+    tidemark("ledger", "import", str(other.file), "--from", "kafka-group", "--group", group, "--yes")
     assert other.positions() == play.positions()
     # Somebody is a member of the group: the commit stands, the export is missed, and the next commit repairs it.
     consumer = KafkaConsumer(

@@ -67,6 +67,6 @@ def test_offsets_are_exact_up_to_the_last_one(make: Make, other_kafka: tuple[Sit
     (status,) = asked("status", str(play.file))["partitions"]
     assert status["position"] == str(end)
     exported = tmp_path / "offsets.csv"
-    tidemark("ledger", "export", str(play.file), "--to", f"csv:{exported}", "--group", "g", "--write")
+    tidemark("ledger", "export", str(play.file), "--to", f"csv:{exported}", "--group", "g", "--yes")
     assert exported.read_text().endswith(f",{topic},0,{end}\n")
     assert json.loads(play.opened.book.store.read(("head", "ingest")) or b"")["positions"] == [[topic, 1, 0, end]]

@@ -277,7 +277,7 @@ def test_an_erased_value_is_in_no_cell(make: Make) -> None:
     play.ingest()
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (4, 5)))
     assert [row.place.offset for row in newest(play)] == [4]
-    done = asked("erase", str(play.file), "--records", f"{play.topics[0]}/0@4", "--reason", "request 4711")
+    done = asked("erase", "--yes", str(play.file), "--records", f"{play.topics[0]}/0@4", "--reason", "request 4711")
     assert {one["remains"] for one in done["places"] if one["name"] == "hbase_latest"} == {""}
     assert [row.place.offset for row in newest(play)] == [3]
     connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))

@@ -72,7 +72,9 @@ def test_rows_of_the_group_without_the_partitions_that_fell_away(make: Make, sit
     assert rows(site, offsets_table, f"{kept}:groupid-1:")[-1] == {0: 0, 1: 2, 2: 0, 3: 0}
     assert rows(site, offsets_table, f"{gone}:groupid-1:") == [{0: 1}]
     assert rows(site, offsets_table, f"{kept}:{play.name}:") == []
-    shown, _ = tidemark("ledger", "export", str(play.file), "--to", "kafka-group", "--group", "g", "--json")
+    shown, _ = tidemark(
+        "ledger", "export", "--dry-run", str(play.file), "--to", "kafka-group", "--group", "g", "--json"
+    )
     assert {one["partition"] for one in json.loads(shown)} == {f"{kept}/{number}" for number in range(4)}
 
 
@@ -118,6 +120,6 @@ def test_nodes_that_were_there_go_on_under_their_group_and_id(make: Make, reader
 
     # An export names the leader too.
     place = f"{zk_root}-export"
-    tidemark("ledger", "export", str(play.file), "--to", f"storm:{place}", "--group", "other", "--write")
+    tidemark("ledger", "export", str(play.file), "--to", f"storm:{place}", "--group", "other", "--yes")
     found = json.loads(reader.get(f"{place}/other/partition_1")[0])
     assert (found["offset"], found["broker"]) == (4, {"host": broker["host"], "port": broker["port"]})

@@ -31,7 +31,7 @@ def test_a_ledger_moves_under_a_job_at_work(play: Playground, ledger: str, tmp_p
 
     def move(step: Step) -> None:
         if step == Step.VERIFIED:
-            command = ("ledger", "backup", str(play.file), backup, "--final", "--reason", "moved", "--json")
+            command = ("ledger", "backup", str(play.file), backup, "--final", "--yes", "--reason", "moved", "--json")
             assert json.loads(tidemark(*command)[0])["lanes"]["ingest"] == 1
 
     with pytest.raises(Fenced):
@@ -40,7 +40,7 @@ def test_a_ledger_moves_under_a_job_at_work(play: Playground, ledger: str, tmp_p
     assert "was retired, and is used no more: moved. Name the ledger that replaces it in the stream file" in said
 
     play.rewrite(ledger=LEDGERS[THERE[ledger]])
-    _, said = tidemark("ledger", "restore", str(play.file), backup, "--audit", "source")
+    _, said = tidemark("ledger", "restore", "--yes", str(play.file), backup, "--audit", "source")
     assert "the ledger is whole\naudit, level source: " in said
     assert f"To prove the results: tidemark audit {play.name}" in said
     assert len(play.ingest()) == 1
@@ -65,8 +65,8 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger:
     play.select(LaneKind.REPLAY, lost)
     place = {"hbase": {"table": f"{play.name}_restored"}, "zookeeper": {"path": f"/{play.name}_restored"}}[ledger]
     play.rewrite(ledger={**LEDGERS[ledger], **place})
-    tidemark("ledger", "restore", str(play.file), backup)
-    _, said = tidemark("ledger", "restore", str(play.file), backup, code=2)
+    tidemark("ledger", "restore", "--yes", str(play.file), backup)
+    _, said = tidemark("ledger", "restore", "--yes", str(play.file), backup, code=2)
     assert f"{play.name} has a ledger here already" in said
     (record,) = play.ingest()
     assert sum(one.read.number for one in record.tallies) == 60
@@ -106,11 +106,11 @@ def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(play: Playground, 
             store.put(key, value)
     _, said = tidemark("run", str(play.file), code=7)
     assert "it was lost" in said
-    _, said = tidemark("ledger", "rebuild", str(play.file), rebuilt)
+    _, said = tidemark("ledger", "rebuild", "--yes", str(play.file), rebuilt)
     assert "was missing: the register" in said
     assert "was missing: the head of ingest" in said
     place("rebuilt")
-    _, said = tidemark("ledger", "restore", str(play.file), rebuilt)
+    _, said = tidemark("ledger", "restore", "--yes", str(play.file), rebuilt)
     assert "the ledger is whole" in said
     play.produce(30)
     (record,) = play.ingest()

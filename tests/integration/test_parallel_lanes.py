@@ -60,7 +60,18 @@ def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     over, killed = threading.Event(), list[int]()
     thread = threading.Thread(target=killed_midway, args=(play, mine[1], over, killed))
     thread.start()
-    command = ["backfill", str(play.file), "--before-first", "--reason", "a test", "--run", RUN, "--lanes", "3"]
+    command = [
+        "backfill",
+        "--yes",
+        str(play.file),
+        "--before-first",
+        "--reason",
+        "a test",
+        "--run",
+        RUN,
+        "--lanes",
+        "3",
+    ]
     try:
         _, said = tidemark(*command, code=6)
     finally:
@@ -76,7 +87,7 @@ def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     assert lanes.before_the_first_window(play.opened)
 
     begun = time.time() * 1000
-    found = asked("backfill", str(play.file), "--run", RUN)
+    found = asked("backfill", "--yes", str(play.file), "--run", RUN)
     windows = [one.record for one in play.opened.book.committed() if one.record.lane in mine]
     assert len(found["windows"]) == len(windows)
     # Only what was left of the killed lane was read again, and each offset by one window.

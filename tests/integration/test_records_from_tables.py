@@ -142,10 +142,12 @@ def test_records_of_an_hbase_table(make: Make) -> None:
     assert requested(play.opened, AuditRequest(records_file=name)) == wanted
     assert erasing.wanted(play.opened, EraseRequest(records_file=name, reason="a test"))[0] == wanted
     said = ("--records-file", name, "--reason", "chosen elsewhere", "--dry-run")
-    assert asked("replay", str(play.file), *said)["ranges"] == [
+    assert asked("replay", "--yes", str(play.file), *said)["ranges"] == [
         {"partition": f"{topic}/1", "from": "0", "until": str(len(NUMBERS))}
     ]
-    assert asked("backfill", str(play.file), *said)["left_out"]["a window has read them"]["offsets"] == len(NUMBERS)
+    assert asked("backfill", "--yes", str(play.file), *said)["left_out"]["a window has read them"]["offsets"] == len(
+        NUMBERS
+    )
 
     whole = {b"d:topic": b"t", b"d:partition": b"0", b"d:offset": b"5"}
     bad_cells = (
@@ -172,6 +174,8 @@ def test_records_of_an_hbase_table(make: Make) -> None:
         (f"default:{small}", "has no column family 'x'"),
         (play.name, "the stream file does not allow this table"),
     ):
-        _, error = tidemark("replay", str(play.file), "--records-file", f"hbase:{name}", "--reason", "a test", code=2)
+        _, error = tidemark(
+            "replay", "--yes", str(play.file), "--records-file", f"hbase:{name}", "--reason", "a test", code=2
+        )
         assert why in error
     gateway.close()

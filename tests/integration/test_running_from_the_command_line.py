@@ -87,7 +87,7 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
         ("hbase", 0, 2),
         ("parquet", 2, 0),
     ]
-    replay = ("replay", file, "--selection", digest, "--reason", "a repair", "--run", "repaired", "--json")
+    replay = ("replay", "--yes", file, "--selection", digest, "--reason", "a repair", "--run", "repaired", "--json")
     out, _ = tidemark(*replay)
     assert counts(json.loads(out)) == [2]
     # What is done is done, and says the same again.
@@ -129,7 +129,7 @@ def test_an_audit_repairs_and_audits_again(play: Playground, tmp_path: Path) -> 
     assert f"missing {play.topics[0]}/1@{gone[0]}" in page.read_text()
     assert dict(play.opened.book.store.scan(("head",))) == before
 
-    out, _ = tidemark("audit", file, "--repair", "execute", "--run", "repaired", "--json")
+    out, _ = tidemark("audit", file, "--repair", "execute", "--yes", "--run", "repaired", "--json")
     found = json.loads(out)
     assert (found["clean"], found["findings"]["offsets"], found["repair"]["offsets"]) == (True, 2, 2)
     assert found["sentence"].startswith("repaired: expected 2, stored 2")
@@ -166,20 +166,20 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     shown = asked("backfill", file, "--before-first", "--reason", "a test", "--dry-run")
     assert (shown["offsets"], shown["stored_before"], shown["estimate"]) == (200, 0, None)
     out, _ = tidemark(
-        "backfill", file, "--from", f"{topic}/1@10", "--until", f"{topic}/1@30", "--reason", "part", "--json"
+        "backfill", "--yes", file, "--from", f"{topic}/1@10", "--until", f"{topic}/1@30", "--reason", "part", "--json"
     )
     assert counts(json.loads(out)) == [20]
-    again = ("backfill", file, "--ranges", f"{topic}/1@20-40", "--reason", "again", "--strict")
+    again = ("backfill", "--yes", file, "--ranges", f"{topic}/1@20-40", "--reason", "again", "--strict")
     _, said = tidemark(*again, code=2)
     assert f"strict: 10 offsets cannot be read by a backfill. a window has read them: {topic}/1 [20, 30)" in said
     # Bounds in time take what is left.
     out, said = tidemark(
-        "backfill", file, "--since", "2020-01-01T00:00:00Z", "--reason", "rest", "--run", "rest", "--json"
+        "backfill", "--yes", file, "--since", "2020-01-01T00:00:00Z", "--reason", "rest", "--run", "rest", "--json"
     )
     assert "left out, a window has read them: 20 offsets" in said
     assert counts(json.loads(out)) == [180]
     play.assert_exactly_what_was_read()
-    shown, said = tidemark("backfill", file, "--run", "rest", "--json")
+    shown, said = tidemark("backfill", "--yes", file, "--run", "rest", "--json")
     assert counts(json.loads(shown)) == [180]
     assert "the backfill of run rest is done" in said
 
@@ -201,7 +201,7 @@ def test_840_000_dead_letters_and_a_million_records_of_a_file(
         play.kafka.send((topic, number % 4, None, b"%d" % number) for number in range(start, start + 100_000))
     tidemark("run", file)
     play.rewrite(**fields, checks=[])
-    out, _ = tidemark("replay", file, "--dead-letters", "not in the list", "--reason", "corrected", "--json")
+    out, _ = tidemark("replay", "--yes", file, "--dead-letters", "not in the list", "--reason", "corrected", "--json")
     assert counts(json.loads(out)) == [840_000]
     shown = asked("results", file, "--dead-letters", "--limit", "1")
     assert shown == []
@@ -211,7 +211,7 @@ def test_840_000_dead_letters_and_a_million_records_of_a_file(
     lines = (f"{topic},{partition},{offset}\n" for partition in range(4) for offset in range(MILLION // 4))
     (selections / "all.csv").write_text("topic,partition,offset\n" + "".join(lines))
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(selections))
-    replay = ("replay", file, "--records-file", "all.csv", "--reason", "all of them")
+    replay = ("replay", "--yes", file, "--records-file", "all.csv", "--reason", "all of them")
     assert asked(*replay, "--dry-run")["offsets"] == MILLION
     out, _ = tidemark(*replay, "--json")
     assert counts(json.loads(out)) == [MILLION]

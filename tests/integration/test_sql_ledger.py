@@ -124,9 +124,9 @@ def test_a_stream_with_its_ledger_in_sql(
     places = [LEDGERS["hbase"], SETTINGS[ledger] | {"table": "moved"}, LEDGERS["zookeeper"]]
     for number, there in enumerate([*places, SETTINGS[ledger] | {"table": "moved_again"}]):
         backup = str(tmp_path / f"backup {number}")
-        tidemark("ledger", "backup", str(play.file), backup, "--final", "--reason", "moved")
+        tidemark("ledger", "backup", str(play.file), backup, "--final", "--yes", "--reason", "moved")
         play.rewrite(ledger=there)
-        tidemark("ledger", "restore", str(play.file), backup)
+        tidemark("ledger", "restore", "--yes", str(play.file), backup)
         assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 3 windows"), there
     play.produce(30)
     play.ingest()

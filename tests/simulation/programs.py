@@ -59,7 +59,7 @@ class Request:
         """The command, as a person types it, the first time and to go on."""
         records = [in_four_parts(Coordinate(at, offset)) for at, offset in sorted(self.named)]
         what: dict[str, Any] = {"key": self.key} if self.key else {"records": records}
-        what |= {"reason": "a bug", "run_name": self.run, "dry_run": self.dry, "as_json": True}
+        what |= {"reason": "a bug", "run_name": self.run, "dry_run": self.dry, "yes": True, "as_json": True}
         if self.kind == LaneKind.ERASE:
             erasing.erase(STREAM, **what)
         elif self.kind == LaneKind.REPLAY:
@@ -73,7 +73,7 @@ def ingest(run: str, *, take_over: bool = False) -> None:
 
 
 def cancel(lane: str) -> None:
-    steering.cancel(STREAM, lane, "it was wrong", as_json=True)
+    steering.cancel(STREAM, lane=lane, reason="it was wrong", yes=True, as_json=True)
 
 
 def pause(lane: str) -> None:

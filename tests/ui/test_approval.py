@@ -138,7 +138,7 @@ def test_a_second_person_approves_and_a_cancelled_replay_ends(
 
     # Its job would begin now. Cancelled, it fails at once, and no retry takes it for a mishap.
     wait_for(airflow, run, "process", "scheduled")
-    tidemark("cancel", str(opened.file.path), f"{DAG}/{run}", "--reason", "the wrong hour")
+    tidemark("cancel", "--yes", str(opened.file.path), f"{DAG}/{run}", "--reason", "the wrong hour")
     slots(airflow, 1)
     assert airflow.wait(DAG, run) == "failed"
     slots(airflow, 0)
@@ -164,7 +164,7 @@ def test_a_small_replay_waits_for_nobody_and_a_rejected_one_reads_nothing(
     status, said = airflow.call("PATCH", f"/api/v2/dags/{DAG}/dagRuns/{small}", {"state": "failed"})
     assert status == 200, said
     assert entry(opened, small) == found
-    tidemark("cancel", str(opened.file.path), f"{DAG}/{small}", "--reason", "given up")
+    tidemark("cancel", "--yes", str(opened.file.path), f"{DAG}/{small}", "--reason", "given up")
     assert open_lanes(opened) == {INGEST}
 
 

@@ -223,6 +223,7 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
     form = open_form(page, airflow, "backfill")
     form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST + 2}")
     form.locator("#element_reason").fill("before the first window")
+    switch(form, "dry_run")
     # One section is open at a time.
     form.get_by_role("button", name=re.compile("^What:")).click()
     choose(form, "mode", "reprocess")

@@ -88,7 +88,13 @@ def test_on_the_command_line_a_person_names_who_has_approved(
 
     def replay(approved_by: str) -> None:
         selected.replay(
-            "orders", ranges=["orders/0@0-5"], reason="bug 17", run_name="mine", approved_by=approved_by, as_json=True
+            "orders",
+            ranges=["orders/0@0-5"],
+            reason="bug 17",
+            run_name="mine",
+            approved_by=approved_by,
+            yes=True,
+            as_json=True,
         )
 
     for approved_by, said in (("", "tidemark replay .* --approved-by NAME"), (me, f"{me} has asked for it")):
@@ -127,7 +133,9 @@ def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_
     me, page = pwd.getpwuid(os.getuid()).pw_name, tmp_path / "report.html"
     for approved_by, why in (("", "5 offsets are more than 4"), (me, f"{me} has asked for it")):
         with pytest.raises(NotApproved, match=why) as caught:
-            cli_auditing.audit("orders", repair="execute", run_name="mine", html=page, approved_by=approved_by)
+            cli_auditing.audit(
+                "orders", repair="execute", yes=True, run_name="mine", html=page, approved_by=approved_by
+            )
         assert "missing 5" in capsys.readouterr().out
         assert "missing" in page.read_text()
         page.unlink()
@@ -144,13 +152,13 @@ def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_
             "repair of what mine found",
         ]
     assert not all_lanes(made.opened.book).keys() - {"ingest"}
-    CliRunner().invoke(app, [*words[1:-1], "bob", "--json"], catch_exceptions=False)
+    CliRunner().invoke(app, [*words[1:-1], "bob", "--yes", "--json"], catch_exceptions=False)
     (lane,) = all_lanes(made.opened.book).keys() - {"ingest"}
     first = all_lanes(made.opened.book)[lane]
     assert first.selection is not None
     assert (made.opened.book.selection(first.selection), first.sinks) == (offsets((0, 0, 5)), ("hbase",))
     steering.cancel(made.opened, lane, "a test")
-    cli_auditing.audit("orders", repair="execute", run_name="mine", approved_by="bob", as_json=True)
+    cli_auditing.audit("orders", repair="execute", yes=True, run_name="mine", approved_by="bob", as_json=True)
     (entry,) = (one for name, one in all_lanes(made.opened.book).items() if name not in ("ingest", lane))
     people = (entry.asked_by, entry.approved_by, entry.sinks)
     assert (people, entry.reason) == ((me, "bob", ("hbase",)), "repair of what mine found")

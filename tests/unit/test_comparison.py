@@ -241,7 +241,7 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInM
 
 
 def replay(run: str, **more: Any) -> None:
-    selected.replay("orders", ranges=["orders/0@0-5"], reason="bug 17", run_name=run, compare=True, **more)
+    selected.replay("orders", yes=True, ranges=["orders/0@0-5"], reason="bug 17", run_name=run, compare=True, **more)
 
 
 def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
+from tests.support.commands import COMMANDS
 from tidemark import __version__
 from tidemark.cli.app import LOOK, PROVE, REPAIR, REPLAY, RUN, SET_UP, app
-
-
-def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
-        else:
-            yield (*names, name), command
-
-
-COMMANDS = dict(commands(get_command(app)))
 
 
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)

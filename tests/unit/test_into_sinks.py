@@ -240,11 +240,11 @@ def test_the_command_opens_a_lane_into_these_sinks_and_says_so(
     monkeypatch.setattr(selected, "process", lambda opened, command, lane, run, pending, **_: pinned.append(pending))
     pinned: list[Pending] = []
     command: dict[str, Any] = {"ranges": ["orders/0@20-40"], "reason": "a new sink", "sinks": ["later"]}
-    selected.replay("orders", **command, dry_run=True, as_json=True)
+    selected.replay("orders", yes=True, **command, dry_run=True, as_json=True)
     said = capsys.readouterr()
     assert json.decode(said.out)["sinks"] == ["later"]
     assert "into later alone: other sinks and the dead letters stay as they are" in said.err
-    selected.replay("orders", **command, run_name="a run")
+    selected.replay("orders", yes=True, **command, run_name="a run")
     (pending,) = pinned
     assert pending.window.sinks == ("later",)
     # A sink that is taken out of the file: the run says so, and what was pinned stays claimed.
@@ -269,7 +269,7 @@ def test_what_is_left_out_has_its_table_before_the_job_begins(
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     monkeypatch.setattr(selected, "process", killed)
     with pytest.raises(ProcessingFailed):
-        selected.replay("orders", ranges=["orders/0@38-45"], reason="a new sink")
+        selected.replay("orders", yes=True, ranges=["orders/0@38-45"], reason="a new sink")
     said = capsys.readouterr()
     assert "orders/0 40 45 5 not in the topic yet: at or above its end" in " ".join(said.err.split())
     assert said.out == ""

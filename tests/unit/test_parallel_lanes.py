@@ -215,7 +215,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     monkeypatch.setattr(submitting, "submit_command", job)
     command = {"ranges": ["orders/0@0-40"], "mode": "reprocess", "reason": "bug 17"}
     with pytest.raises(typer.Exit) as ended:
-        selected.backfill("orders", **command, lanes=3, run_name=RUN)  # type: ignore[arg-type]
+        selected.backfill("orders", yes=True, **command, lanes=3, run_name=RUN)  # type: ignore[arg-type]
     assert ended.value.exit_code == 6
     said = capsys.readouterr().err
     assert f"orders/{dies[0]}: its job ended with code 6" in said
@@ -223,10 +223,10 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     assert f"To read what is left: tidemark backfill orders --run {RUN}" in said
     jobs = lanes.jobs_of(made.opened, LaneKind.BACKFILL, RUN)
     assert begun == jobs
-    selected.backfill("orders", run_name=RUN)
+    selected.backfill("orders", yes=True, run_name=RUN)
     # Only the lanes of the failed job, and then none.
     assert begun[3:] == [jobs[0]]
-    selected.backfill("orders", run_name=RUN)
+    selected.backfill("orders", yes=True, run_name=RUN)
     assert len(begun) == 4
     assert "is done, so this run reads nothing; a run's name is used once" in capsys.readouterr().err
 
@@ -245,4 +245,4 @@ def test_a_lane_that_was_cancelled_is_named_when_all_others_are_done(
 
     monkeypatch.setattr(selected, "process_together", process)
     with pytest.raises(LaneClosed, match=f"{jobs[1][0]} was closed before it was done: not this one"):
-        selected.backfill("orders", run_name=RUN)
+        selected.backfill("orders", yes=True, run_name=RUN)

@@ -268,21 +268,21 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     with pytest.raises(
         WrongUse, match=r"'rows' names several places; say which: rows connection=hbase_old table=orders; rows"
     ):
-        ledger.forget_place("orders", ["rows"], reason="gone")
+        ledger.forget_place("orders", yes=True, place=["rows"], reason="gone")
     with pytest.raises(
         WrongUse, match=r"'nothing' names no place where results may be; expected one of:.*'table=my orders'"
     ):
-        ledger.forget_place("orders", ["nothing"], reason="gone")
+        ledger.forget_place("orders", yes=True, place=["nothing"], reason="gone")
     with pytest.raises(WrongUse, match="needs a reason"):
-        ledger.forget_place("orders", ["rows", "table=my orders"])
+        ledger.forget_place("orders", yes=True, place=["rows", "table=my orders"])
     for _ in range(2):
         # Saying it again changes nothing.
-        ledger.forget_place("orders", ["rows", "table=my orders"], reason="switched off")
+        ledger.forget_place("orders", yes=True, place=["rows", "table=my orders"], reason="switched off")
         made.now += 5_000
     (gone,) = made.opened.book.register()[1].forgotten  # type: ignore[index]
     assert (gone.place, gone.reason, gone.at) == (other, "switched off", 1_000_000)
     assert "What it holds of erased messages is not cleared" in capsys.readouterr().out
-    ledger.forget_place("orders", ["rows", "table=my orders"], back=True)
+    ledger.forget_place("orders", yes=True, place=["rows", "table=my orders"], back=True)
     assert made.opened.book.register()[1].forgotten == ()  # type: ignore[index]
 
 

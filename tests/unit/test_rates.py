@@ -122,7 +122,7 @@ def test_a_command_keeps_its_rate_for_those_who_go_on(
     monkeypatch.setattr(selected, "process", lambda *_, **__: None)
 
     def run(**options: Any) -> None:
-        selected.backfill("orders", ranges=["orders/0@0-900"], reason="bug 17", run_name=RUN, **options)
+        selected.backfill("orders", yes=True, ranges=["orders/0@0-900"], reason="bug 17", run_name=RUN, **options)
 
     for options, said in (({"rate": 0}, "rate: expected a number of at least 1"),):
         with pytest.raises(WrongUse, match=said):
@@ -135,6 +135,6 @@ def test_a_command_keeps_its_rate_for_those_who_go_on(
     # Who goes on names the run alone: the same offsets at no rate would be another request.
     with pytest.raises(AnotherRequest, match="rate was 1, and is left empty"):
         run()
-    selected.backfill("orders", run_name=RUN)
+    selected.backfill("orders", yes=True, run_name=RUN)
     assert "its offsets, at its rate" in capsys.readouterr().err
     assert pinned(made, lane) == [(60, 120)]

@@ -280,9 +280,9 @@ def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_resu
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: SimpleNamespace(owner=dict))
     with pytest.raises(WrongUse, match="does not say which ledger it belonged to"):
-        backups.rebuild("orders", tmp_path / "rebuilt")
+        backups.rebuild("orders", tmp_path / "rebuilt", yes=True)
     monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: SimpleNamespace(owner=lambda: OWNER))
-    backups.rebuild("orders", tmp_path / "rebuilt")
+    backups.rebuild("orders", tmp_path / "rebuilt", yes=True)
     assert "was missing: the register" in capsys.readouterr().err
     there = Book(MemoryStore(), "orders", clock=lambda: made.now)
     restore(there, tmp_path / "rebuilt")

@@ -181,17 +181,17 @@ def test_the_command_works_off_one_lane_after_the_other_and_goes_on(
     monkeypatch.setattr(selected, "process", process)
     monkeypatch.setattr(selected, "answers_of", lambda opened, records: [])
     command = {"ranges": ["orders/0@0-40"], "mode": "reprocess", "reason": "bug 17"}
-    selected.backfill("orders", **command, dry_run=True, as_json=True)  # type: ignore[arg-type]
+    selected.backfill("orders", yes=True, **command, dry_run=True, as_json=True)  # type: ignore[arg-type]
     out = capsys.readouterr().out
     assert '"again"' in out
     assert "to be read again" not in out
-    selected.backfill("orders", **command, dry_run=True)  # type: ignore[arg-type]
+    selected.backfill("orders", yes=True, **command, dry_run=True)  # type: ignore[arg-type]
     assert "to be read again" in capsys.readouterr().out
     with pytest.raises(KeyboardInterrupt):
-        selected.backfill("orders", **command, run_name=RUN)  # type: ignore[arg-type]
-    selected.backfill("orders", run_name=RUN)
+        selected.backfill("orders", yes=True, **command, run_name=RUN)  # type: ignore[arg-type]
+    selected.backfill("orders", yes=True, run_name=RUN)
     assert begun == [BACKFILL, AGAIN, BACKFILL, AGAIN]
     assert all(lanes.is_done(made.opened, lane) for lane in (BACKFILL, AGAIN))
-    selected.backfill("orders", run_name=RUN, as_json=True)
+    selected.backfill("orders", yes=True, run_name=RUN, as_json=True)
     assert "is done, so this run reads nothing; a run's name is used once" in capsys.readouterr().err
     assert len(begun) == 4

@@ -45,15 +45,15 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
 
 
 def replay(**options: Any) -> None:
-    selected.replay("orders", run_name="r", **options)
+    selected.replay("orders", run_name="r", yes=True, **options)
 
 
 def backfill(**options: Any) -> None:
-    selected.backfill("orders", run_name="r", mode="reprocess" if options else "only_missing", **options)
+    selected.backfill("orders", run_name="r", mode="reprocess" if options else "only_missing", yes=True, **options)
 
 
 def erase(**options: Any) -> None:
-    erase_command.erase("orders", run_name="r", **options)
+    erase_command.erase("orders", run_name="r", yes=True, **options)
 
 
 def gone(made: StreamInMemory) -> RangeSet:
@@ -176,7 +176,7 @@ def test_a_run_goes_on_when_the_file_of_its_records_is_gone(
         with pytest.raises(RecordsGone, match=r"records_file other\.csv: there is no such file"):
             command(records_file="other.csv", reason=REASON)
     with pytest.raises(RecordsGone, match=r"records_file named\.csv: there is no such file"):
-        selected.replay("orders", run_name="new", records_file="named.csv", reason=REASON)
+        selected.replay("orders", run_name="new", records_file="named.csv", reason=REASON, yes=True)
     assert gone(made) == offsets((0, 5, 6))
     assert claimed_by(made.opened, LaneKind.REPLAY, "r").ranges == offsets((0, 6, 7))  # type: ignore[union-attr]
 

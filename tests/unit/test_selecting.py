@@ -55,7 +55,7 @@ def replay(**asked: Any) -> ReplayRequest:
 
 
 def backfill(**asked: Any) -> BackfillRequest:
-    return BackfillRequest(reason="a test", **asked)
+    return BackfillRequest(reason="a test", **{"dry_run": False, **asked})
 
 
 def test_what_a_replay_names_is_taken_as_it_is(orders: StreamInMemory) -> None:

@@ -318,7 +318,7 @@ def test_a_folder_that_a_cancelled_attempt_has_left(tmp_path: Path, monkeypatch:
     made.erase(monkeypatch)
     assert made.holding(5) == [own]
     assert made.remains() == (
-        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders --write"
+        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders"
     )
     # A program that was believed dead goes on writing: nothing removes that, so it is named.
     made.write(offsets((0, 3, 8)), lane, 1, 999_999)
@@ -373,7 +373,7 @@ def test_a_sink_that_has_got_another_name(tmp_path: Path, monkeypatch: pytest.Mo
     lanes.finish(opened, lane)
     made.erase(monkeypatch)
     said = {one.name: one.remains for one in erasing.remaining(opened, offsets((0, 5, 6))) if one.type == "parquet"}
-    until = "hold it until: tidemark compact orders --write"
+    until = "hold it until: tidemark compact orders"
     assert said == {
         "lake": f"no reader of Tidemark shows it; files of ingest/1 {until}",
         "pond": f"no reader of Tidemark shows it; files of {lane}/1 {until}",

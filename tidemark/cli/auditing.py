@@ -17,6 +17,7 @@ from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
 from tidemark.cli import finding, request_options
 from tidemark.cli.comparing import show_comparison
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import (
     ApprovedBy,
     Html,
@@ -25,7 +26,7 @@ from tidemark.cli.options import (
     Stream,
     Verbose,
 )
-from tidemark.cli.output import data, error, line, moment
+from tidemark.cli.output import data, error, line, moment, number
 from tidemark.cli.progress import of_job
 from tidemark.cli.request_options import takes
 from tidemark.cli.selected import repair as replay_findings
@@ -49,8 +50,10 @@ _SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unre
 
 
 @takes(AuditRequest)
+@changes(when=lambda given: given.get("repair") == "execute")
 def audit(
     stream: Stream,
+    asking: Asking,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     html: Html = None,
@@ -60,7 +63,8 @@ def audit(
 ) -> None:
     """Compare what should be in the results with what is there. Ends with 1 when there are differences.
 
-    After `--repair execute`, with 1 if anything is still wrong. `--approved-by` is for this repair.
+    `--repair execute` shows what it would replay, and asks; it ends with 1 if anything is wrong after that.
+    `--approved-by` is for this repair.
 
     Example: tidemark audit orders --ranges orders/3@0-5000 --repair plan
     """
@@ -81,7 +85,8 @@ def audit(
         why, replay = asked.reason or f"repair of what {name} found", f"tidemark replay {stream}"
         people = People(user(), approved_by or None)
         refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(why)}")
-        if planned.selection and refused is None:
+        messages = number(planned.replay.all.count(), "offset")
+        if planned.selection and refused is None and asking.agrees(f"Replay {messages} to repair what was found?"):
             replay_findings(opened, new_run(), planned.request(why), people, replay, verbose=verbose)
             again = audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
     _write(html, first, again)

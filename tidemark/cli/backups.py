@@ -10,15 +10,16 @@ import typer
 from tidemark.audit.levels import Level
 from tidemark.cli import finding
 from tidemark.cli.auditing import audited
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Json, Stream, Verbose
 from tidemark.cli.output import data, error, moment
 from tidemark.cli.submitting import new_run
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_LEDGER_UNREADABLE, WrongUse
-from tidemark.ledger.backup import Summary, back_up, retire
+from tidemark.ledger.backup import Summary, back_up, check_new, restorable, retire
 from tidemark.ledger.backup import restore as restored
 from tidemark.ledger.codec import RESTORE
-from tidemark.ledger.rebuilding import rebuild as rebuilt
+from tidemark.ledger.rebuilding import left_of
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.verifying import verify
 from tidemark.runs.open_stream import OpenStream
@@ -28,8 +29,10 @@ from tidemark.sinks.kinds import by_order
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
 
 
+@changes(when=lambda given: bool(given["final"]))
 def backup(
     stream: Stream,
+    asking: Asking,
     file: File,
     final: Annotated[
         bool, typer.Option("--final", help="end the use of this ledger for good, before it moves to another place")
@@ -39,21 +42,30 @@ def backup(
 ) -> None:
     """Write the ledger to a new file, as lines of JSON with gzip. Runs may go on meanwhile.
 
-    After a final backup, no run uses this ledger any more. A run that is at work loses its window and commits nothing.
+    After a final backup, which asks first, no run uses this ledger. A run at work loses its window and commits nothing.
 
     Example: tidemark ledger backup orders orders-2026-11-23.ledger
     """
     book = finding.opened(stream).book
     if final:
         protocol.check_reason("backup --final", reason)
+        check_new(file)
+        if not asking.agrees(f"End the use of this ledger of {book.stream} for good?"):
+            return
         retire(book, reason)
+    elif asking.dry_run:
+        check_new(file)
+        error(f"would write the ledger of {book.stream} to {file}; nothing was changed")
+        return
     _show(back_up(book, file), as_json=as_json)
     if final:
         error(f"{book.stream} uses this ledger no more. Name its new place in the stream file, and restore it there")
 
 
+@changes()
 def restore(
     stream: Stream,
+    asking: Asking,
     file: File,
     level: Annotated[
         str,
@@ -64,11 +76,16 @@ def restore(
 ) -> None:
     """Write a backup into the ledger that the stream file names, which has to be empty. Then verify it, and audit.
 
+    Shows what the backup has, and asks.
     Ends with 7 if the ledger is not whole, and with 1 if the audit finds differences.
 
     Example: tidemark ledger restore orders orders-2026-11-23.ledger --audit full
     """
     opened, depth = finding.opened(stream), checked(AuditRequest, {"level": level}, {}).depth
+    if asking.shows:
+        _show(restorable(opened.book, file), as_json=as_json and asking.dry_run)
+        if not asking.agrees(f"Write this into the empty ledger of {opened.book.stream}?"):
+            return
     _show(restored(opened.book, file), as_json=as_json)
     problems = verify(opened.book)
     for problem in problems:
@@ -88,23 +105,29 @@ def restore(
         raise typer.Exit(EXIT_DIFFERENCES)
 
 
+@changes()
 def rebuild(
     stream: Stream,
+    asking: Asking,
     file: File,
     as_json: Json = False,
 ) -> None:
     """Write a backup of a damaged ledger: a lost register, heads and pages of closed lanes are made from the history.
 
-    Stop the stream's runs first. Nothing in the ledger is changed: restore the file into an empty place.
+    Stop the stream's runs first. Shows what is missing, and asks.
+    Nothing in the ledger is changed: restore the file into an empty place.
 
     Example: tidemark ledger rebuild orders orders-rebuilt.ledger
     """
     opened = finding.opened(stream)
-    found, missing = rebuilt(opened.book, file, lambda: _ledger_of_results(opened), by_order)
-    _show(found, as_json=as_json)
-    for one in missing:
+    check_new(file)
+    left = left_of(opened.book, lambda: _ledger_of_results(opened), by_order)
+    for one in left.missing:
         error(f"was missing: {one}")
-    if not missing:
+    if not asking.agrees(f"Write what is left of the ledger of {opened.book.stream} to {file}?"):
+        return
+    _show(left.write(file), as_json=as_json)
+    if not left.missing:
         error("nothing was missing: this is a backup like any other")
         return
     error(

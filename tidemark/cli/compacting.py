@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Json, RunName, Stream, Verbose
-from tidemark.cli.output import data, error
+from tidemark.cli.output import data, error, number
 from tidemark.cli.progress import Shown
 from tidemark.cli.submitting import new_run, submit
 from tidemark.offsets.times import milliseconds, read_time
@@ -20,8 +21,10 @@ from tidemark.sinks.contract import Asked, Replaceable, Replacement, SinkSetting
 from tidemark.sinks.kinds import kind_of, sink_to_compact
 
 
+@changes()
 def compact(
     stream: Stream,
+    asking: Asking,
     sink: Annotated[
         str | None, typer.Option(help="a sink of type parquet by its name, where there are several")
     ] = None,
@@ -30,23 +33,23 @@ def compact(
     ] = "",
     windows: Annotated[int | None, typer.Option(min=2, help="at most this many windows, the oldest ones")] = None,
     again: Annotated[bool, typer.Option("--again", help="take folders that were compacted before too")] = False,
-    write: Annotated[bool, typer.Option("--write", help="do it; without this, only show what would be done")] = False,
     run_name: RunName = "",
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Rewrite the Parquet folders of many windows into few with larger files. The rows that count stay the same.
 
-    Ingests, replays and readers go on. After a crash, the same command finishes what is left.
+    Shows what it would do, and asks. Ingests, replays and readers go on. After a crash, the same command finishes what is left.
 
-    Example: tidemark compact orders --before 2026-11-21T00:00:00Z --write
+    Example: tidemark compact orders --before 2026-11-21T00:00:00Z
     """
     opened = finding.opened(stream)
     chosen = sink_to_compact(opened.stream.sinks, opened.stream.name, sink)
     until = milliseconds(read_time(before)) if before else None
-    if not write:
-        _show_plan(opened, chosen, Asked(until, windows, again), as_json=as_json)
-        return
+    if asking.shows:
+        shown = _show_plan(opened, chosen, Asked(until, windows, again), as_json=as_json and asking.dry_run)
+        if not shown or not asking.agrees(_question(shown)):
+            return
     name = run_name or new_run()
     arguments = ["--stream-file", str(opened.file.path), "--sink", chosen.name, "--run", name]
     arguments += ["--before", str(until)] if until is not None else []
@@ -57,14 +60,18 @@ def compact(
     _show(opened, chosen, made, Replacement, as_json=as_json)
 
 
-def _show_plan(opened: OpenStream, sink: SinkSettings, asked: Asked, *, as_json: bool) -> None:
+def _question(shown: Sequence[Replaceable]) -> str:
+    folders = sum(one.folders for one in shown)
+    return f"Merge {number(folders, 'folder')} into {len(shown)}, and remove them once nobody reads them?"
+
+
+def _show_plan(opened: OpenStream, sink: SinkSettings, asked: Asked, *, as_json: bool) -> Sequence[Replaceable]:
     compaction = kind_of(sink.type).with_compaction()
     shown = compaction.planned(opened, sink, asked)
     _show(opened, sink, shown, Replaceable, as_json=as_json)
     if run := compaction.at_work(opened, sink):
-        error(f"the compaction of run {run} is at work, or has died: --write goes on with what is left")
-    if shown:
-        error("nothing was changed; --write does it")
+        error(f"the compaction of run {run} is at work, or has died: this command goes on with what is left")
+    return shown
 
 
 def _show(

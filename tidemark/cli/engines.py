@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Json
-from tidemark.cli.output import data, error
+from tidemark.cli.output import data, error, number
 from tidemark.clients.connections import from_environment
 from tidemark.engine.address import sockets
 from tidemark.engine.asking import ask
@@ -79,7 +80,9 @@ def status(as_json: Json = False) -> None:
 
 
 @app.command()
+@changes(when=lambda given: bool(given["now"]))
 def stop(
+    asking: Asking,
     connection: Which = "",
     now: Annotated[bool, typer.Option("--now", help="end the runs at work too; Airflow tries them again")] = False,
 ) -> None:
@@ -88,6 +91,12 @@ def stop(
     Example: tidemark engine stop
     """
     found = [path for path in sockets() if connection in ("", _connection(path))]
+    if now or asking.dry_run:
+        at_work = [run for path in found for run in (ask(path, "status") or {"at_work": ()})["at_work"]]
+        for run in at_work:
+            error(f"at work: process {run['pid']}: {' '.join(run['command'])}")
+        if not asking.agrees(f"End {number(len(found), 'engine')} and {number(len(at_work), 'run')} at work?"):
+            return
     answers = {path: ask(path, "stop", now=now) for path in found}
     if not any(answers.values()):
         raise WrongUse(f"no warm engine{f' of {connection}' if connection else ''} lives")

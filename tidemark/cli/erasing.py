@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from tidemark.cli import finding, request_options
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
-from tidemark.cli.output import data, error
+from tidemark.cli.output import data, error, number
 from tidemark.cli.request_options import takes
 from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, process, show_answers
@@ -29,19 +28,20 @@ from tidemark.runs.requests import EraseRequest, checked
 
 
 @takes(EraseRequest)
+@changes()
 def erase(
     stream: Stream,
+    asking: Asking,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be erased, and where it is")] = False,
     verbose: Verbose = False,
     as_json: Json = False,
     **given: Any,
 ) -> None:
     """Remove the results of messages from every sink and the dead letters, for good: no replay brings them back.
 
-    Kafka's own copy stays until Kafka deletes it. The command says what remains where.
+    Shows what it would erase, and asks. Kafka's own copy stays until Kafka deletes it. The command says what remains where.
 
     Example: tidemark erase orders --records orders/3@17 --reason "request 4711"
     """
@@ -49,26 +49,30 @@ def erase(
     name = run_name or new_run()
     begun = erasing.begun(opened, name) is not None
     before: dict[str, RangeSet] = {}
-    values = request_options.values(given, dry_run=dry_run)
-    if dry_run or not begun or EraseRequest.asks(values):
+    values = request_options.values(given, dry_run=asking.dry_run)
+    if asking.dry_run or not begun or EraseRequest.asks(values):
         asked = checked(EraseRequest, values, values)
         fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, name))
-        if dry_run:
+        if asking.dry_run:
             begun = _begun_so(opened, name, fields)
         reading = Reading()
         with reading_shown("looking for the key", reading) if values.get("key") else nullcontext():
-            chosen, how = erasing.requested(opened, name if begun or not dry_run else new_run(), asked, fields, reading)
+            chosen, how = erasing.requested(
+                opened, name if begun or not asking.dry_run else new_run(), asked, fields, reading
+            )
         if how:
             error(how)
         before = dict(chosen.before)
-        if dry_run or (not begun and not chosen.offsets):
-            _show_plan(opened, chosen, as_json=as_json)
+        if asking.dry_run or (not begun and not chosen.offsets):
+            _show_plan(opened, chosen, asking, as_json=as_json)
             return
-        people = People(user(), approved_by or None)
         if not begun:
+            if not _agreed(opened, chosen, asking):
+                return
+            people = People(user(), approved_by or None)
             erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields)
-    if begun:
-        error(f"going on with the erasure that run {name} has begun")
+    if begun and not _goes_on(name, asking):
+        return
     lane = lanes.lane_name(LaneKind.ERASE, name)
     command = f"tidemark erase {stream}"
     try:
@@ -78,6 +82,26 @@ def erase(
         raise
     process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, before, as_json=as_json)
+
+
+def _goes_on(run: str, asking: Asking) -> bool:
+    """Whether to go on with an erasure that has begun."""
+    agreed = asking.agrees(f"Go on with the erasure that run {run} has begun, for good?")
+    if agreed:
+        error(f"going on with the erasure that run {run} has begun")
+    return agreed
+
+
+def _agreed(opened: OpenStream, chosen: Chosen, asking: Asking) -> bool:
+    """Show what would be erased, and whether it may be."""
+    if asking.shows:
+        _show_plan(opened, chosen, asking, as_json=False)
+    return asking.agrees(_question(opened, chosen))
+
+
+def _question(opened: OpenStream, chosen: Chosen) -> str:
+    messages, sinks = chosen.offsets.count(), len(opened.stream.sinks)
+    return f"Erase {number(messages, 'message')} from {number(sinks, 'sink')} and the dead letters, for good?"
 
 
 def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
@@ -92,7 +116,7 @@ def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
     return found is not None
 
 
-def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
+def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: bool) -> None:
     found = erasing.remaining(opened, chosen.named)
     if as_json:
         value = {
@@ -105,9 +129,9 @@ def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
     else:
         show_answers(exact(chosen.answers))
         _show_places(found, "would remain")
-    if chosen.offsets:
+    if asking.dry_run and chosen.offsets:
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
-    else:
+    elif not chosen.offsets:
         error("nothing was found that is not erased already; nothing was changed")
 
 

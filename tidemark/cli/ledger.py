@@ -11,18 +11,20 @@ import typer
 from tidemark.audit.coverage import coverage as coverage_of
 from tidemark.cli import finding
 from tidemark.cli.backups import backup, rebuild, restore
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.migrating import export, import_
 from tidemark.cli.options import Json, Stream
-from tidemark.cli.output import data, error, line, moment
+from tidemark.cli.output import data, error, line, moment, number
 from tidemark.cli.selected import user
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger import places
+from tidemark.ledger.book import Book
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.newest import open_heads
-from tidemark.ledger.records import INGEST, LaneState
-from tidemark.ledger.register import accept_generation, new_token
+from tidemark.ledger.records import INGEST, LaneState, Window
+from tidemark.ledger.register import accept_generation, new_token, required_head
 from tidemark.ledger.verifying import verify as problems_of
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
@@ -121,19 +123,26 @@ def verify(stream: Stream) -> None:
 
 
 @app.command()
+@changes()
 def abandon(
     stream: Stream,
+    asking: Asking,
     lane: Annotated[str, typer.Argument(help="the lane whose pending window is given up")],
     reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
     take_over: Annotated[bool, typer.Option("--take-over", help="although the window's holder seems alive")] = False,
 ) -> None:
-    """Give up the pending window of a lane. What is committed stays. The next window reads its offsets.
+    """Give up the pending window of a lane. Asks first. What is committed stays. The next window reads its offsets.
 
     Refused while the window's holder gives signs of life: stop that run first.
 
     Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
     """
     opened = finding.opened(stream)
+    pending = required_head(opened.book, lane).head.pending
+    if pending is not None and not asking.agrees(
+        f"Give up window {pending.window.seq} of {opened.book.stream}/{lane}, which may be at work?"
+    ):
+        return
     window = protocol.abandon(opened.book, lane, reason, take_over=take_over)
     if window is None:
         line(f"{opened.book.stream}/{lane} has no pending window")
@@ -145,8 +154,10 @@ def abandon(
 
 
 @app.command()
+@changes(when=lambda given: bool(given["accept"]))
 def clock(
     stream: Stream,
+    asking: Asking,
     accept: Annotated[
         bool, typer.Option("--accept", help="let runs go on from a last generation that is far ahead of all clocks")
     ] = False,
@@ -160,7 +171,15 @@ def clock(
     book = finding.opened(stream).book
     if accept:
         protocol.check_reason("clock --accept", reason)
+        if asking.shows:
+            _show_clocks(book, as_json=False)
+        if not asking.agrees(f"Let runs of {book.stream} count on from its last generation?"):
+            return
         accept_generation(book, reason)
+    _show_clocks(book, as_json=as_json)
+
+
+def _show_clocks(book: Book, *, as_json: bool) -> None:
     found = book.register()
     value = {
         "generation": found[1].generation if found else None,
@@ -172,8 +191,10 @@ def clock(
 
 
 @app.command("forget-place")
+@changes()
 def forget_place(
     stream: Stream,
+    asking: Asking,
     place: Annotated[
         list[str],
         typer.Argument(help="the name of the sink, and what else tells its places apart, such as table=orders"),
@@ -193,10 +214,14 @@ def forget_place(
     found = places.named(opened.book, place, erasing.places_now(opened))
     words = " ".join(found.words)
     if back:
-        number = places.come_back(opened.book, found, opened.sweeper.erase)
-        line(f"{words}: what {number} erasures have erased is cleared there, and {opened.book.stream} may write to it")
+        if not asking.agrees(f"Clear in {words} what was erased, and let {opened.book.stream} write to it?"):
+            return
+        cleared = places.come_back(opened.book, found, opened.sweeper.erase)
+        line(f"{words}: what {cleared} erasures have erased is cleared there, and {opened.book.stream} may write to it")
         return
     protocol.check_reason("forget-place", reason)
+    if not asking.agrees(f"Say that {words} is gone for good, so that no erasure clears it any more?"):
+        return
     noted = places.forget(opened.book, found, reason, user())
     line(f"{words}: {noted.said()}. What it holds of erased messages is not cleared")
 
@@ -213,27 +238,44 @@ def events(stream: Stream, as_json: Json = False) -> None:
 
 
 @app.command()
+@changes()
 def skip(
     stream: Stream,
+    asking: Asking,
     to: Annotated[
         list[str],
         typer.Option(help="latest, a time with its zone, or topic/partition@offset (once for each partition)"),
     ],
     reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
-    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
     as_json: Json = False,
 ) -> None:
     """Move the ingest forward over offsets that it will not read. They are recorded as skipped; a backfill can read them.
 
-    Example: tidemark ledger skip orders --to latest --reason "a load test filled the topic" --write
+    Shows them, and asks.
+
+    Example: tidemark ledger skip orders --to latest --reason "a load test filled the topic"
     """
     opened = finding.opened(stream)
     run = f"tidemark ledger skip {new_token()[:8]}"
-    window = skipping.skip(opened, _target(to), reason, run, write=write)
+    target = _target(to)
+    if asking.shows:
+        shown = skipping.skip(opened, target, reason, run, write=False)
+        _show_gaps(shown, as_json=as_json)
+        # What was shown is skipped, wherever the end is by then.
+        target = {
+            (one.partition.topic, one.partition.partition): one.until for one in (gap.as_range() for gap in shown.gaps)
+        }
+        offsets = sum(len(gap.as_range()) for gap in shown.gaps)
+        if not asking.agrees(f"Skip {number(offsets, 'offset')} of {opened.book.stream}?"):
+            return
+    window = skipping.skip(opened, target, reason, run, write=True)
+    if not asking.shows:
+        _show_gaps(window, as_json=as_json)
+
+
+def _show_gaps(window: Window, *, as_json: bool) -> None:
     found = [{"range": str(gap.as_range()), "kind": gap.kind.value} for gap in window.gaps]
     data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("offsets", ""))
-    if not write:
-        error("Nothing was written: say --write to skip them.")
 
 
 app.command()(backup)

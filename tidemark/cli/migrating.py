@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
 from tidemark.clients.connections import hbase_endpoint, zookeeper_endpoint
@@ -26,8 +27,10 @@ from tidemark.runs.open_stream import OpenStream
 _KINDS = ("csv", "kafka-group", "hbase", "consumers", "storm")
 
 
+@changes()
 def import_(
     stream: Stream,
+    asking: Asking,
     source: Annotated[
         str,
         typer.Option(
@@ -41,20 +44,18 @@ def import_(
     ] = "earliest",
     shift: Annotated[int, typer.Option(help="this many messages later, or earlier if negative, than is stored")] = 0,
     connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
-    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
     as_json: Json = False,
 ) -> None:
-    """Begin a new stream at the offsets that another program has stored.
+    """Begin a new stream at the offsets that another program has stored. Shows them, and asks.
 
-    Example: tidemark ledger import orders --from hbase:stream_kafka_offsets --group old-job --write
+    Example: tidemark ledger import orders --from hbase:stream_kafka_offsets --group old-job
     """
     opened = finding.opened(stream)
     if others not in ("earliest", "latest"):
         raise WrongUse(f"--others {others!r}: expected earliest or latest")
     offsets = stored_offsets(opened, source, group, connection)
-    start = lanes.import_positions(
-        opened, offsets, others, f"tidemark ledger import {source}", write=write, shift=shift
-    )
+    run = f"tidemark ledger import {source}"
+    start = lanes.import_positions(opened, offsets, others, run, write=asking.yes, shift=shift)
     found = [
         {
             "partition": str(position.at),
@@ -69,21 +70,26 @@ def import_(
         if before is not None and position.offset != before + shift:
             end = "beginning" if position.offset > before + shift else "end"
             error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
-    if not write:
-        error("Nothing was written: say --write to begin there.")
+    if asking.shows and asking.agrees(f"Begin {opened.book.stream} there?"):
+        # What was shown counts, wherever the ends are by then.
+        shown = {(one.topic, one.partition): one.offset for one in start}
+        lanes.import_positions(opened, shown, others, run, write=True)
 
 
+@changes()
 def export(
     stream: Stream,
+    asking: Asking,
     to: Annotated[str, typer.Option(help="csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT")],
     group: Annotated[str, typer.Option(help="the group (for Storm the id) that the offsets are written for")],
     connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
-    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the ingest's positions, the next offset of each partition, as another program keeps them.
 
-    Example: tidemark ledger export orders --to csv:offsets.csv --group orders --write
+    Shows them, and asks.
+
+    Example: tidemark ledger export orders --to csv:offsets.csv --group orders
     """
     opened = finding.opened(stream)
     kind, _, place = to.partition(":")
@@ -94,16 +100,14 @@ def export(
         raise WrongUse(f"{opened.book.stream} has no positions yet: there is nothing to export")
     last = head.head.last
     offsets = next_offsets(head.head.positions) if last is None else exported(last)
-    if write:
-        _write(opened, kind, place, group, connection, offsets)
     found = [
         {"partition": f"{topic}/{partition}", "offset": str(offset), "to": to}
         for topic, partitions in sorted(offsets.items())
         for partition, offset in sorted(partitions.items())
     ]
     data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "to"))
-    if not write:
-        error("Nothing was written: say --write to do it.")
+    if asking.agrees(f"Write these offsets to {to}, in place of what group {group} has there?"):
+        _write(opened, kind, place, group, connection, offsets)
 
 
 def stored_offsets(opened: OpenStream, source: str, group: str, connection: str | None) -> importing.Offsets:

@@ -38,4 +38,3 @@ ApprovedBy = Annotated[
         help="the second person who has approved it, where `limits.approve_above` asks for one; kept in the ledger"
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]

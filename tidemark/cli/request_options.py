@@ -24,7 +24,7 @@ _REPEATED: Mapping[str, Callable[[list[str] | None], object]] = {
     "ranges": coordinates.ranges,
     "sinks": lambda given: given,
 }
-# A command has it as an option of its own: on a command line, it is off unless it is given.
+# On a command line, `tidemark.cli.confirming` has the option.
 _OWN = frozenset({"dry_run"})
 
 

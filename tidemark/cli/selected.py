@@ -10,10 +10,10 @@ from typing import Any
 from tidemark.audit.comparison import ReplayComparison
 from tidemark.cli import coordinates, finding, request_options
 from tidemark.cli.comparing import compared, show_comparison
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
     ApprovedBy,
-    DryRun,
     From,
     Json,
     RunName,
@@ -22,11 +22,11 @@ from tidemark.cli.options import (
     Until,
     Verbose,
 )
-from tidemark.cli.output import data, error
+from tidemark.cli.output import data, error, number
 from tidemark.cli.request_options import takes
 from tidemark.cli.submitting import new_run, process, process_together, show_answers, show_committed
 from tidemark.errors import AnotherRequest, WrongUse
-from tidemark.ledger.records import Pending
+from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import claims, lanes, plan
 from tidemark.runs.answering import answers_of
@@ -43,53 +43,55 @@ Requests = type[BackfillRequest] | type[ReplayRequest]
 
 
 @takes(BackfillRequest)
+@changes()
 def backfill(
     stream: Stream,
+    asking: Asking,
     from_: From = None,
     until: Until = None,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
-    dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
     **given: Any,
 ) -> None:
-    """Read offsets that no window has read yet, in a lane of their own.
+    """Read offsets that no window has read yet, in a lane of their own. Shows them, and asks.
 
     Example: tidemark backfill orders --before-first --reason "the first days too"
     """
     opened = finding.opened(stream)
-    asked = _values(opened, given, from_, until, dry_run=dry_run)
+    asked = _values(opened, given, from_, until, dry_run=asking.dry_run)
     people, command = People(user(), approved_by or None), f"tidemark backfill {stream}"
     written = _bounds(from_, until)
-    _selected(opened, BackfillRequest, asked, command, run_name, people, take_over, verbose, as_json, written)
+    _selected(opened, BackfillRequest, asked, command, run_name, people, asking, take_over, verbose, as_json, written)
 
 
 @takes(ReplayRequest)
+@changes()
 def replay(
     stream: Stream,
+    asking: Asking,
     from_: From = None,
     until: Until = None,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
-    dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
     **given: Any,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
 
-    With --compare --dry-run, only show what a replay would change. `tidemark report STREAM RUN` shows it again.
+    Shows what it would do, and asks. --compare --dry-run also shows what would change, as `tidemark report` does later.
 
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
     opened = finding.opened(stream)
-    asked = _values(opened, given, from_, until, dry_run=dry_run)
+    asked = _values(opened, given, from_, until, dry_run=asking.dry_run)
     people, command = People(user(), approved_by or None), f"tidemark replay {stream}"
     written = _bounds(from_, until)
-    _selected(opened, ReplayRequest, asked, command, run_name, people, take_over, verbose, as_json, written)
+    _selected(opened, ReplayRequest, asked, command, run_name, people, asking, take_over, verbose, as_json, written)
 
 
 def _selected(
@@ -99,6 +101,7 @@ def _selected(
     command: str,
     run_name: str,
     people: People,
+    asking: Asking,
     take_over: bool,
     verbose: bool,
     as_json: bool,
@@ -120,7 +123,8 @@ def _selected(
             return
         if not planned.begun:
             left_out = planned.left_out
-            _show_before(planned, None if as_json else changes)
+            if not _agreed(opened, planned, None if as_json and asking.yes else changes, asking):
+                return
             claims.claim(opened, planned, name, people)
     jobs = lanes.jobs_of(opened, kind, name)
     mine = [lane for job in jobs for lane in job]
@@ -128,11 +132,28 @@ def _selected(
         for lane in mine:
             lanes.finish(opened, lane)
         error(said)
-    else:
-        if begun:
-            error(f"going on with the {kind.value} that run {name} has begun: its offsets, at its rate")
+    elif not begun or _goes_on(kind, name, asking):
         _work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
+    else:
+        return
     _show_done(opened, mine, name, left_out, changes, as_json=as_json)
+
+
+def _goes_on(kind: LaneKind, run: str, asking: Asking) -> bool:
+    """Whether to go on with a run that has begun. It reads what it has claimed, whatever the request is now."""
+    agreed = asking.agrees(f"Go on with the {kind.value} that run {run} has begun?")
+    if agreed:
+        error(f"going on with the {kind.value} that run {run} has begun: its offsets, at its rate")
+    return agreed
+
+
+def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, asking: Asking) -> bool:
+    """Show what a run will do, and whether it may."""
+    if asking.yes:
+        _show_before(planned, changes)
+        return True
+    _show(opened, planned, changes, as_json=False)
+    return asking.agrees(_question(opened, planned))
 
 
 def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
@@ -250,9 +271,11 @@ def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *
         show_answers(exact(planned.answers()))
         if changes is not None:
             show_comparison(changes)
-    error(f"dry run: {planned.all.count()} offsets would be read; of {stored} messages of them rows are stored")
+    how = "dry run: " if planned.request.dry_run else ""
+    error(f"{how}{planned.all.count()} offsets would be read; of {stored} messages of them rows are stored")
     show_estimate(guess)
-    error(f"to start exactly this, and nothing else: --plan {digest}")
+    if planned.request.dry_run:
+        error(f"to start exactly this, and nothing else: --plan {digest}")
     _show_more_or_less(planned)
 
 
@@ -273,6 +296,16 @@ def _show_done(
 
 def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
     return {} if changes is None else {"comparison": as_value(changes)}
+
+
+def _question(opened: OpenStream, planned: Plan) -> str:
+    """What a person agrees to: a replay replaces what is stored, and a backfill adds to it."""
+    names = planned.sinks if planned.sinks is not None else [one.name for one in opened.stream.sinks]
+    offsets, sinks = number(planned.all.count(), "offset"), number(len(names), "sink")
+    replaces = planned.kind == LaneKind.REPLAY or planned.again
+    if replaces:
+        return f"Read {offsets} again, and replace what {sinks} {'has' if len(names) == 1 else 'have'} of them?"
+    return f"Read {offsets}, and add them to {sinks}?"
 
 
 def _show_more_or_less(planned: Plan) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
 
 from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import Json, Reason, Stream
-from tidemark.cli.output import data, error, line
+from tidemark.cli.output import data, error, line, number
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import steering
 from tidemark.runs.open_stream import OpenStream
@@ -40,15 +41,31 @@ def resume(stream: Stream, lane: Lane) -> None:
     line(f"{_named(opened, found)} may go on: run it again under its name, or clear its failed task in Airflow")
 
 
-def cancel(stream: Stream, lane: Lane, reason: Reason, as_json: Json = False) -> None:
+@changes()
+def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: Json = False) -> None:
     """End a backfill or replay now, and free its claim. Its committed windows stay; what the window in work wrote never counts.
 
-    A job that runs stops within seconds, as fenced. A later request can take what was not read.
+    Shows what would not be read, and asks. A job that runs stops within seconds, as fenced. A later request can take the rest.
 
     Example: tidemark cancel orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
     """
     opened = finding.opened(stream)
-    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.cancel(opened, one, reason))
+    named = steering.lanes_of(opened, lane)
+    if asking.shows:
+        open_now = steering.of_all(named, lambda one: steering.would_cancel(opened, one, reason))
+        _show_cancelled(open_now, as_json=as_json and asking.dry_run)
+        unread = sum(one.left.count() for one in open_now.values())
+        if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number(unread, 'offset')} not read?"):
+            return
+    found = steering.of_all(named, lambda one: steering.cancel(opened, one, reason))
+    windows, left, given_up = _show_cancelled(found, as_json=as_json)
+    in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
+    error(f"{_named(opened, found)} is closed: {windows} windows are committed and stay{in_work}")
+    error(f"{left.count()} offsets were not read, and are free for a later request")
+
+
+def _show_cancelled(found: Mapping[str, steering.Cancelled], *, as_json: bool) -> tuple[int, RangeSet, dict[str, int]]:
+    """Show what is not read of some lanes. Gives their committed windows, that, and the windows given up by lane."""
     windows = sum(one.windows for one in found.values())
     left = RangeSet(part for one in found.values() for part in one.left)
     given_up = {name: one.given_up for name, one in found.items() if one.given_up is not None}
@@ -61,9 +78,7 @@ def cancel(stream: Stream, lane: Lane, reason: Reason, as_json: Json = False) ->
     }
     rows = [(one.partition, one.start, one.until, len(one)) for one in left]
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
-    in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
-    error(f"{_named(opened, found)} is closed: {windows} windows are committed and stay{in_work}")
-    error(f"{left.count()} offsets were not read, and are free for a later request")
+    return windows, left, given_up
 
 
 def _named(opened: OpenStream, lanes: Iterable[str]) -> str:

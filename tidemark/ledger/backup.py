@@ -93,8 +93,7 @@ def back_up(book: Book, path: Path) -> Summary:
 
 def write(book: Book, path: Path, values: Iterable[tuple[Key, bytes]], *, final: bool = False) -> Summary:
     """Write these values of a ledger to a new file. Raises WrongUse when the file exists or cannot be written."""
-    if path.exists():
-        raise WrongUse(f"{path} exists already; name a new file")
+    check_new(path)
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
@@ -108,6 +107,12 @@ def write(book: Book, path: Path, values: Iterable[tuple[Key, bytes]], *, final:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     return summary
+
+
+def check_new(path: Path) -> None:
+    """Raises WrongUse when the file of a backup exists."""
+    if path.exists():
+        raise WrongUse(f"{path} exists already; name a new file")
 
 
 def retire(book: Book, reason: str) -> None:
@@ -128,18 +133,24 @@ def retire(book: Book, reason: str) -> None:
                 break
 
 
+def restorable(book: Book, path: Path) -> Summary:
+    """What a backup has, after every check that `restore` makes. Writes nothing, and raises what that raises."""
+    begin, values = _to_restore(book, path), 0
+    lanes = {}
+    for key, value in _values(path):
+        values += 1
+        if key[0] == "head":
+            lanes[key[1]] = decode(value, Head, str(path)).seq
+    return Summary(begin.at, values, lanes)
+
+
 def restore(book: Book, path: Path) -> Summary:
     """Write a backup into an empty ledger. Repeating it finishes one that was cut off.
 
     Raises WrongUse when the file is not a whole backup of this stream, or when the ledger holds anything else; TooLarge
     when a value does not fit into this kind of ledger. Then nothing was written.
     """
-    begin = _checked(book, path)
-    if book.register() is not None:
-        raise WrongUse(
-            f"{book.stream} has a ledger here already, and a restoration replaces nothing. Name another table or path "
-            "in the stream file's ledger"
-        )
+    begin = _to_restore(book, path)
     book.store.prepare()
     register: Register | None = None
     heads: dict[str, Head] = {}
@@ -173,6 +184,16 @@ def restore(book: Book, path: Path) -> Summary:
     )
     _put(book, REGISTER, encode(now))
     return Summary(begin.at, values, {lane: head.seq for lane, head in heads.items()})
+
+
+def _to_restore(book: Book, path: Path) -> _Begin:
+    begin = _checked(book, path)
+    if book.register() is not None:
+        raise WrongUse(
+            f"{book.stream} has a ledger here already, and a restoration replaces nothing. Name another table or path "
+            "in the stream file's ledger"
+        )
+    return begin
 
 
 # writing

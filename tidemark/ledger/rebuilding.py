@@ -79,10 +79,21 @@ class _Left:
     missing: list[str] = field(default_factory=list)
 
 
-def rebuild(
-    book: Book, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
-) -> tuple[Summary, list[str]]:
-    """Write what is left of a ledger to a new file, as a backup that can be restored. Gives also what was missing, in words.
+@dataclass(frozen=True)
+class Left:
+    """What is left of a ledger: the values of a backup that can be restored, and what was missing, in words."""
+
+    book: Book
+    values: Callable[[], Iterator[tuple[Key, bytes]]]
+    missing: list[str]
+
+    def write(self, path: Path) -> Summary:
+        """Write it to a new file. Raises WrongUse when the file exists or cannot be written."""
+        return write(self.book, path, self.values())
+
+
+def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], bool]) -> Left:
+    """What is left of a ledger, completed by what its history says.
 
     `ledger_id` finds the id of a ledger whose register is lost; the results carry it. `by_order` says whether rows of a type
     of sink have versions by the order of a topic's messages (`ordering.py`). Changes nothing in the ledger.
@@ -115,7 +126,18 @@ def rebuild(
         yield from ((head_key(lane), encode(head)) for lane, head in sorted(left.heads.items()))
         yield from referred_to(book.store, {lane: head.seq for lane, head in left.heads.items()})
 
-    return write(book, path, values()), left.missing
+    return Left(book, values, left.missing)
+
+
+def rebuild(
+    book: Book, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
+) -> tuple[Summary, list[str]]:
+    """Write what is left of a ledger to a new file, as a backup that can be restored. Gives also what was missing, in words.
+
+    Raises what `left_of` and its `write` raise.
+    """
+    left = left_of(book, ledger_id, by_order)
+    return left.write(path), left.missing
 
 
 # what is there

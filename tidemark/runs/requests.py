@@ -215,7 +215,7 @@ class BackfillRequest(_Request):
         "", "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
     )
     reason: _Reason = _asks(..., "Reason", _WHY)
-    dry_run: bool = _asks(False, "Dry run", "Only show what would be read")
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read. Switch it off to backfill.")
     strict: bool = _asks(False, "Strict", _STRICT)
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Only those that no window has read yet.", OTHER_WAYS)
     records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, WrongUse
-from tidemark.ledger.records import INGEST, LaneKind, Paused
+from tidemark.ledger.records import INGEST, LaneKind, Paused, SelectionRef
 from tidemark.ledger.register import close_lane, pause_lane, required_head
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import not_read
@@ -67,19 +67,20 @@ def resume(opened: OpenStream, lane: str) -> None:
     pause_lane(opened.book, lane, None)
 
 
+def would_cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
+    """What to cancel a lane would leave now. Changes nothing. Raises WrongUse for a lane that is not open."""
+    selection = _to_cancel(opened, lane, reason)
+    head = required_head(opened.book, lane).head
+    given_up = head.pending.window.seq if head.pending is not None else None
+    return Cancelled(head.seq, given_up, not_read(head, opened.book.selection(selection)))
+
+
 def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
     """End a lane now and free its claim; committed windows stay. A job that works on a window stops by its fence.
 
     Raises WrongUse for a lane that is not open.
     """
-    protocol.check_reason("cancel", reason)
-    book = opened.book
-    found = book.register()
-    entry = found[1].lanes.get(lane) if found else None
-    if entry is None or entry.selection is None:
-        early = required_head(book, lane).head.closed_early
-        why = f"was closed before it was done: {early}" if early else "has read all of its offsets"
-        raise WrongUse(f"{book.stream}/{lane} is not open: it {why}. There is nothing to cancel")
+    book, selection = opened.book, _to_cancel(opened, lane, reason)
     given_up = None
     for left in reversed(range(_ROUNDS)):
         window = protocol.abandon(book, lane, reason, take_over=True)
@@ -92,7 +93,20 @@ def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
             if not left:
                 raise
     head = required_head(book, lane).head
-    return Cancelled(head.seq, given_up, not_read(head, book.selection(entry.selection)))
+    return Cancelled(head.seq, given_up, not_read(head, book.selection(selection)))
+
+
+def _to_cancel(opened: OpenStream, lane: str, reason: str) -> SelectionRef:
+    """The selection of an open lane. Raises WrongUse for one that is not open, and for no reason."""
+    protocol.check_reason("cancel", reason)
+    book = opened.book
+    found = book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is None or entry.selection is None:
+        early = required_head(book, lane).head.closed_early
+        why = f"was closed before it was done: {early}" if early else "has read all of its offsets"
+        raise WrongUse(f"{book.stream}/{lane} is not open: it {why}. There is nothing to cancel")
+    return entry.selection
 
 
 def of_all(named: Sequence[str], act: Callable[[str], Acted]) -> dict[str, Acted]:

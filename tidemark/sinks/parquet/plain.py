@@ -42,7 +42,7 @@ class PlainParquet(InFolders):
             wanted = (replace(part, erased=erased & RangeSet(_covered(part))) for part in parts)
             return [span for part in wanted if holds_erased(part) for span in spans(part.names)]
 
-        compact = f"tidemark compact {opened.book.stream} --write"
+        compact = f"tidemark compact {opened.book.stream}"
         held = steady(opened.book, sink, read)
         said = [f"no reader of Tidemark shows it; files of {described(held)} hold it until: {compact}"] if held else []
         return "; ".join((*said, *self._left_beside(opened, sink, erased, named)))
@@ -80,7 +80,7 @@ class PlainParquet(InFolders):
                         yield f"plain readers see it in {one.folder}, which has no receipt: remove this folder"
                 elif one.compacted and one.generation not in compacting:
                     if files.holds(one.folder, gone):
-                        yield f"plain readers see it in {one.folder} until: tidemark compact {opened.book.stream} --write"
+                        yield f"plain readers see it in {one.folder} until: tidemark compact {opened.book.stream}"
                 elif standing.is_dead(one.generation, max(committed, default=0)) and files.holds(one.folder, gone):
                     yield f"plain readers see it in {one.folder}, which an attempt has left: remove this folder"
 

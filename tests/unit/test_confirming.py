@@ -1,0 +1,216 @@
+"""What replaces, removes or moves something shows it and asks: with `--yes` not, and with `--dry-run` it only shows."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.support.claiming import claim_lane
+from tests.support.commands import COMMANDS
+from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.cli import confirming, finding, selected
+from tidemark.cli import erasing as erase_command
+from tidemark.cli.app import app
+from tidemark.errors import NotConfirmed
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import erasing, lanes
+
+# Commands that write nothing that others read.
+ONLY_SHOW = {
+    *("status", "results", "show", "window", "dead-letters", "complete", "plan", "offsets", "report"),
+    *("streams check", "streams schema", "engine status"),
+    *("ledger show", "ledger coverage", "ledger verify", "ledger events"),
+}
+# Commands that add something, or let something wait, and take nothing away.
+ADD = {"run", "pause", "resume", "init", "engine start"}
+CHANGE = {" ".join(names) for names in COMMANDS} - ONLY_SHOW - ADD
+# What makes a command change something that else only shows or adds.
+OPTIONS = {
+    "audit": "--repair execute",
+    "engine stop": "--now",
+    "ledger clock": "--accept --reason test",
+    "ledger backup": "--final --reason test",
+}
+
+
+def options(name: str) -> set[str]:
+    return {option for parameter in COMMANDS[tuple(name.split())].params for option in parameter.opts}
+
+
+def example(name: str) -> list[str]:
+    """The example of a command's help, as something that changes."""
+    _, _, words = COMMANDS[tuple(name.split())].help.partition("Example: tidemark ")
+    return [*shlex.split(words), *shlex.split(OPTIONS.get(name, ""))]
+
+
+@pytest.mark.covers("N61")
+def test_each_command_only_shows_or_can_be_told_to_act_and_to_only_show() -> None:
+    """A new command stands in one of the two lists above, or takes both options."""
+    assert {" ".join(names) for names in COMMANDS} >= ONLY_SHOW | ADD | OPTIONS.keys()
+    assert {name for name in CHANGE if not {"--yes", "--dry-run"} <= options(name)} == set()
+    assert {name for name in ONLY_SHOW | ADD if "--yes" in options(name)} == set()
+    assert {name for name in CHANGE | ONLY_SHOW | ADD if "--write" in options(name)} == set()
+
+
+@pytest.mark.covers("N61")
+@pytest.mark.parametrize("name", sorted(CHANGE))
+def test_without_a_terminal_and_without_a_word_nothing_is_even_looked_at(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(finding, "opened", looked.append)
+    done = CliRunner().invoke(app, example(name), input="y\n")
+    assert isinstance(done.exception, NotConfirmed)
+    assert done.exception.exit_code == 2
+    assert "--yes" in str(done.exception)
+    assert "--dry-run" in str(done.exception)
+    assert looked == []
+
+
+@pytest.mark.covers("N61")
+@pytest.mark.parametrize("name", ["audit", "ledger clock", "ledger backup"])
+def test_a_command_whose_options_change_nothing_does_not_ask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(finding, "opened", looked.append)
+    done = CliRunner().invoke(app, example(name)[: -len(OPTIONS[name].split())])
+    assert looked == ["orders"]
+    assert not isinstance(done.exception, NotConfirmed)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
+    """The ingest has read [0, 50) of 60, and a replay has pinned its first window. No command starts a job."""
+    stream = StreamInMemory(tmp_path, text=TEXT.replace("scheme:", "limits: {max_records: 20}\nscheme:", 1))
+    stream.ends((0, 50))
+    while stream.ingest("run 1"):
+        pass
+    stream.ends((0, 60))
+    lane = claim_lane(stream.opened, LaneKind.REPLAY, "mine", offsets((0, 0, 10)), "bug 17")
+    assert lanes.plan_lane(stream.opened, lane, "mine") is not None
+    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+    monkeypatch.setattr(erasing, "remaining", lambda *_: [])
+    monkeypatch.chdir(tmp_path)
+    for command in (selected, erase_command):
+        monkeypatch.setattr(command, "process", lambda *_, **__: None)
+    return stream
+
+
+ACTS = [
+    ("replay orders --records orders/0@15 --reason test", "Read 1 offset again, and replace what 1 sink has of them?"),
+    (
+        "backfill orders --ranges orders/0@15-18 --mode reprocess --reason test",
+        "Read 3 offsets again, and replace what 1 sink has of them?",
+    ),
+    (
+        "erase orders --records orders/0@15 --records orders/0@17 --reason test",
+        "Erase 2 messages from 1 sink and the dead letters, for good?",
+    ),
+    ("cancel orders mine --reason test", "Cancel orders/LANE, with 10 offsets not read?"),
+    ("ledger abandon orders LANE --reason test", "Give up window 1 of orders/LANE, which may be at work?"),
+    ("ledger skip orders --to latest --reason test", "Skip 10 offsets of orders?"),
+    ("ledger export orders --to csv:out.csv --group g", "Write these offsets to csv:out.csv, in place of what group g"),
+    ("ledger backup orders out --final --reason test", "End the use of this ledger of orders for good?"),
+    ("ledger rebuild orders out", "Write what is left of the ledger of orders to out?"),
+]
+
+
+def words_of(made: StreamInMemory, text: str) -> str:
+    return text.replace("LANE", lanes.lane_name(LaneKind.REPLAY, "mine"))
+
+
+def called(text: str, *more: str, answer: str = "") -> Result:
+    return CliRunner().invoke(app, [*shlex.split(text), *more], input=answer)
+
+
+def state(made: StreamInMemory) -> tuple[dict[Any, bytes], list[str]]:
+    return dict(made.store.values), sorted(path.name for path in made.folder.iterdir())
+
+
+@pytest.mark.covers("N61")
+@pytest.mark.parametrize(("text", "question"), ACTS, ids=[text.partition(" orders")[0] for text, _ in ACTS])
+def test_it_asks_and_changes_nothing_until_somebody_agrees(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, text: str, question: str
+) -> None:
+    text, question = words_of(made, text), words_of(made, question)
+    before = state(made)
+    for more in ([], ["--yes"]):
+        shown = called(text, "--dry-run", *more)
+        assert (shown.exit_code, shown.exception) == (0, None)
+        assert "changed" in shown.stderr or "dry run" in shown.stderr
+        assert state(made) == before
+
+    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    # The end of the input, Return, a no.
+    for answer in ("", "\n", "n\n"):
+        refused = called(text, answer=answer)
+        assert refused.exit_code == 2, refused.stderr
+        assert question in refused.stderr
+        assert refused.stderr.endswith("Nothing was changed.\n")
+        assert state(made) == before
+    done = called(text, answer="y\n")
+    assert (done.exit_code, done.exception) == (0, None)
+    assert question in done.stderr
+    assert state(made) != before
+
+
+@pytest.mark.covers("N61")
+@pytest.mark.parametrize("text", [text for text, _ in ACTS], ids=[text.partition(" orders")[0] for text, _ in ACTS])
+def test_yes_acts_without_a_terminal_and_asks_nothing(made: StreamInMemory, text: str) -> None:
+    before = state(made)
+    done = called(words_of(made, text), "--yes")
+    assert (done.exit_code, done.exception) == (0, None)
+    assert "[y/N]" not in done.output
+    assert state(made) != before
+
+
+@pytest.mark.covers("N61")
+@pytest.mark.parametrize(
+    "text", ["ledger restore orders backup", "ledger import orders --from csv:offsets.csv --group g"]
+)
+def test_what_fills_an_empty_ledger_asks_too(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    assert called("ledger backup orders backup").exit_code == 0
+    assert called("ledger export orders --to csv:offsets.csv --group g", "--yes").exit_code == 0
+    made.store.values.clear()
+    assert called(text, "--dry-run").exit_code == 0
+    assert made.store.values == {}
+    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    assert called(text, answer="n\n").exit_code == 2
+    assert made.store.values == {}
+    assert called(text, answer="y\n").exit_code == 0
+    assert [one.offset for one in made.opened.book.head("ingest").head.positions] == [50]
+
+
+@pytest.mark.covers("N61")
+def test_what_was_shown_is_skipped_although_the_end_has_moved(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has agreed to ten offsets, and more came while the question stood."""
+    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+
+    def agree(*_: Any, **__: Any) -> bool:
+        made.ends((0, 90))
+        return True
+
+    monkeypatch.setattr("typer.confirm", agree)
+    done = called("ledger skip orders --to latest --reason test")
+    assert done.exit_code == 0
+    head = made.opened.book.head("ingest")
+    assert head is not None
+    assert [one.offset for one in head.head.positions] == [60]
+
+
+@pytest.mark.covers("N61")
+def test_a_run_that_goes_on_is_asked_for_too(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It replaces or removes as much as when it began."""
+    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    assert called("replay orders --records orders/0@15 --reason test --run r", "--yes").exit_code == 0
+    before = state(made)
+    refused = called("replay orders --run r", answer="n\n")
+    assert (refused.exit_code, "Go on with the replay that run r has begun?" in refused.stderr) == (2, True)
+    assert state(made) == before
+    assert called("replay orders --run r", answer="y\n").exit_code == 0
