@@ -20,6 +20,7 @@ REGISTER = "tidemark.ledger.register"
 SINCE = "tidemark.runs.since_pin"
 WHOLE = "tidemark.runs.whole_windows"
 ERASE, SELECTED = "tidemark.cli.erasing", "tidemark.cli.selected"
+CONFIRMING = "tidemark.cli.confirming"
 TABLE = "tidemark.sinks.aggregates.table"
 
 
@@ -52,13 +53,17 @@ PLANTED: dict[str, Bug] = {
     "a run's name decides, not its request": Bug(
         "2",
         (
-            (ERASE, "if dry_run or not begun or EraseRequest.asks(values):", "if not begun:"),
+            (ERASE, "if asking.dry_run or not begun or EraseRequest.asks(values):", "if not begun:"),
             (SELECTED, 'if values["dry_run"] or not begun or request.asks(values):', "if not begun:"),
         ),
     ),
     "a dry run of a run that has begun reads": Bug(
         "2",
-        ((SELECTED, "        if asked.dry_run:\n", "        if asked.dry_run and not begun:\n"),),
+        (
+            (SELECTED, "        if asked.dry_run:\n", "        if asked.dry_run and not begun:\n"),
+            # A dry run is no consent, whatever a command makes of it.
+            (CONFIRMING, "self.yes = yes and not dry_run", "self.yes = yes"),
+        ),
     ),
     "a block is found by its first offset": Bug(
         "3",
