@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.streams_in_memory import TEXT, StreamInMemory
+from tidemark.cli import finding, selected
 from tidemark.cli.coordinates import coordinates, ranges, records
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges, parse_records
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs.requests import MOST_TEXT, ReplayRequest, checked
 
 WANTED = [Coordinate(TopicPartition("a.b", 3), 17), Coordinate(TopicPartition("a.b", 0), 2**62)]
 
@@ -105,3 +109,26 @@ def test_each_value_of_an_option_is_read_by_itself(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match=r"missing\.txt: cannot be read"):
         lines_of(tmp_path / "missing.txt")
+
+
+@pytest.mark.parametrize("option", ["records", "ranges"])
+def test_a_file_of_more_than_a_form_takes_is_read_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """A form of Airflow takes a million characters. A command reads the file itself."""
+    # A long name, so that few lines are as long as many.
+    topic = "o" * 240
+    made = StreamInMemory(tmp_path, text=TEXT.replace("topics: [orders]", f"topics: [{topic}]"))
+    made.kafka.logs = {topic: [(0, 10_000)]}
+    while made.ingest("run 1"):
+        pass
+    monkeypatch.setattr(finding, "opened", lambda _: made.opened)
+    file = tmp_path / "many.txt"
+    end = "-{}" if option == "ranges" else ""
+    file.write_text("".join(f"{topic}/0@{one}{end.format(one + 1)}\n" for one in range(0, 10_000, 2)))
+    assert file.stat().st_size > MOST_TEXT
+    given = {option: [f"@{file}"]}
+    selected.replay("orders", **given, reason="a test", dry_run=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["offsets"] == 5_000
+    with pytest.raises(WrongUse, match="a field takes up to"):
+        checked(ReplayRequest, {option: file.read_text(), "reason": "a test"}, {})

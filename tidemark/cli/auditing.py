@@ -70,7 +70,7 @@ def audit(
     """
     opened = finding.opened(stream)
     values = request_options.values(given)
-    asked = checked(AuditRequest, values, values)
+    asked = checked(AuditRequest, values, values, here=True)
     name = run_name or new_run()
     within = None
     if offsets := auditing.requested(opened, asked):

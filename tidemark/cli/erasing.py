@@ -51,7 +51,7 @@ def erase(
     before: dict[str, RangeSet] = {}
     values = request_options.values(given, dry_run=asking.dry_run)
     if asking.dry_run or not begun or EraseRequest.asks(values):
-        asked = checked(EraseRequest, values, values)
+        asked = checked(EraseRequest, values, values, here=True)
         fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, name))
         if asking.dry_run:
             begun = _begun_so(opened, name, fields)

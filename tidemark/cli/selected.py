@@ -159,7 +159,7 @@ def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None,
 def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
     """The request in some values; the run of this name has `begun`, if there is a name."""
     try:
-        return checked(request, values, values)
+        return checked(request, values, values, here=True)
     except WrongUse as problem:
         if not begun:
             raise

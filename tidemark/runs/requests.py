@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from tidemark.audit.levels import Level
 from tidemark.errors import WrongUse
@@ -23,8 +32,9 @@ from tidemark.schemes.parts import form
 from tidemark.streams.audits import LevelName
 
 
-def _fits(text: str) -> str:
-    if len(text) > MOST_TEXT:
+def _fits(text: str, found: ValidationInfo) -> str:
+    # A command has read the text from a file or an option, and sends it nowhere.
+    if len(text) > MOST_TEXT and not (found.context or {}).get("here"):
         raise ValueError(
             f"{len(text)} characters, and a field takes up to {MOST_TEXT}; write records to a file and name it as records_file"
         )
@@ -462,8 +472,10 @@ class AuditRequest(_Request):
 Request = TypeVar("Request", bound=_Request)
 
 
-def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any]) -> Request:
+def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any], *, here: bool = False) -> Request:
     """The request in some values. `sent` has the values as they were sent, with unknown keys.
+
+    `here`: the program that acts on the request has read them itself, so that they may be of any length.
 
     Raises WrongUse naming each wrong field and what was expected.
     """
@@ -471,7 +483,8 @@ def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, A
     if unknown:
         raise WrongUse(f"unknown: {', '.join(unknown)}; known are {', '.join(kind.model_fields)}")
     try:
-        return kind.model_validate({name: values[name] for name in kind.model_fields if name in values})
+        fields = {name: values[name] for name in kind.model_fields if name in values}
+        return kind.model_validate(fields, context={"here": here})
     except ValidationError as problem:
         lines = [
             f"{'.'.join(map(str, error['loc'])) or 'request'}: {wording.said(error, kind)}"
