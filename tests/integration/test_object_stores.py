@@ -103,7 +103,7 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
 
     erased = frozenset({sorted(play.expected().dead)[0], sorted(play.expected().rows)[0][:3]})
     named = [part for one in erased for part in ("--records", "{}/{}@{}".format(*one))]
-    done = asked("erase", str(play.file), *named, "--reason", "request 4711")
+    done = asked("erase", "--yes", str(play.file), *named, "--reason", "request 4711")
     assert "" in [one["remains"] for one in done["places"] if one["name"] == "dead_letters"]
     assert_right(play, erased)
     if sink == "parquet":
