@@ -370,7 +370,7 @@ def _as_who_it_is() -> list[str]:
 
 
 def _mariadb_command(site: Site) -> list[str]:
-    folder = site.folder("mariadb")
+    folder, tls = site.folder("mariadb"), _tls(site)
     return [
         _mariadb("mariadbd"),
         "--no-defaults",
@@ -385,6 +385,10 @@ def _mariadb_command(site: Site) -> list[str]:
         "--pid-file=server.pid",
         "--innodb-buffer-pool-size=64M",
         "--performance-schema=OFF",
+        # For clients that ask for it.
+        f"--ssl-ca={tls / 'ca.pem'}",
+        f"--ssl-cert={tls / 'broker.pem'}",
+        f"--ssl-key={tls / 'broker.pem'}",
     ]
 
 

@@ -17,6 +17,7 @@ import pymysql
 import pytest
 
 from services import control
+from services.authority import Authority
 from services.site import Site
 from tests.support import views_in_sql
 from tests.support.command_line import tidemark
@@ -25,6 +26,7 @@ from tests.support.oracle import LEDGERS
 from tests.support.playground import Make
 from tests.support.stores import SETTINGS, new_stream, stores_of
 from tidemark.clients.connections import from_environment
+from tidemark.clients.sql import asked, database
 from tidemark.commit.protocol import Step
 from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse
 from tidemark.ledger.records import LaneKind
@@ -256,6 +258,30 @@ def test_who_may_not_come_in_to_mysql_or_may_not_write_is_told_so(
     mariadb.execute("CREATE TABLE without_transactions (number INTEGER) ENGINE = MyISAM")
     with pytest.raises(WrongUse, match="the table without_transactions is kept by MyISAM, which has no transactions"):
         stores_of({**SETTINGS["mariadb"], "table": "without_transactions"}).new()
+
+
+@pytest.mark.covers("O10")
+@pytest.mark.usefixtures("mariadb")
+def test_mysql_with_tls_is_who_its_certificate_says(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = json.loads(os.environ["AIRFLOW_CONN_MYSQL_DEFAULT"])
+    authority, other = site.folder("tls") / "ca.pem", Authority(tmp_path).certificate
+
+    def cipher(**extra: str) -> str:
+        monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps({**said, "extra": extra}))
+        where = database(from_environment("mysql_default"))
+        found = asked(where, lambda one: one.exec_driver_sql("SHOW STATUS LIKE 'Ssl_cipher'").one()[1], ["none"], 10, 1)
+        return str(found)
+
+    for mode in ("VERIFY_IDENTITY", "VERIFY_CA"):
+        assert cipher(ssl_mode=mode, ssl_ca=str(authority)) != ""
+        with pytest.raises(AuthenticationFailed, match="certificate verify failed"):
+            cipher(ssl_mode=mode, ssl_ca=str(other))
+    # The certificate is one of 127.0.0.1.
+    said["host"] = "localhost"
+    with pytest.raises(AuthenticationFailed, match=r"certificate verify failed.*localhost"):
+        cipher(ssl_mode="VERIFY_IDENTITY", ssl_ca=str(authority))
 
 
 @pytest.mark.covers("O10")
