@@ -108,7 +108,7 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
     assert_right(play, erased)
     if sink == "parquet":
         before = objects(bucket, play.name)
-        asked("compact", str(play.file), "--write")
+        asked("compact", str(play.file), "--yes")
         after = objects(bucket, play.name)
         assert len([one for one in after if one.endswith(".parquet")]) == 1, after
         assert len(before) > len(after)
