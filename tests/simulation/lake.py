@@ -144,9 +144,9 @@ class Table(DeltaTable):
         super().__init__(table_uri, **more)
 
     @classmethod
-    def is_deltatable(cls, uri: Any, *more: Any) -> bool:
+    def is_deltatable(cls, uri: Any, *more: Any, **others: Any) -> bool:
         effect()
-        return DeltaTable.is_deltatable(uri, *more)
+        return DeltaTable.is_deltatable(uri, *more, **others)
 
     def create_write_transaction(self, *more: Any, **others: Any) -> None:
         _committed(self, lambda: super(Table, self).create_write_transaction(*more, **others))

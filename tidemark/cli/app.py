@@ -123,7 +123,7 @@ def schema() -> None:
 
     It knows every key and form. What only `tidemark streams check` finds is how parts of a file go together.
 
-    Example: tidemark streams schema > stream.schema.json
+    Example: tidemark streams schema
     """
     data(StreamModel.model_json_schema(), as_json=True)
 
