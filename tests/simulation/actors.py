@@ -34,8 +34,9 @@ ANSWERS_AND_OTHERS = tuple(one + AND_OTHERS for one in transport.DOUBTS)
 REFUSED = "refused by Kafka"
 # Moments between two effects at which an actor may stop, besides the steps of the protocol: a generation was drawn; an
 # erasure has read the ledger, and not the cells; an attempt is about to ask which columns are its own; a request that was
-# planned is about to claim its offsets.
+# planned is about to claim its offsets, or has just done so.
 DRAWN, ERASING, NAMING, CLAIMING = "generation drawn", "ledger read by an erasure", "naming columns", "claiming"
+CLAIMED = "claimed, and no work begun"
 STOPS = (REFUSED, DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
 
 

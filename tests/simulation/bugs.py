@@ -407,8 +407,15 @@ _OF_THE_MODEL = (
     "no sweep after a replay",
     "generations follow the clock",
 )
-# A seed that finds each; it changes with the menu. Those that are not here were looked for in vain until now.
+# A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "what is widened brings up messages of aborted transactions": 198,
+    "an erased message makes up for one that is lost": 128,
+    "only the first lane of a run is compared with the request": 518,
+    "columns of attempts that nobody will commit stay": 148,
+    "an attempt at work is taken for dead": 222,
+    "a plan looks at what counts for the offsets themselves": 82,
+    "an erasure is judged by what it only erases": 948,
     "what is widened is not compared with what was counted": 3,
     "what is widened is compared at the request alone": 214,
     "a run's name decides, not its request": 4,
@@ -418,7 +425,7 @@ _SEEDS: dict[str, int] = {
     "another isolation level makes a log seem cut": 64,
     "a rebuilt register has no cuts": 16,
     "totals beside an erasure are not read again": 275,
-    "newest values beside an erasure are not read again": 218,
+    "newest values beside an erasure are not read again": 390,
     "a plan takes a dead letter for a stored message": 49,
     "a sweep goes by the clock of its machine": 595,
     "a question that is refused once closes a lane": 19,

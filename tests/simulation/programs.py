@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import typer
 
-from tests.simulation.actors import CLAIMING, DRAWN, ERASING, current, reached
+from tests.simulation.actors import CLAIMED, CLAIMING, DRAWN, ERASING, current, reached
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
@@ -156,6 +156,7 @@ def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) 
     found = _really_open(book, *wanted, judge=judged)
     if stale:
         raise stale[0]
+    reached(CLAIMED)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.actors import (
     ANSWERS,
     ANSWERS_AND_OTHERS,
+    CLAIMED,
     CLAIMING,
     COMMITS,
     DIES,
@@ -50,6 +51,17 @@ class Theme:
     # By the name of a setting, and of a step: what is drawn from, each the more often the more often it stands there.
     settings: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     stops: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
+    # How many of its runs have one of a few names, which come again.
+    names: float = 0.3
+    # How likely each other step of the menu is left in.
+    others: float = 0.5
+    # Steps that matter when they follow one another: as in `stories.py`. `same`: how many of them are about the same
+    # messages. `few`: a request names up to so many.
+    stories: tuple[Sequence[str], ...] = ()
+    same: float = 0.7
+    few: int = 6
+    # How many messages there are before anything else: `produce` with this number, twice.
+    first: int = 8
 
 
 def _early(how: str, until: int) -> tuple[Stop, ...]:
@@ -106,6 +118,8 @@ LATER_THEMES = {
         {"ingest": 12, "produce": 8, "erase": 14, "wake": 24},
         _OF_WINDOWS,
         {"ingest": (Stop(SLEEPS, DRAWN),), "erase": (Stop(SLEEPS, ERASING),)},
+        others=0.1,
+        stories=(("produce", "ingest, draws", "erase, looks", "wake", "wake"),),
     ),
     "stale plans": Theme(
         {"plan": 10, "by plan": 14, "replay": 16, "wake": 12},
@@ -126,6 +140,48 @@ LATER_THEMES = {
         {"ingest": 14, "take over": 8, "produce": 10, "time": 10, "wake": 10},
         {"sinks": (("sums", "hbase"),), "most": (2, 3), "guarantee": ("at_least_once",)},
         {"ingest": (Stop(SLEEPS, NAMING),), "replay": (Stop(SLEEPS, NAMING),)},
+    ),
+}
+_OF_BLOCKS = {**_OF_WINDOWS, "block": (4, 8), "most": (100,)}
+# Of one seed of ten, for the same reason.
+LATEST_THEMES = {
+    "aborted": Theme(
+        {"begin": 6, "abort": 8, "ingest": 8, "replay": 16},
+        {**_OF_BLOCKS, "isolation": ("read_committed",)},
+        others=0.1,
+        stories=(("begin", "abort", "ingest", "isolation", "replay"),),
+    ),
+    "erased and compacted": Theme(
+        {"erase": 8, "compact": 1, "produce": 1, "replay": 12, "ingest": 2, "time": 4},
+        {**_OF_BLOCKS, "block": (3, 4), "partitions": (2,), "start": (0,)},
+        others=0.1,
+        stories=(("erase", "compact", "replay", "replay", "replay"),),
+        same=0,
+        few=3,
+        first=4,
+    ),
+    "one name": Theme(
+        {"replay": 24, "wake": 16, "time": 4},
+        {"block": (1,), "guarantee": ("at_least_once",)},
+        names=0.9,
+        others=0.1,
+        stories=(("replay, claims", "replay, claimed", "wake"),),
+        same=0.2,
+    ),
+    "given up": Theme(
+        {"backfill": 20, "cancel": 12, "erase": 14, "time": 6},
+        {**_OF_WINDOWS, "start": (5,), "most": (100,), "partitions": (2,)},
+        others=0.1,
+        stories=(("backfill, stores", "time", "cancel", "backfill", "erase"),),
+    ),
+    "expired": Theme(
+        {"erase": 20, "retain": 10, "again": 4},
+        {**_OF_BLOCKS, "out_of_range": ("earliest",)},
+        others=0.1,
+        stories=(("erase, takes", "retain"),),
+        same=0,
+        few=3,
+        first=4,
     ),
 }
 _SINKS = (
@@ -195,23 +251,33 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     chance = random.Random(seed)
     whole = menu or MENU
     if theme is not None:
-        about = {**THEMES, **LATER_THEMES}[theme]
+        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES}[theme]
     elif _has_others(seed):
         focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
         about = Theme({one: 4 * whole[one] for one in focus})
+    elif _is_latest(seed):
+        about = LATEST_THEMES[chance.choice([*LATEST_THEMES])]
     elif _is_later(seed):
         about = LATER_THEMES[chance.choice([*LATER_THEMES])]
     else:
         about = _NONE if chance.random() < 0.25 else THEMES[chance.choice([*THEMES])]
-    names = [one for one in whole if one in _ALWAYS or one in about.steps or chance.random() < 0.5]
+    names = [one for one in whole if one in _ALWAYS or one in about.steps or chance.random() < about.others]
     weights = [about.steps.get(one, whole[one]) for one in names]
     chosen = chance.choices(names, weights, k=chance.randint(6, _MOST_STEPS))
     steps = tuple(
-        Step(name, _run(chance, at), chance.randrange(40), chance.randrange(6), _stop(chance, about.stops.get(name)))
+        Step(
+            name,
+            _run(chance, at, about.names),
+            chance.randrange(40),
+            chance.randrange(6),
+            _stop(chance, about.stops.get(name)),
+        )
         for at, name in enumerate(chosen)
     )
-    setting, first = _setting(chance), Step("produce", 8, 8, chance.randrange(5))
+    setting, first = _setting(chance), Step("produce", 8, about.first, chance.randrange(5))
     setting = replace(setting, **{name: chance.choice(choices) for name, choices in about.settings.items()})
+    if about.stories:
+        steps = _with_stories(chance, about, steps)
     # Mostly there is something to work on.
     if chance.random() < 0.9:
         return _with_others(seed, Program(setting, (first, first, Step("ingest", 9), *steps)))
@@ -220,6 +286,10 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
 
 def _is_later(seed: int) -> bool:
     return seed % 5 == 2
+
+
+def _is_latest(seed: int) -> bool:
+    return seed % 10 == 8
 
 
 def _has_others(seed: int) -> bool:
@@ -240,14 +310,36 @@ def _with_others(seed: int, program: Program) -> Program:
     return Program(replace(program.setting, sinks=sinks, one_pass=chance.random() < 0.5), tuple(steps))
 
 
-def _of_a_story(chance: random.Random, story: Sequence[str], run: int) -> list[Step]:
+def _with_stories(chance: random.Random, theme: Theme, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The stories of a theme, early, among its other steps. Nothing stops in them but what they say."""
+    found = [*steps]
+    for story in chance.choices(theme.stories, k=chance.randint(1, 3)):
+        at = chance.randint(0, min(6, len(found)))
+        found[at:at] = _of_a_story(chance, story, 50 + 10 * at, theme)
+    return tuple(found)
+
+
+def _of_a_story(chance: random.Random, story: Sequence[str], run: int, theme: Theme | None = None) -> list[Step]:
     """Most of its steps are about the same messages."""
-    a, b, found = chance.randrange(40), chance.randrange(6), []
+    names, same, few = (theme.names, theme.same, theme.few) if theme is not None else (0.3, 0.7, 6)
+    a, b, found = chance.randrange(40), chance.randrange(few), []
     for at, said in enumerate(story):
         name, _, how = said.partition(", ")
-        other = (chance.randrange(40), chance.randrange(6)) if chance.random() < 0.3 else (a, b)
-        found.append(Step(name, _run(chance, run + at), *other, _stop_of(chance, how)))
+        other = (chance.randrange(40), chance.randrange(few)) if chance.random() < 1 - same else (a, b)
+        name_of_run = _run(chance, run + at, names)
+        found.append(Step(name, name_of_run, *other, _stop_of(chance, how) if how or theme is None else None))
     return found
+
+
+# Where an actor of a story stops.
+_STOPS = {
+    "claims": Stop(SLEEPS, CLAIMING),
+    "draws": Stop(SLEEPS, DRAWN),
+    "looks": Stop(SLEEPS, ERASING),
+    "claimed": Stop(DIES, CLAIMED),
+    "takes": Stop(DIES, ProtocolStep.TAKEN.value),
+    "stores": Stop(DIES, ProtocolStep.SINK_STORED.value),
+}
 
 
 def _stop_of(chance: random.Random, how: str) -> Stop | None:
@@ -269,14 +361,16 @@ def _stop_of(chance: random.Random, how: str) -> Stop | None:
         stop = Stop(chance.choice(ANSWERS_AND_OTHERS), chance.choice((1, 2, 2, 3)))
     elif how == "unheard":
         stop = Stop(chance.choice((ROWS_LOST, ROWS_APPLIED)), chance.randrange(12))
+    elif how in _STOPS:
+        stop = _STOPS[how]
     elif how == "unsure":
         stop = Stop(chance.choice(COMMITS), chance.randrange(2))
     return stop
 
 
-def _run(chance: random.Random, at: int) -> int:
+def _run(chance: random.Random, at: int, names: float = 0.3) -> int:
     """A name of its own, or one of a few that come again."""
-    return chance.randrange(3) if chance.random() < 0.3 else 10 + at
+    return chance.randrange(3) if chance.random() < names else 10 + at
 
 
 def _stop(chance: random.Random, likely: tuple[Stop, ...] | None = None) -> Stop | None:
