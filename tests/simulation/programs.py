@@ -15,7 +15,7 @@ from tests.simulation.actors import CLAIMED, CLAIMING, DRAWN, ERASING, current, 
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
-from tidemark.cli import compacting, erasing, finding, running, selected, steering, submitting
+from tidemark.cli import compacting, confirming, erasing, finding, running, selected, steering, submitting
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Listener, Taken, nobody
 from tidemark.errors import Fenced
@@ -244,7 +244,7 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(AggregateTable, "erase", _erase_totals))
         stack.enter_context(compacted(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
-        for module in (running, selected, erasing, steering, submitting, compacting):
+        for module in (running, selected, erasing, steering, submitting, compacting, confirming):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):
                     stack.enter_context(patch.object(module, name, quiet))

@@ -343,7 +343,7 @@ _STOPS = {
 
 
 def _stop_of(chance: random.Random, how: str) -> Stop | None:
-    stop = _stop(chance)
+    stop = _STOPS.get(how, _stop(chance))
     if how == "dies":
         stop = Stop(DIES, chance.choice((ProtocolStep.SINK_STORED.value, chance.randrange(80))))
     elif how == "stops":
@@ -361,8 +361,6 @@ def _stop_of(chance: random.Random, how: str) -> Stop | None:
         stop = Stop(chance.choice(ANSWERS_AND_OTHERS), chance.choice((1, 2, 2, 3)))
     elif how == "unheard":
         stop = Stop(chance.choice((ROWS_LOST, ROWS_APPLIED)), chance.randrange(12))
-    elif how in _STOPS:
-        stop = _STOPS[how]
     elif how == "unsure":
         stop = Stop(chance.choice(COMMITS), chance.randrange(2))
     return stop

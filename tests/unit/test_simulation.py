@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -57,6 +60,31 @@ def test_a_seed_is_one_program_and_a_program_one_history() -> None:
         histories.append([(key, at) for at, key, _ in play.world.ledger.network.applied])
     assert histories[0] == histories[1]
     assert Program.of_data(drawn(7).as_data()) == drawn(7)
+
+
+_PRINTS_WHAT_IS_FOUND = """
+from tests.simulation.bugs import BUGS, first_seed
+from tests.simulation.playing import stage
+with stage():
+    print(first_seed(BUGS["a reader of folders does not look for a compaction"], [27]))
+"""
+
+
+@pytest.mark.full
+def test_no_order_of_a_set_decides() -> None:
+    """Hashes differ in each process: once the folders of lanes were removed in the order of a set."""
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", _PRINTS_WHAT_IS_FOUND],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    ]
+    assert found[0] == found[1] != "None\n"
 
 
 @pytest.mark.parametrize("bug", BUGS)

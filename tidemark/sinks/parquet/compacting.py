@@ -146,7 +146,7 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
     any more. Folders of sinks with other names stay, even below the same base: the name may have changed.
     Repeatable. The call also removes what a late attempt at a compacted window has written since.
     """
-    for at in {base, *(one.base for one in known.folders)}:
+    for at in sorted({base, *(one.base for one in known.folders)}):
         held = {name for one in known.folders if one.base == at for name in one.names()}
         with folders.opened(at) as (filesystem, path):
             _remove_below(book, known, filesystem, path, held, generation)
@@ -156,7 +156,7 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
 def _remove_below(
     book: Book, known: Compactions, filesystem: fs.FileSystem, path: str, held: set[WindowName], generation: int
 ) -> None:
-    for lane in {lane for lane, _ in held}:
+    for lane in sorted({lane for lane, _ in held}):
         for seq, found in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
             if (lane, seq) in held:
                 filesystem.delete_dir(found.path)
