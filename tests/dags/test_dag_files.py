@@ -60,7 +60,7 @@ def test_the_ingest_runs_one_at_a_time_on_its_schedule(dags: dict[str, DAG]) -> 
     assert dag.max_active_runs == 1
     assert type(dag.timetable).__name__ == "CronTriggerTimetable"
     assert dag.timetable.expression == "0 * * * *"
-    assert {one.value for one in dag.allowed_run_types} == {"scheduled", "manual"}
+    assert {one.value for one in dag.allowed_run_types} == {"scheduled", "manual", "operator_triggered"}
     assert list(dag.task_dict) == ["plan", "process", "publish", "complete"]
     process = dag.task_dict["process"]
     assert (process.retries, process.retry_delay) == (3, timedelta(seconds=5))

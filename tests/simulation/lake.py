@@ -144,9 +144,9 @@ class Table(DeltaTable):
         super().__init__(table_uri, **more)
 
     @classmethod
-    def is_deltatable(cls, uri: Any, *more: Any, **others: Any) -> bool:
+    def is_deltatable(cls, table_uri: Any, storage_options: dict[str, str] | None = None) -> bool:
         effect()
-        return DeltaTable.is_deltatable(uri, *more, **others)
+        return DeltaTable.is_deltatable(table_uri, storage_options)
 
     def create_write_transaction(self, *more: Any, **others: Any) -> None:
         _committed(self, lambda: super(Table, self).create_write_transaction(*more, **others))
