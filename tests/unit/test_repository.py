@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,24 @@ def test_the_core_names_no_sink(room: str) -> None:
     assert {"aggregates", "delta", "parquet"} < sinks
     assert texts
     assert {path.name: found[0] for path, text in texts.items() if (found := named.search(text))} == {}
+
+
+def prose(text: str) -> Iterator[str]:
+    """The lines of a document without code, tables, and what is written from the code."""
+    fenced = generated = False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif line.startswith("<!--"):
+            generated = line.startswith("<!-- from the code")
+        elif not (fenced or generated or line.startswith("|")):
+            yield line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_no_line_of_prose_is_longer_than_a_terminal(document: Path) -> None:
+    # An address cannot be broken.
+    assert [line for line in prose(document.read_text()) if len(line) > 100 and "](https://" not in line] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
