@@ -214,7 +214,6 @@ def test_a_replay_of_the_records_of_a_table_in_two_lanes(
     assert {offset for offset in after if after[offset] > before[offset]} == set(wanted)
 
 
-@pytest.mark.full
 @pytest.mark.covers("N16", "N23", "N24", "N25")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
