@@ -58,8 +58,8 @@ SELECTED = replace(
 @pytest.mark.parametrize(
     ("stream", "module", "step"),
     [
-        pytest.param(BATCHES, outcomes, "in_pieces", id="explode", marks=pytest.mark.full),
-        pytest.param(CALLED, outcomes, "called", id="function", marks=pytest.mark.full),
+        pytest.param(BATCHES, outcomes, "in_pieces", id="explode"),
+        pytest.param(CALLED, outcomes, "called", id="function"),
         pytest.param(IN_TWO, pipeline, "transformed", id="transform"),
         pytest.param(SELECTED, outcomes, "with_outcomes", id="one pass"),
     ],
