@@ -160,7 +160,7 @@ def _engine(site: Site) -> Iterator[None]:
     try:
         subprocess.run([*command, "start"], env=_environment(site), check=True)
         yield
-        subprocess.run([*command, "stop", "--now"], env=_environment(site), check=True)
+        subprocess.run([*command, "stop", "--now", "--yes"], env=_environment(site), check=True)
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -35,7 +35,7 @@ def up(site: Site, *names: str) -> None:
 
 def down(site: Site, *names: str) -> None:
     if not names:
-        _engine(site, "stop", "--now").wait()
+        _engine(site, "stop", "--now", "--yes").wait()
     control.down(site, _known(names) or tuple(control.ALL))
 
 

@@ -376,7 +376,7 @@ def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engin
     assert "starting the warm engine" in own_engine.run(JOB, "say", "0").ends()
     assert own_engine.status()["pid"] != second["pid"]
     until(lambda: not _runs(second["jvm"]), "the old engine has not ended", 300)
-    out, said = tidemark("engine", "stop", "--now", **given(own_engine))
+    out, said = tidemark("engine", "stop", "--now", "--yes", **given(own_engine))
     assert "spark_default: ended" in said
     _, said = tidemark("engine", "stop", code=2, **given(own_engine))
     assert "no warm engine lives" in said
