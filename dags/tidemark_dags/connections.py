@@ -20,15 +20,7 @@ _MISSING = "Airflow has no connection {}: add it under Admin, Connections"
 
 def from_airflow(name: str) -> Connection:
     """The Airflow Connection of this name, or what stands in for it on one machine. Raises ConnectionMissing."""
-    found = _stored(name)
-    if found is not None:
-        return found
-    return on_one_machine.stand_in(name, _MISSING.format(name), _spark_master)
-
-
-def _spark_master() -> str | None:
-    found = _stored(on_one_machine.SPARK)
-    return None if found is None else found.host
+    return on_one_machine.found(name, _stored, _MISSING.format(name))
 
 
 def _stored(name: str) -> Connection | None:

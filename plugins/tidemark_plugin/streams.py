@@ -238,6 +238,9 @@ class Servers:
         return log
 
 
+_MISSING = "Airflow has no connection {}"
+
+
 def _connection(given: Mapping[str, Connection], name: str) -> Connection:
     """A connection of a stream. Dead letters, sinks and the registry may have others than Kafka and the ledger.
 
@@ -248,27 +251,17 @@ def _connection(given: Mapping[str, Connection], name: str) -> Connection:
 
 def from_airflow(name: str) -> Connection:
     """The Airflow Connection of this name, or what stands in for it on one machine. Raises ConnectionMissing."""
+    return on_one_machine.found(name, _stored, _MISSING.format(name))
+
+
+def _stored(name: str) -> Connection | None:
+    """None when Airflow knows that there is none."""
+    from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
-    missing = f"Airflow has no connection {name}"
     try:
-        return _stored(name)
-    except AirflowNotFoundException:
-        return on_one_machine.stand_in(name, missing, _spark_master)
-    except AirflowRuntimeError as problem:
-        raise ConnectionMissing(missing) from problem
-
-
-def _spark_master() -> str | None:
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        return _stored(on_one_machine.SPARK).host
+        return of_airflow(name, BaseHook.get_connection(name))
     except AirflowNotFoundException:
         return None
-
-
-def _stored(name: str) -> Connection:
-    from airflow.sdk import BaseHook
-
-    return of_airflow(name, BaseHook.get_connection(name))
+    except AirflowRuntimeError as problem:
+        raise ConnectionMissing(_MISSING.format(name)) from problem

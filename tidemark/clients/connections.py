@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -158,10 +157,14 @@ def from_environment(name: str) -> Connection:
 
     Raises ConnectionMissing, or WrongUse when the variable does not parse.
     """
+    missing = f"there is no connection {name}: set {variable(name)}, as JSON or as a URI"
+    return on_one_machine.found(name, _of_variable, missing)
+
+
+def _of_variable(name: str) -> Connection | None:
     text = os.environ.get(variable(name))
     if not text:
-        missing = f"there is no connection {name}: set {variable(name)}, as JSON or as a URI"
-        return on_one_machine.stand_in(name, missing, partial(_host, on_one_machine.SPARK))
+        return None
     try:
         return _from_json(name, text) if text.lstrip().startswith("{") else _from_uri(name, text)
     except (ValueError, TypeError) as problem:
@@ -169,10 +172,6 @@ def from_environment(name: str) -> Connection:
         raise WrongUse(
             f"{variable(name)} is neither JSON nor a URI that can be read ({type(problem).__name__})"
         ) from None
-
-
-def _host(name: str) -> str | None:
-    return from_environment(name).host if os.environ.get(variable(name)) else None
 
 
 def _from_json(name: str, text: str) -> Connection:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 HOME = "TIDEMARK_HOME"
 SQL, LAKE, SPARK = "sql_default", "lake_default", "spark_default"
 
-# The Kafka client that Spark's connector runs with; ./docs/installing.md says why not its own.
-KAFKA_CLIENTS = "org.apache.kafka:kafka-clients:3.9.2"
 _SPARK = "local[*]"
 # Nobody else reaches it, and it has no page.
 _ALONE = {
@@ -54,12 +52,15 @@ def begun() -> bool:
     return bool(os.environ.get(HOME)) or _lake().is_dir()
 
 
-def stand_in(name: str, missing: str, spark_master: Callable[[], str | None]) -> Connection:
-    """What stands in for a connection that is missing.
+def found(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
+    """The connection of this name, or what stands in for it.
 
-    `missing`: how to say so. `spark_master`: the master of the connection `spark_default`, None without that connection.
-    Raises ConnectionMissing.
+    `stored` gives a connection, and None where there is none; `missing`: how to say that. Raises ConnectionMissing.
     """
+    return stored(name) or _stand_in(name, stored, missing)
+
+
+def _stand_in(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
     from tidemark.clients.connections import Connection
 
     if name not in (SQL, LAKE, SPARK):
@@ -68,9 +69,11 @@ def stand_in(name: str, missing: str, spark_master: Callable[[], str | None]) ->
         raise ConnectionMissing(f"{missing}. To keep ledger and results on this machine alone, run `tidemark init`")
     if name == SPARK:
         return Connection(name, _SPARK, kind="spark")
-    if (master := spark_master()) is not None and not master.startswith("local"):
+    spark = stored(SPARK)
+    if spark is not None and spark.host is not None and not spark.host.startswith("local"):
         raise ConnectionMissing(
-            f"{missing}. {home()} does not stand in for it: Spark's master is {master}, whose machines do not see that folder"
+            f"{missing}. {home()} does not stand in for it: Spark's master is {spark.host}, whose machines do not see that "
+            "folder"
         )
     begin()
     if name == SQL:
@@ -116,10 +119,15 @@ def spark_settings(connection: Connection) -> dict[str, str]:
         return alone
     if _has_settings():
         return alone
-    packages = [f"org.apache.spark:{one}_2.13:{spark}" for one in ("spark-sql-kafka-0-10", "spark-avro")]
     # pyspark has what they leave out.
     left_out = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
-    return {**alone, "spark.jars.packages": ",".join([*packages, KAFKA_CLIENTS]), "spark.jars.excludes": left_out}
+    return {**alone, "spark.jars.packages": connector(spark, avro=True), "spark.jars.excludes": left_out}
+
+
+def connector(spark: str, *, avro: bool) -> str:
+    """What `spark.jars.packages` names for a version of Spark: its Kafka connector, with a newer client than its own."""
+    packages = [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}", "org.apache.kafka:kafka-clients:3.9.2"]
+    return ",".join([*packages, *([f"org.apache.spark:spark-avro_2.13:{spark}"] if avro else [])])
 
 
 def _has_settings() -> bool:

@@ -118,20 +118,21 @@ def _tester(form: str) -> Test:
 def form_of(columns: Iterable[Sequence[str]]) -> str | None:
     """The form of times that fits most columns; None where no column holds times. One stream file has one form."""
     columns = [one for one in columns if one]
-    found = [(sum(_share(one, _tester(form)) >= FITS for one in columns), form) for form, *_ in FORMS]
+    found = [(sum(share(one, _tester(form)) >= FITS for one in columns), form) for form, *_ in FORMS]
     number, form = max(found, key=lambda one: one[0])
     return form if number else None
 
 
 def type_of(values: Sequence[Any], types: Sequence[tuple[str, Test]], otherwise: str) -> str:
     """The narrowest type that takes all values, or else one that takes nearly all; `otherwise` where none does."""
-    shares = [(_share(values, test), name) for name, test in types]
+    shares = [(share(values, test), name) for name, test in types]
     for least in (1.0, FITS):
-        for share, name in shares:
-            if share >= least and values:
+        for part, name in shares:
+            if part >= least and values:
                 return name
     return otherwise
 
 
-def _share(values: Sequence[Any], test: Test) -> float:
+def share(values: Sequence[Any], test: Test) -> float:
+    """Which part of some values passes a test; 0 of none."""
     return sum(map(test, values)) / len(values) if values else 0.0

@@ -62,11 +62,6 @@ def is_field_name(text: str) -> bool:
     return True
 
 
-def share(values: Sequence[Any], test: Callable[[Any], bool]) -> float:
-    """Which part of some values passes a test; 0 of none."""
-    return sum(map(test, values)) / len(values) if values else 0.0
-
-
 def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) -> str:
     """The first value that passes a test, as a short text."""
     found = next((value for value in values if test is None or test(value)), "")

@@ -12,8 +12,9 @@ from typing import Any
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.drafts.access_logs import is_access_log, of_access_logs
 from tidemark.drafts.avro_records import is_framed, of_avro
+from tidemark.drafts.columns import share
 from tidemark.drafts.delimited_lines import of_delimited
-from tidemark.drafts.format import Format, no_text, share, text_in
+from tidemark.drafts.format import Format, no_text, text_in
 from tidemark.drafts.json_objects import json_in, objects_in, of_json
 from tidemark.errors import WrongUse
 

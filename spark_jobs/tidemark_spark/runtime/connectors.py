@@ -11,6 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidemark.clients.on_one_machine import connector
 from tidemark.errors import WrongUse
 
 # A class of each jar.
@@ -44,11 +45,7 @@ def check_connectors(spark: SparkSession, *, avro: bool) -> None:
 
 
 def _remedy(spark: SparkSession, *, avro: bool) -> str:
-    version = spark.version
-    packages = [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}", "org.apache.kafka:kafka-clients:3.9.2"]
-    if avro:
-        packages.append(f"org.apache.spark:spark-avro_2.13:{version}")
     return (
         "Name the packages in spark-defaults.conf, or under engine.conf in the stream file: spark.jars.packages = "
-        + ",".join(packages)
+        + connector(spark.version, avro=avro)
     )
