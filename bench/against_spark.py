@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench, window
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 from tidemark.schemes.kinds import DelimitedScheme
 from tidemark_spark.columns import COORDINATE, REASON
 from tidemark_spark.schemes import parse

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from demo.cdn_lines import HOSTS, STEP, messages
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.aggregates.rows import block_qualifier, encode, row_key
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, row_key
 
 PARTITIONS = 4
 BLOCKS = (1, 10, 100, 1_000, 10_000, 100_000, None)

@@ -14,8 +14,8 @@ from bench.workbench import PARTITIONS, Workbench, window
 from tests.support.claiming import claim_lane
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import lanes
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.runtime.session import PARQUET_ROWS, setting

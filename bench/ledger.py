@@ -13,7 +13,6 @@ from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.book import Book
 from tidemark.ledger.erased import Written
-from tidemark.ledger.kinds import ledger_store
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -27,10 +26,11 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.store import Key, LedgerStore
+from tidemark.ledger.stores.contract import Key, LedgerStore
+from tidemark.ledger.stores.kinds import ledger_store
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 _PARTITIONS = [TopicPartition("logs", number) for number in range(1_000)]
 _WINDOWS = 10

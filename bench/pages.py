@@ -26,7 +26,7 @@ from tests.support.stream_text import MINIMAL
 from tests.support.wide_history import give_history
 from tidemark.clients.connections import from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 WIDE = "wide"
 

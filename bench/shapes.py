@@ -17,8 +17,8 @@ from bench.workbench import Workbench, window
 from services import environment
 from services.site import REPOSITORY
 from tidemark.ledger.records import INGEST
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest
 
 _PARQUET = {"type": "parquet"}
 # Two jobs of so many lines, whose memory is compared.
@@ -76,7 +76,7 @@ def _random(bench: Workbench, count: int, size: int) -> str:
 
 def _peak(bench: Workbench, opened: OpenStream, messages: int) -> float:
     """Run a window as Airflow runs it; gives the largest resident memory of all its processes together, in bytes."""
-    pending = lanes.plan_ingest(opened, "bench")
+    pending = ingest.plan_ingest(opened, "bench")
     assert pending is not None
     arguments = ["--stream-file", str(opened.file.path), "--lane", INGEST, "--seq", "1", "--run", "bench"]
     submit = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]

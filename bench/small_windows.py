@@ -26,8 +26,8 @@ from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from services import control, environment
 from services.site import Site
-from tidemark.engine.address import sockets
-from tidemark.engine.asking import ask
+from tidemark.submit.address import sockets
+from tidemark.submit.status import ask
 
 SMALL, LARGER = 1_000, 50_000
 STREAMS = 200

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from demo.cdn_lines import STEP, messages
 from services.site import REPOSITORY, Site
-from tidemark.clients.connections import hbase_endpoint
+from tidemark.clients.hbase.endpoint import hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import ensure_table
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
@@ -29,8 +29,8 @@ from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.splitting import records_per_task
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import ingest
 from tidemark.sinks.hbase.table import FAMILIES
 from tidemark.streams.fetch import FetchSettings
 from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
@@ -195,7 +195,7 @@ class Workbench:
 def window(opened: OpenStream) -> float:
     """Plan and process what a new stream has to read: pin, take, read, store, verify, commit, settle. Gives the seconds."""
     began = time.perf_counter()
-    pending = lanes.plan_ingest(opened, "bench")
+    pending = ingest.plan_ingest(opened, "bench")
     assert pending is not None, f"{opened.stream.source.topics} are empty"
     process_windows(opened, INGEST, pending.window.seq, "bench")
     return time.perf_counter() - began

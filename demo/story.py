@@ -31,11 +31,11 @@ from tidemark.ledger.records import INGEST, LaneKind, Pending, Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs import lanes
-from tidemark.runs.comparing import stored_comparison
-from tidemark.runs.open_stream import OpenStream, open_stream
-from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.runs.comparisons import stored_comparison
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.requests import selecting
+from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.reading import hbase_rows, pieces, rows_of_pieces
 
@@ -160,7 +160,7 @@ class Story:
         self._run(dag)
         self._produce(LATE)
         self._run(dag)
-        left_out = lanes.before_the_first_window(opened)
+        left_out = selecting.before_the_first_window(opened)
         wanted = RangeSet(
             OffsetRange(at, max(intervals[-1][0], intervals[-1][1] - BACKFILLED), intervals[-1][1])
             for at in left_out.partitions

@@ -9,9 +9,9 @@ import psutil
 
 from services import environment, processes
 from services.site import Site
-from tidemark.engine.address import SUFFIX
-from tidemark.engine.asking import ask
-from tidemark.runs.submit import WINDOW_JOB
+from tidemark.submit.address import SUFFIX
+from tidemark.submit.command import WINDOW_JOB
+from tidemark.submit.status import ask
 
 _SCRIPT = "process_window.py"
 

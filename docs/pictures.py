@@ -21,7 +21,7 @@ from services import environment
 from services.site import Site
 from tests.support.browser import logged_in
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 FOLDER = Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 1280, 800

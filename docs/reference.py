@@ -22,11 +22,11 @@ from typer.main import get_command
 from tidemark import errors
 from tidemark.cli.app import app
 from tidemark.errors import EXIT_CODES, TidemarkError
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
-from tidemark.runs.submit import WarmEngine
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.streams.model import Stream
-from tidemark.views.completeness import MISSINGS, RULES
-from tidemark.views.event_calendar import WORDS
+from tidemark.submit.command import WarmEngine
+from tidemark.views.event_time.calendar import WORDS
+from tidemark.views.event_time.completeness import MISSINGS, RULES
 from tidemark.views.metrics import COUNTERS, GAUGES
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.errors import NotApproved
-from tidemark.runs.approval import People, check_another, needs_approval
+from tidemark.runs.requests.approval import People, check_another, needs_approval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, TriggerRule

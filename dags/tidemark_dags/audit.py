@@ -21,9 +21,9 @@ from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.offsets.shares import seed_of
-from tidemark.runs.requests import MOST_REASON, AuditRequest
-from tidemark.runs.submit import AUDIT_JOB
+from tidemark.runs.requests.forms import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
+from tidemark.submit.command import AUDIT_JOB
 from tidemark_dags.approval import rejected_by
 from tidemark_dags.page_links import AuditPageLink, page_address
 from tidemark_dags.requests import params
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidemark.offsets.ranges import RangeSet
-    from tidemark.runs.open_stream import OpenStream
+    from tidemark.runs.live.open_stream import OpenStream
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
 
             For a run that nobody has asked for, the stream file says what to look at.
             """
-            from tidemark.runs.answers import said
             from tidemark.runs.auditing import requested
+            from tidemark.runs.requests.answers import said
             from tidemark_dags.connections import open_here
 
             given = by_itself.get(context["dag_run"].run_type)

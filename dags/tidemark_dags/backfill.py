@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.backfill_replay import selected_dag
 from tidemark_dags.requests import params

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from tidemark.runs.approval import People
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
-from tidemark.runs.submit import COMPARE_JOB
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.streams.model import Stream
+from tidemark.submit.command import COMPARE_JOB
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import window_job
 from tidemark_dags.lineage import LineageOfWindows
@@ -36,7 +36,7 @@ from tidemark_dags.steps import (
 from tidemark_dags.stream_dag import stream_dag
 
 if TYPE_CHECKING:
-    from tidemark.runs.open_stream import OpenStream
+    from tidemark.runs.live.open_stream import OpenStream
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +88,9 @@ def selected_dag(
             What was approved is what is read. With one job, the first window is pinned here. Of several, each pins its own:
             what stops one of them stops no other.
             """
-            from tidemark.runs import claims, lanes
-            from tidemark.runs.plan import restored
+            from tidemark.runs.requests import claims
+            from tidemark.runs.requests.plan import restored
+            from tidemark.runs.windows import lanes
             from tidemark_dags.connections import open_here
 
             if context["params"]["dry_run"]:
@@ -135,7 +136,7 @@ def _first_window(opened: OpenStream, lane: str, run: str) -> list[str]:
 
     A retry after the job has committed gives the first window that the run has committed.
     """
-    from tidemark.runs import lanes
+    from tidemark.runs.windows import lanes
 
     if (pending := lanes.plan_lane(opened, lane, run)) is not None:
         return ["--seq", str(pending.window.seq)]
@@ -149,8 +150,9 @@ def _looked_up(
     context: Any, file: str, request: type[BackfillRequest] | type[ReplayRequest]
 ) -> tuple[BackfillRequest | ReplayRequest, dict[str, Any]]:
     """The request of a run, and the offsets that it would read. Logs them with the answers and an estimate."""
-    from tidemark.runs import estimates, lanes, plan
-    from tidemark.runs.answers import exact
+    from tidemark.runs.requests import plan
+    from tidemark.runs.requests.answers import exact
+    from tidemark.runs.windows import estimates, lanes
     from tidemark_dags.connections import open_here
 
     with airflow_errors(), refusal_shown(context):
@@ -201,7 +203,7 @@ def _diff(file: str) -> Any:
     @task.short_circuit
     def diff(**context: Any) -> bool:
         """Show what the replay will change, in the log and as the XCom `diff`. A dry run ends here."""
-        from tidemark.runs.comparing import as_value, stored_comparison
+        from tidemark.runs.comparisons import as_value, stored_comparison
         from tidemark_dags.connections import open_here
 
         with airflow_errors():

@@ -26,8 +26,8 @@ def announce(stream_file: str, stream: Stream) -> Any:
 
     @task(task_id="complete", outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED)
     def complete(**context: Any) -> dict[str, Any]:
-        from tidemark.views.completeness import NOTHING_NOTED, announced_before, noted
-        from tidemark.views.event_time import MOST_HOURS, hour_shown, progress, progress_shown
+        from tidemark.views.event_time.completeness import NOTHING_NOTED, announced_before, noted
+        from tidemark.views.event_time.progress import MOST_HOURS, hour_shown, progress, progress_shown
         from tidemark_dags.connections import open_here
         from tidemark_dags.metrics import send_watermark
 

@@ -13,7 +13,7 @@ from tidemark.clients.connections import Connection, of_airflow, variable
 from tidemark.errors import ConnectionMissing
 
 if TYPE_CHECKING:
-    from tidemark.runs.open_stream import OpenStream
+    from tidemark.runs.live.open_stream import OpenStream
 
 _MISSING = "Airflow has no connection {}: add it under Admin, Connections"
 
@@ -44,7 +44,7 @@ def _stored(name: str) -> Connection | None:
 
 def open_here(stream_file: str) -> OpenStream:
     """The stream of a file, with Airflow's Connections: for the bodies of tasks."""
-    from tidemark.runs.open_stream import open_stream
+    from tidemark.runs.live.open_stream import open_stream
 
     return open_stream(Path(stream_file), from_airflow)
 

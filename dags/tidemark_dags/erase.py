@@ -13,8 +13,9 @@ from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.approval import People
-from tidemark.runs.requests import EraseRequest
+from tidemark.runs.requests import selecting
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import EraseRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import process_windows
@@ -34,7 +35,7 @@ from tidemark_dags.stream_dag import stream_dag
 
 if TYPE_CHECKING:
     from tidemark.offsets.ranges import RangeSet
-    from tidemark.runs.open_stream import OpenStream
+    from tidemark.runs.live.open_stream import OpenStream
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,8 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
         @task.branch
         def erase(**context: Any) -> str:
             """Open the lane, which claims the offsets, and erase what needs no Spark. Goes on to `process` for the rest."""
-            from tidemark.runs import erasing, lanes
+            from tidemark.runs import erasing
+            from tidemark.runs.windows import lanes
             from tidemark_dags.connections import open_here
 
             if context["params"]["dry_run"]:
@@ -79,7 +81,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 opened = open_here(file)
                 lane = lanes.lane_name(LaneKind.ERASE, run)
                 if erasing.begun(opened, run, found["asked"]) is None:
-                    chosen = erasing.choose(opened, lanes.stored_selection(opened, found["selection"]))
+                    chosen = erasing.choose(opened, selecting.stored_selection(opened, found["selection"]))
                     second = approved_by(context, found["selection"]) if approve_above is not None else None
                     by = People(context["dag_run"].triggering_user_name, second)
                     reason = context["params"]["reason"]
@@ -95,7 +97,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
         def publish(**context: Any) -> dict[str, Any]:
             """What was erased, and what remains where, as the task's result. The asset's event names the windows."""
             from tidemark.runs import erasing
-            from tidemark.runs.answers import exact
+            from tidemark.runs.requests.answers import exact
             from tidemark.views.summary import committed_by
             from tidemark_dags.connections import open_here
 
@@ -138,9 +140,10 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
 
 def _found(context: Any, file: str) -> dict[str, Any]:
     """What a request erases, as the page of the run shows it. `offsets` has those that are read again too."""
-    from tidemark.runs import erasing, lanes
-    from tidemark.runs.answers import exact
-    from tidemark.runs.asked import fields_of
+    from tidemark.runs import erasing
+    from tidemark.runs.requests.answers import exact
+    from tidemark.runs.requests.identity import fields_of
+    from tidemark.runs.windows import lanes
     from tidemark_dags.connections import open_here
 
     with airflow_errors(), refusal_shown(context):

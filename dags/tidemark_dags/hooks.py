@@ -7,16 +7,13 @@ from typing import Any
 
 from airflow.sdk import BaseHook
 
-from tidemark.clients.connections import (
-    Connection,
-    file_system_settings,
-    hbase_endpoint,
-    lake_folder,
-    registry_endpoint,
-    zookeeper_endpoint,
-)
+from tidemark.clients.connections import Connection
+from tidemark.clients.hbase.endpoint import hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.lake import file_system_settings, lake_folder
+from tidemark.clients.schema_registry import registry_endpoint
 from tidemark.clients.sql import database
+from tidemark.clients.zookeeper import zookeeper_endpoint
 from tidemark.errors import WrongUse
 from tidemark_dags.connections import from_airflow
 

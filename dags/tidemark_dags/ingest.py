@@ -14,8 +14,9 @@ from airflow.sdk import DAG, CronTriggerTimetable, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.runs.windows import ingest
 from tidemark.streams.model import Stream
-from tidemark.views.payloads import visible
+from tidemark.views.messages.payloads import visible
 from tidemark_dags.complete import announce
 from tidemark_dags.lineage import LineageOfWindows
 from tidemark_dags.spark_job import of_stream
@@ -54,16 +55,16 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
 
             A retry after the job has committed gives the first window that the run has committed.
             """
-            from tidemark.runs import lanes
+            from tidemark.runs.windows import lanes
             from tidemark_dags.connections import open_here
             from tidemark_dags.metrics import send_positions
 
             with airflow_errors():
                 opened, run = open_here(file), run_name(context)
                 again = context["ti"].try_number > 1
-                pending = lanes.plan_ingest(opened, run, again=again)
+                pending = ingest.plan_ingest(opened, run, again=again)
                 before = lanes.committed_before(opened, INGEST, run) if again and pending is None else ()
-                held = lanes.open_transactions(opened) if pending is None else ()
+                held = ingest.open_transactions(opened) if pending is None else ()
                 send_positions(opened)
             if before:
                 return before[0].seq

@@ -13,8 +13,8 @@ from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
     from tidemark.ledger.records import Record
-    from tidemark.runs.open_stream import OpenStream
-    from tidemark.views.event_time import Progress
+    from tidemark.runs.live.open_stream import OpenStream
+    from tidemark.views.event_time.progress import Progress
     from tidemark.views.metrics import Metric
 
 log = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseSensorOperator
 
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
 from tidemark_dags.steps import airflow_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidemark.runs.open_stream import OpenStream
+    from tidemark.runs.live.open_stream import OpenStream
 
 # A run takes at least the time in which Spark starts.
 _LOOK_SECONDS = 5
@@ -129,7 +129,7 @@ class WindowsSensor(_SensorOfStream):
 
     def _is_there(self, opened: OpenStream) -> bool:
         from tidemark.offsets.coordinates import parse_ranges
-        from tidemark.runs.selecting import with_incarnations
+        from tidemark.runs.requests.selecting import with_incarnations
 
         text = self.ranges if isinstance(self.ranges, str) else "\n".join(self.ranges)
         view = opened.book.view()
@@ -153,8 +153,8 @@ class CompleteSensor(_SensorOfStream):
 
     def _is_there(self, opened: OpenStream) -> bool:
         from tidemark.offsets.times import milliseconds, read_time
-        from tidemark.views.completeness import Span
-        from tidemark.views.event_time import progress
+        from tidemark.views.event_time.completeness import Span
+        from tidemark.views.event_time.progress import progress
 
         span = Span(milliseconds(read_time(self.since)), milliseconds(read_time(self.until)))
         answers = progress(opened).answers(span)

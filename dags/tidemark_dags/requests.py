@@ -1,4 +1,4 @@
-"""The forms of the manual DAGs, made of the fields of `tidemark.runs.requests`, which has the rules over several fields too.
+"""The forms of the manual DAGs, made of the fields of `tidemark.runs.requests.forms`; rules over several fields are there too.
 
 Airflow checks each field against its JSON schema when a run is triggered. It adds keys that it does not know, and knows
 no rules over several fields: both are checked by the first task of a run.
@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 
 Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | type[AuditRequest]
 

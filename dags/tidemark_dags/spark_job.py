@@ -12,7 +12,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tidemark import errors
 from tidemark.clients import on_one_machine
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.runs.submit import (
+from tidemark.streams.engine import GUARDED
+from tidemark.submit.command import (
     PYTHONS,
     check_machine,
     engine_command,
@@ -21,7 +22,6 @@ from tidemark.runs.submit import (
     refused,
     warm_engine,
 )
-from tidemark.streams.engine import GUARDED
 from tidemark_dags.connections import exported, from_airflow
 
 if TYPE_CHECKING:

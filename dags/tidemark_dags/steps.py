@@ -11,13 +11,13 @@ from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
-from tidemark.runs.requests import Request, checked
+from tidemark.runs.requests.forms import Request, checked
 
 if TYPE_CHECKING:
     from tidemark.ledger.records import LaneKind, Record
     from tidemark.offsets.ranges import RangeSet
-    from tidemark.runs.answers import Answer
-    from tidemark.runs.open_stream import OpenStream
+    from tidemark.runs.live.open_stream import OpenStream
+    from tidemark.runs.requests.answers import Answer
     from tidemark.streams.model import Stream
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def answered(answers: Sequence[Answer]) -> dict[str, Any]:
 
     Numbers of offsets are texts: the page of the run reads them in a browser, which rounds numbers above 2^53.
     """
-    from tidemark.runs.answers import MOST_LINES, as_texts, table
+    from tidemark.runs.requests.answers import MOST_LINES, as_texts, table
 
     for line in table(answers):
         log.info("%s", line)
@@ -88,7 +88,7 @@ def answered(answers: Sequence[Answer]) -> dict[str, Any]:
 
 def _event_time(opened: OpenStream) -> dict[str, Any]:
     """The stream's watermark for an event. What was committed is published also when the watermark cannot be known."""
-    from tidemark.views.event_time import progress, progress_shown
+    from tidemark.views.event_time.progress import progress, progress_shown
 
     try:
         seen = progress(opened)
@@ -116,8 +116,8 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
     @task(task_id="publish", outlets=[asset])
     def publish_committed(**context: Any) -> dict[str, Any]:
         from tidemark.ledger.records import INGEST, LaneKind
-        from tidemark.runs.answering import answers_of
-        from tidemark.runs.lanes import lanes_of
+        from tidemark.runs.requests.outcomes import answers_of
+        from tidemark.runs.windows.lanes import lanes_of
         from tidemark.views.summary import committed_by, windows
         from tidemark_dags.connections import open_here
         from tidemark_dags.metrics import send_counts, send_positions

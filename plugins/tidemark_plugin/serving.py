@@ -13,8 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel
 
-from tidemark.runs.requests import MOST_TEXT
-from tidemark.schemes import wording
+from tidemark.runs.requests.forms import MOST_TEXT
+from tidemark.settings import wording
 from tidemark_plugin.answers import Problem
 from tidemark_plugin.asking import Answer
 

@@ -17,15 +17,15 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
 from tidemark.ledger.book import Book
-from tidemark.ledger.contract import Waits
+from tidemark.ledger.stores.kind import Waits
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
-from tidemark.views.coverage_bars import Asked, coverage_bars
-from tidemark.views.event_time import Progress, progress
+from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
+from tidemark.views.event_time.progress import Progress, progress
 from tidemark.views.overview import overview
-from tidemark.views.window_index import HolesKnown, WindowIndex
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
 _PATIENCE_SECONDS = 1.0

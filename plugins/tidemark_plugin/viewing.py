@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile
-from tidemark.views.limited import asked_with_limits
+from tidemark.views.messages.sandbox import asked_with_limits
 from tidemark_plugin import serving
 from tidemark_plugin.access import get_user, may_see, may_see_files, name_of
 from tidemark_plugin.asking import OK, Answer, Asking

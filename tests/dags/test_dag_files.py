@@ -20,7 +20,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark_dags import build_dags
 from tidemark_dags.callbacks import Callback
 from tidemark_dags.metrics import send_positions

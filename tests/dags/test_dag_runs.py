@@ -36,9 +36,10 @@ from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs import lanes, steering
-from tidemark.runs.comparing import find_comparison
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs import steering
+from tidemark.runs.comparisons import find_comparison
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.reading import hbase_rows
 from tidemark.views.overview import overview

@@ -23,7 +23,7 @@ from tests.support.known_streams import KnownStream, tables
 from tests.support.pages_in_memory import ledger, opened_by_pages, routes
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import LaneKind
-from tidemark.views.fates import Fate
+from tidemark.views.messages.fates import Fate
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app

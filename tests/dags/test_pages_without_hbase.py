@@ -20,9 +20,9 @@ from tidemark.errors import ConnectionMissing
 from tidemark.ledger.records import Attempt, Window
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.sql.letters import letters_in
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import files
-from tidemark.views.fates import Fate
+from tidemark.sinks.stored import StoredRow
+from tidemark.views.messages.fates import Fate
 from tidemark_plugin import streams, viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app

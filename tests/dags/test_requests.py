@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import parse_ranges
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
 BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}

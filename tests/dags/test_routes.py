@@ -38,13 +38,14 @@ from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import StaleLedger, Unreachable
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
-from tidemark.runs.plan import digest, of_request
-from tidemark.runs.requests import ReplayRequest, checked
-from tidemark.views.completeness import Span
-from tidemark.views.event_time import hour_name, progress
-from tidemark.views.fates import Fate
+from tidemark.runs.requests import answers
+from tidemark.runs.requests.forms import ReplayRequest, checked
+from tidemark.runs.requests.plan import digest, of_request
+from tidemark.runs.windows import lanes
+from tidemark.views.event_time.completeness import Span
+from tidemark.views.event_time.progress import hour_name, progress
+from tidemark.views.messages.fates import Fate
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app

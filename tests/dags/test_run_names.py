@@ -24,8 +24,9 @@ from tidemark.errors import OffsetsOutOfRange
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import auditing, erasing, lanes
-from tidemark.runs.record_files import FOLDER
+from tidemark.runs import auditing, erasing
+from tidemark.runs.requests.record_files import FOLDER
+from tidemark.runs.windows import lanes
 from tidemark.streams.model import Stream
 from tidemark_dags import audit, connections, steps
 from tidemark_dags.backfill import backfill_dag

@@ -16,7 +16,7 @@ from tests.support.oracle import CDN, stream_of
 from tests.support.secure import SecureKafka, connect, marked, watched
 from tidemark.clients.connections import variable
 from tidemark.ledger.records import INGEST
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 pytestmark = [
     pytest.mark.usefixtures("airflow_home", "submitting"),

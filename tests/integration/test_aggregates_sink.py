@@ -25,17 +25,18 @@ from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
-from tidemark.runs import keys, lanes
-from tidemark.sinks.aggregates.computed import Aggregate
-from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
-from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import AggregateTable, aggregate_table, totals
+from tidemark.runs.requests import keys
+from tidemark.runs.windows import lanes
+from tidemark.sinks.hbase.aggregates.computed import Aggregate
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, qualifier, row_key
+from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.table import AggregateTable, aggregate_table, totals
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.compare import compare
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.sinks import results
-from tidemark_spark.sinks.aggregates.aggregating import chosen, contributions, with_unit_of_one
-from tidemark_spark.sinks.aggregates.audit import _same_values, same_state
+from tidemark_spark.sinks.hbase.aggregates.aggregating import chosen, contributions, with_unit_of_one
+from tidemark_spark.sinks.hbase.aggregates.audit import _same_values, same_state
 
 pytestmark = pytest.mark.usefixtures("spark")
 

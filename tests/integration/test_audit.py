@@ -18,7 +18,7 @@ from tidemark.audit import repair
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
-from tidemark.cli.results import readable, rows_of
+from tidemark.cli.commands.results import readable, rows_of
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger import selections
 from tidemark.ledger.book import record_key
@@ -27,11 +27,12 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import Share
-from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import repair_of
-from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
+from tidemark.runs.requests import answers, selecting
+from tidemark.sinks.hbase.rows import MARK, PartitionKeys
+from tidemark.sinks.stored import Mark
 from tidemark.sinks.values import value_of
-from tidemark_spark.audit import comparing
+from tidemark_spark.audit import differences
 from tidemark_spark.jobs import window as window_job
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import read_offsets
@@ -122,8 +123,8 @@ def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(play: Playgrou
     assert planned.replay.left_out == {answers.EXPIRED: lost}
     assert planned.replay.named == planned.findings - lost
     assert planned.sentence().endswith(f"; 1 findings cannot be replayed: {answers.EXPIRED}: {next(iter(lost))}")
-    play.select(LaneKind.REPLAY, lanes.stored_selection(play.opened, planned.selection))
-    after = audited(play, lanes.stored_selection(play.opened, planned.audit_after))
+    play.select(LaneKind.REPLAY, selecting.stored_selection(play.opened, planned.selection))
+    after = audited(play, selecting.stored_selection(play.opened, planned.audit_after))
     assert not any(one.missing for one in after.places)
     assert not verdict(report, after).clean
 
@@ -356,7 +357,7 @@ def test_more_differences_than_findings_have_room_for(play: Playground, monkeypa
     play.ingest()
     gone = rows_at(play, 0, 1, 6)
     delete_rows(play, play.name, 0, 1, *gone)
-    for module in (comparing, repair):
+    for module in (differences, repair):
         monkeypatch.setattr(module, "MOST_FINDINGS", 4)
     report = audited(play)
     assert report.findings is not None

@@ -11,8 +11,9 @@ from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
 from tidemark.audit.report import AuditReport
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes
-from tidemark.runs.approval import People
+from tidemark.runs import erasing
+from tidemark.runs.requests.approval import People
+from tidemark.runs.windows import lanes
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.steps import Steps
 from tidemark_spark.jobs.window import process_windows

@@ -16,8 +16,9 @@ from tests.support.waiting import until
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.open_stream import OpenStream
-from tidemark_spark.audit.comparing import (
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark_spark.audit.deleted import Forgotten, PlaceBlocks
+from tidemark_spark.audit.differences import (
     Audit,
     Audited,
     RowsAt,
@@ -26,7 +27,6 @@ from tidemark_spark.audit.comparing import (
     read_beforehand,
     sums_expected,
 )
-from tidemark_spark.audit.deleted import Forgotten, PlaceBlocks
 from tidemark_spark.columns import AT, DIGEST, INDEX, OFFSET, row_hash
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark_spark.rows.selecting import only

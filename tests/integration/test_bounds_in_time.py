@@ -13,8 +13,8 @@ from kafka import KafkaProducer
 from tests.support.command_line import asked, at_a_terminal, tidemark
 from tests.support.oracle import CDN, ORDERS
 from tests.support.playground import Make, Playground
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.plan import of_request
 
 # The hour in which the messages were sent, partition by partition: the last one has none at all.
 HOURS = ([1, 2, 3, 4], [3, 2, 4], [1, 1], [])

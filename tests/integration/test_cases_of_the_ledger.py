@@ -13,13 +13,13 @@ from tests.support.protocol_world import NoWork, Sweeps, hold
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE
 from tidemark.ledger.records import INGEST, Record
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest, lanes
 
 
 def commit(play: Playground) -> Record:
     """Plan the next window of the ingest and commit it."""
     opened, run = play.opened, play.new_run()
-    pending = lanes.plan_ingest(opened, run)
+    pending = ingest.plan_ingest(opened, run)
     assert pending is not None
     me = lanes.this_run(opened, run)
     return protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)

@@ -21,9 +21,9 @@ from tidemark.commit import protocol
 from tidemark.errors import InvalidStreamFile, LogTruncated, OffsetsOutOfRange
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind, Pending
-from tidemark.runs import lanes
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.requests.forms import BackfillRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import ingest
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.runtime.failures import translate
 
@@ -55,13 +55,13 @@ def test_a_start_counts_until_there_is_a_position(make: Make) -> None:
     }
     for start, expected in starts.values():
         stream = make(CDN, source={"topics": [topic], "start": start})
-        assert ranges(lanes.plan_ingest(stream.opened, "run")) == expected
+        assert ranges(ingest.plan_ingest(stream.opened, "run")) == expected
         position = stream.head().positions
         # From now on it is ignored, whatever it says.
         protocol.abandon(stream.opened.book, "ingest", "a test", take_over=True)
         for other, _ in starts.values():
             stream.rewrite(source={"topics": [topic], "start": other})
-            assert ranges(lanes.plan_ingest(stream.opened, "run")) == expected
+            assert ranges(ingest.plan_ingest(stream.opened, "run")) == expected
             protocol.abandon(stream.opened.book, "ingest", "a test", take_over=True)
         assert stream.head().positions == position
 
@@ -113,7 +113,7 @@ def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> N
     topic = play.topics[0]
     play.produce(80)
     run = play.new_run()
-    assert lanes.plan_ingest(play.opened, run) is not None
+    assert ingest.plan_ingest(play.opened, run) is not None
     play.kafka.delete_records(topic, 1, 5)
     for _ in range(2):
         with pytest.raises(Exception) as caught:  # noqa: PT011 (Spark's own may be around it, as the job gets it)
@@ -191,9 +191,9 @@ def test_an_older_end_is_asked_for_again_and_then_believed(play: Playground) -> 
     play.produce(12)
     before = play.opened.book.store.read(("head", "ingest"))
     with pytest.raises(LogTruncated, match="ends at 1, below"):
-        lanes.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.endpoint, 100, 1)), "run")
+        ingest.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.endpoint, 100, 1)), "run")
     assert play.opened.book.store.read(("head", "ingest")) == before
-    pending = lanes.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.endpoint, 2, 1)), "run")
+    pending = ingest.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.endpoint, 2, 1)), "run")
     assert pending is not None
     assert sum(one.until - one.start for one in pending.window.ranges) == 12
 
@@ -205,7 +205,7 @@ def test_a_partition_shows_its_position_its_pending_window_and_its_dead_letters(
     play.produce(240)
     play.ingest()
     play.produce(24)
-    pending = lanes.plan_ingest(play.opened, "run")
+    pending = ingest.plan_ingest(play.opened, "run")
     assert pending is not None
     rows = {(one["topic"], one["partition"]): one for one in asked("status", file)["partitions"]}
     for one in pending.window.ranges:

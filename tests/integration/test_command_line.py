@@ -15,9 +15,10 @@ from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
-from tidemark.runs import lanes
-from tidemark.views.message import as_values
-from tidemark.views.where import located
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import ingest, lanes
+from tidemark.views.messages.message import as_values
+from tidemark.views.messages.where import located
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ def test_a_plan_is_shown_and_nothing_is_pinned(play: Playground) -> None:
     found = asked("plan", file)
     assert (found["window"], found["pinned"], found["offsets"]) == (1, False, 120)
     assert list(play.opened.book.store.scan(())) == []
-    pending = lanes.plan_ingest(play.opened, "run")
+    pending = ingest.plan_ingest(play.opened, "run")
     assert pending is not None
     pinned = [
         {"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in pending.window.ranges
@@ -190,7 +191,7 @@ def test_a_changed_record_is_found(play: Playground) -> None:
 
 def test_a_pinned_window_is_given_up(play: Playground) -> None:
     play.produce(30)
-    assert lanes.plan_ingest(play.opened, "run") is not None
+    assert ingest.plan_ingest(play.opened, "run") is not None
     _, said = tidemark("ledger", "abandon", "--yes", str(play.file), "ingest", "--reason", " ", code=2)
     assert said == "tidemark: WrongUse: abandon needs a reason\n"
     out, _ = tidemark("ledger", "abandon", "--yes", str(play.file), "ingest", "--reason", "a wrong stream file")
@@ -297,6 +298,6 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     _, said = tidemark("replay", "--yes", file, "--run", run, code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     text = "\n".join(f"{one['partition']}@{one['from']}-{one['until']}" for one in rest["ranges"])
-    again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, parse_ranges(text)))
+    again = play.select(LaneKind.REPLAY, selecting.in_known_incarnations(play.opened, parse_ranges(text)))
     assert sum(tally.read.number for record in again for tally in record.tallies) == rest["offsets"]
     play.assert_exactly_what_was_read()

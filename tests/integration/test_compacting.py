@@ -23,7 +23,7 @@ from tidemark.sinks.parquet.compactions import CompactedFolder, described
 from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import steady
 from tidemark.sinks.parquet.steps import Step, nobody
-from tidemark_spark.audit import comparing
+from tidemark_spark.audit import differences
 from tidemark_spark.jobs import audit as audit_job
 from tidemark_spark.sinks.parquet.compacting import compact
 
@@ -158,7 +158,7 @@ def test_who_reads_meanwhile_reads_again(
     assert [len(look) for look in looks] == [3, 1]
     # An audit too, which looks at the files long after it has begun.
     windows(play, 1)
-    summed, calls, again = comparing.sums_found, [], []
+    summed, calls, again = differences.sums_found, [], []
 
     def late(*given: Any) -> Any:
         calls.append(given)
@@ -168,7 +168,7 @@ def test_who_reads_meanwhile_reads_again(
             compacted(play, again=True)
         return summed(*given)
 
-    monkeypatch.setattr(comparing, "sums_found", late)
+    monkeypatch.setattr(differences, "sums_found", late)
     report = audit_job.audit(play.opened, "audit")
     assert report.clean, report.sentence()
     assert len(calls) == 4

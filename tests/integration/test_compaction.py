@@ -18,7 +18,8 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.commit.protocol import Step
 from tidemark.errors import OffsetsOutOfRange, SourceChanged
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import erasing, lanes, steering
+from tidemark.runs import erasing, steering
+from tidemark.runs.windows import lanes
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")

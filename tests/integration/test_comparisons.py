@@ -15,7 +15,7 @@ from tidemark.audit.comparison import MORE_IN_TOPICS, MOST_EXAMPLES, NOT_IN_TOPI
 from tidemark.ledger.book import NOTHING_SEEN
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.columns import COORDINATE, FAILURE, FAILURE_TYPE, INDEX, OUTCOME, REASON
 from tidemark_spark.readers.places import OTHERS
 

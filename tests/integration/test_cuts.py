@@ -24,7 +24,8 @@ from tidemark.errors import VerificationFailed
 from tidemark.ledger.records import LaneKind, Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark_spark.jobs import window_work
 from tidemark_spark.runtime import progress
@@ -95,14 +96,13 @@ def test_a_crash_after_any_step(play: Playground, step: Step, times: int) -> Non
 
 @pytest.mark.covers("F1", "S18", "A23")
 def test_a_crash_after_the_pin(play: Playground) -> None:
-    from tidemark.runs import lanes
 
     # One message in each of partitions 0 to 2; then nine more in partition 2.
     play.produce(3)
     run = play.new_run()
-    pending = lanes.plan_ingest(play.opened, run)
+    pending = ingest.plan_ingest(play.opened, run)
     play.kafka.send((play.topics[0], 2, key, value) for key, value in play.example.generate(9, 100))
-    assert lanes.plan_ingest(play.opened, run) == pending
+    assert ingest.plan_ingest(play.opened, run) == pending
     (record,) = play.ingest(run)
     read = {(tally.topic, tally.partition): tally.read.number for tally in record.tallies}
     assert read == {(play.topics[0], partition): 1 for partition in range(3)}
@@ -215,7 +215,7 @@ def test_a_crash_in_a_replay(play: Playground, step: Step, times: int) -> None:
         play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(step, times))
     play.assert_exactly_what_was_read()
     # Run again: what was committed is settled, what was not is done; the lane is closed at the end.
-    from tidemark.runs import lanes
+    from tidemark.runs.windows import lanes
     from tidemark_spark.jobs.window import process_windows
 
     lane = lanes.lane_name(LaneKind.REPLAY, run)

@@ -26,11 +26,11 @@ from tidemark.ledger.places import named as named_place
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.views.dead_letters import dead_letters as in_groups
-from tidemark.views.fates import Fate
-from tidemark.views.where import coordinate, located
+from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.where import coordinate, located
 from tidemark_spark.jobs.audit import audit
 
 LEDGERS = {

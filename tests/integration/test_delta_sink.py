@@ -19,7 +19,7 @@ from tests.support.playground import Make, Playground
 from tidemark.commit.protocol import Step
 from tidemark.errors import TooManyInvalid
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
+from tidemark.runs.windows import lanes
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.reading import delta_tables

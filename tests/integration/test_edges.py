@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.edges import FIELDS, SCHEMA, SCHEMES, WRITTEN, edges_of
 from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make
-from tidemark.cli.results import rows_of
+from tidemark.cli.commands.results import rows_of
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.double_texts import double_text
 from tidemark_spark.jobs.audit import audit

@@ -13,7 +13,8 @@ from kafka import KafkaProducer
 from tests.support.cuts import read_by
 from tests.support.oracle import CDN, LEDGERS, Example
 from tests.support.playground import Make, Playground
-from tidemark.clients.connections import from_environment, lake_folder
+from tidemark.clients.connections import from_environment
+from tidemark.clients.lake import lake_folder
 from tidemark.errors import EXIT_FAILED, TooManyInvalid
 from tidemark.ledger.records import LaneKind
 

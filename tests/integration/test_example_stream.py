@@ -14,8 +14,8 @@ from tests.support.playground import Make, Playground
 from tests.support.sink_topics import counting
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.streams.model import Stream
 from tidemark_spark.jobs import window

@@ -13,7 +13,7 @@ import pytest
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 
 WIDE = replace(CDN, partitions=3)
 # What a spreadsheet would take for a formula.
@@ -51,7 +51,7 @@ def begun(make: Make, offsets: dict[int, int], messages: int) -> Playground:
     play.rewrite(
         source={"start": {"offsets": {f"{topic}/{partition}": offset for partition, offset in offsets.items()}}}
     )
-    assert lanes.plan_ingest(play.opened, "begin") is not None
+    assert ingest.plan_ingest(play.opened, "begin") is not None
     return play
 
 

@@ -14,7 +14,7 @@ from tidemark.audit.report import AuditReport
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count

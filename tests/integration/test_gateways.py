@@ -16,8 +16,8 @@ import pytest
 from services import control, processes
 from services.site import Site
 from tests.support.playground import Playground
-from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.encoding import Rows
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.tables import ensure_table

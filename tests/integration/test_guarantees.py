@@ -12,8 +12,9 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import Guarantee, LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import lanes
+from tidemark.runs.requests import selecting
 from tidemark.runs.skipping import skip
+from tidemark.runs.windows import ingest
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -162,7 +163,7 @@ def test_skipping_offsets(play: Playground) -> None:
 def test_a_skip_waits_for_the_window_that_is_pending(make: Make) -> None:
     play = make(CDN)
     play.produce(40)
-    assert lanes.plan_ingest(play.opened, "run") is not None
+    assert ingest.plan_ingest(play.opened, "run") is not None
     play.produce(40)
     with pytest.raises(Conflict, match=r"window 1 of .* is pending"):
         skip(play.opened, "latest", "a reason", "skip", write=True)
@@ -186,7 +187,7 @@ def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playgrou
     play.produce(70)
     play.ingest()
     before = play.opened.book.store.read(("head", "ingest"))
-    everything = lanes.everything_from_the_start(play.opened)
+    everything = selecting.everything_from_the_start(play.opened)
     assert everything.count() == 70
     (record,) = play.select(LaneKind.REPLAY, everything)
     assert read_by([record]) == 70
@@ -201,7 +202,7 @@ def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playgrou
     # From where `start` says: with offsets, from those.
     topic = play.topics[0]
     play.rewrite(source={"start": {"offsets": {f"{topic}/0": 3}, "others": "latest"}})
-    (only,) = lanes.everything_from_the_start(play.opened)
+    (only,) = selecting.everything_from_the_start(play.opened)
     assert (only.partition.topic, only.partition.partition, only.start) == (topic, 0, 3)
     found = asked("replay", str(play.file), "--ignore-stored", "--reason", "all of it", "--dry-run")
     assert found["offsets"] == len(only)

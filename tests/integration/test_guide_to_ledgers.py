@@ -24,7 +24,7 @@ from tests.support.packages import CommandLine, installed
 from tests.support.playground import Make
 from tests.support.waiting import until
 from tidemark.errors import Unreachable
-from tidemark.ledger.store import InDoubt
+from tidemark.ledger.stores.contract import InDoubt
 
 pytestmark = pytest.mark.covers("O6")
 

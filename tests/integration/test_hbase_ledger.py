@@ -16,14 +16,14 @@ from services import control, processes
 from services.site import Site
 from tests.support.playground import Make
 from tests.support.proxy import LossyProxy, lossy
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import check_families, ensure_table
 from tidemark.clients.hbase.thrift import ColumnDescriptor
 from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
-from tidemark.ledger.doubt import swap_surely
-from tidemark.ledger.hbase import HBaseLedgerStore
-from tidemark.ledger.store import sortable
+from tidemark.ledger.stores.contract import sortable
+from tidemark.ledger.stores.doubt import swap_surely
+from tidemark.ledger.stores.hbase import HBaseLedgerStore
 
 KEY = ("head", "ingest")
 
@@ -109,8 +109,9 @@ def proxy(site: Site) -> Iterator[LossyProxy]:
 def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, proxy: LossyProxy, make: Make) -> None:
     """A batch whose answer was lost is sent again as a whole, with the same timestamp: nothing doubles."""
     from tidemark.offsets.ranges import TopicPartition
-    from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
+    from tidemark.sinks.hbase.rows import MARK, PartitionKeys
     from tidemark.sinks.hbase.table import Put, ResultTable
+    from tidemark.sinks.stored import Mark
 
     play = make()
     direct = play.opened.result_table("hbase_default", play.name)

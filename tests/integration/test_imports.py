@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 
 # Eleven partitions, so that 10 comes after 9 as a number and not as text; of four there is no stored offset.
 MANY = replace(CDN, partitions=11)
@@ -124,7 +124,7 @@ def test_the_first_window_begins_where_the_other_program_stopped(
     assert "dry run, nothing was changed" in said
     assert list(play.opened.book.store.scan(())) == []
     assert tidemark(*arguments, "--yes")[0] == shown
-    pending = lanes.plan_ingest(play.opened, "run")
+    pending = ingest.plan_ingest(play.opened, "run")
     assert pending is not None
     begun = {one.partition: one.start for one in pending.window.ranges}
     # A partition without a stored offset starts by the policy.

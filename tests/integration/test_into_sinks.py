@@ -17,7 +17,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.runs import lanes
+from tidemark.runs.windows import lanes
 from tidemark.sinks.kinds import kind_of
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.compare import compare

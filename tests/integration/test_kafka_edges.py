@@ -41,7 +41,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 from tidemark_spark.jobs import window_work as work
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import read_offsets
@@ -173,7 +173,7 @@ def test_windows_begin_and_end_within_a_producers_batch(make: Make) -> None:
 def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     play = make(CDN, source={"topics": ["not-there"]})
     with pytest.raises(TopicUnknown, match="topic not-there does not exist") as never_read:
-        lanes.plan_ingest(play.opened, "run")
+        ingest.plan_ingest(play.opened, "run")
     assert never_read.value.exit_code == 2
     assert "not-there" not in play.kafka.admin.list_topics()
     assert list(play.opened.book.store.scan(())) == []
@@ -184,10 +184,10 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     before = list(play.opened.book.store.scan(()))
     play.kafka.delete(play.topics[0])
     with pytest.raises(TopicGone, match=f"topic {play.topics[0]} no longer exists") as read:
-        lanes.plan_ingest(play.opened, "run")
+        ingest.plan_ingest(play.opened, "run")
     play.kafka.create(play.topics[0], CDN.partitions)
     with pytest.raises(TopicRecreated):
-        lanes.preview(play.opened)
+        ingest.preview(play.opened)
     assert read.value.exit_code == 4
     assert list(play.opened.book.store.scan(())) == before
 
@@ -313,7 +313,7 @@ def test_a_broker_that_is_away(make: Make) -> None:
     opened = replace(play.opened, log=KafkaLog(KafkaEndpoint("127.0.0.1:1"), timeout_ms=2_000))
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"Kafka at 127\.0\.0\.1:1 did not answer") as caught:
-        lanes.plan_ingest(opened, "run")
+        ingest.plan_ingest(opened, "run")
     assert time.monotonic() - began < 10
     assert caught.value.exit_code == 5
     assert list(opened.book.store.scan(())) == []
@@ -474,7 +474,7 @@ def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
     play = make(CDN)
     play.produce(80)
     run = play.new_run()
-    assert lanes.plan_ingest(play.opened, run) is not None
+    assert ingest.plan_ingest(play.opened, run) is not None
     play.kafka.delete_records(play.topics[0], 1, 5)
     with pytest.raises(Exception) as caught:  # noqa: PT011 (Spark's own, as the job gets it)
         play.ingest(run)
@@ -488,7 +488,7 @@ def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make)
     play = make(CDN)
     play.produce(40)
     run = play.new_run()
-    pending = lanes.plan_ingest(play.opened, run)
+    pending = ingest.plan_ingest(play.opened, run)
     assert pending is not None
     play.kafka.add_partitions(play.topics[0], 6)
     play.kafka.send([(play.topics[0], p, None, value) for p in (4, 5) for _, value in play.example.generate(10, 500)])

@@ -19,16 +19,16 @@ from tests.support import tokens
 from tests.support.playground import Playground
 from tests.support.secure import SecureKafka, connect, marked, watched
 from tests.support.sink_topics import written
-from tidemark.clients.connections import Connection, zookeeper_endpoint
+from tidemark.clients.connections import Connection
 from tidemark.clients.kafka.clients import token_urls
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED
-from tidemark.clients.zookeeper import ZooKeeper, _client
+from tidemark.clients.zookeeper import ZooKeeper, _client, zookeeper_endpoint
 from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.compare import compare
 from tidemark_spark.rows.reading import read_offsets

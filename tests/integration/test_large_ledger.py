@@ -16,7 +16,7 @@ from tests.support.naive import Scan, named, names
 from tests.support.stores import Stores
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 
 

@@ -19,11 +19,11 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at
 from tidemark.ledger.book import Book
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import LaneKind
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.selections import PIECE_BYTES
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes
+from tidemark.runs.windows import lanes
 
 PARTITIONS, RUN = 3, "a run"
 # Kafka holds so many messages for each of the records.

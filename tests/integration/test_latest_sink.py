@@ -17,12 +17,11 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import OwnedByAnother, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
+from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.keyed_rows import encode_cell
-from tidemark.sinks.hbase.rows import Mark
-from tidemark.sinks.hbase.table import StoredRow
-from tidemark.sinks.latest.rows import Version, qualifier, row_key
-from tidemark.sinks.latest.table import LatestTable, SteadyValues, latest_table
+from tidemark.sinks.hbase.latest.rows import Version, qualifier, row_key
+from tidemark.sinks.hbase.latest.table import LatestTable, SteadyValues, latest_table
+from tidemark.sinks.stored import Mark, StoredRow
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.sinks import results

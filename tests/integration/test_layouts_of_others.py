@@ -19,8 +19,8 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import Unreachable
 from tidemark.ledger.records import INGEST
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def reader(site: Site) -> Iterator[KazooClient]:
 def committed(play: Playground, seq: int, opened: OpenStream | None = None) -> dict[tuple[str, int], int]:
     """Commit the ingest's next window, without reading its messages. Gives the positions after it."""
     opened, run = opened or play.opened, f"run {seq}"
-    assert lanes.plan_ingest(opened, run) is not None
+    assert ingest.plan_ingest(opened, run) is not None
     protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, seq, Run(run, "v", "d"))
     return play.positions()
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.proxy import LossyProxy, lossy
 from tests.support.stores import Stores, new_stream
 from tidemark.errors import Unreachable
-from tidemark.ledger.doubt import NotMine, swap_surely
-from tidemark.ledger.store import InDoubt, sortable
+from tidemark.ledger.stores.contract import InDoubt, sortable
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
 
 KEY = ("head", "ingest")
 

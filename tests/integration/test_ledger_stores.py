@@ -11,8 +11,8 @@ import time
 import pytest
 
 from tests.support.stores import Stores, new_stream
-from tidemark.ledger.contract import NamesStreams
-from tidemark.ledger.store import LedgerStore, sortable
+from tidemark.ledger.stores.contract import LedgerStore, sortable
+from tidemark.ledger.stores.kind import NamesStreams
 
 pytestmark = pytest.mark.covers("O6")
 

@@ -12,7 +12,7 @@ from tests.support.playground import Make, Playground
 from tests.support.rows import GIVEN_BACK, SINKS
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -26,14 +26,14 @@ from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.playground import Kafka
 from tests.support.stores import Stores
 from tests.support.waiting import until
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.sinks.delta import table as delta_table
 
 CALLS = 500

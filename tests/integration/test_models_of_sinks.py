@@ -25,15 +25,16 @@ from tidemark.clients.connections import Connection
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.aggregates.rows import decode
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import lanes
 from tidemark.sinks.delta.table import files_of
+from tidemark.sinks.hbase.aggregates.rows import decode
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of
-from tidemark.sinks.hbase.rows import MARK, Mark
+from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.kafka import messages
 from tidemark.sinks.owners import OWNER_ROW
 from tidemark.sinks.parquet import folders
+from tidemark.sinks.stored import Mark
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -28,7 +28,7 @@ from tidemark.clients.object_stores import access_of
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
 from tidemark.sinks.delta import table
 from tidemark.sinks.parquet import files, folders
 from tidemark_spark.jobs.audit import audit

@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 from tidemark_spark.jobs.audit import audit
 
 Begin = Callable[..., KafkaProducer]
@@ -82,7 +82,7 @@ def test_an_open_transaction_is_named_with_what_it_holds_back(play: Playground, 
     assert "nothing is new" in said
     # A run finds nothing new, and can say why.
     assert play.ingest() == []
-    (held,) = lanes.open_transactions(play.opened)
+    (held,) = ingest.open_transactions(play.opened)
     assert (held.start, held.behind, held.transactional_id) == (10, 5, f"{play.name}-one")
     # An audit says how far it looked.
     report = audit(play.opened, "an audit")

@@ -17,7 +17,8 @@ from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import lanes
 
 RUN = "three"
 
@@ -55,7 +56,7 @@ def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     play.produce(40)
     play.ingest()
     play.rewrite(limits={"max_records": 40})
-    before = lanes.before_the_first_window(play.opened)
+    before = selecting.before_the_first_window(play.opened)
     mine = [lanes.lane_name(LaneKind.BACKFILL, RUN, number) for number in (1, 2, 3)]
     over, killed = threading.Event(), list[int]()
     thread = threading.Thread(target=killed_midway, args=(play, mine[1], over, killed))
@@ -84,7 +85,7 @@ def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     heads = {lane: play.head(lane) for lane in mine}
     assert [heads[lane].state for lane in mine] == ["closed", "open", "closed"]
     first = {lane: heads[lane].seq for lane in mine}
-    assert lanes.before_the_first_window(play.opened)
+    assert selecting.before_the_first_window(play.opened)
 
     begun = time.time() * 1000
     found = asked("backfill", "--yes", str(play.file), "--run", RUN)
@@ -97,7 +98,7 @@ def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
     covers = [play.opened.book.covers(one.window) for one in windows]
     assert RangeSet(one for part in covers for one in part) == before
     assert sum(part.count() for part in covers) == before.count()
-    assert not lanes.before_the_first_window(play.opened)
+    assert not selecting.before_the_first_window(play.opened)
     play.assert_exactly_what_was_read()
     report = asked("audit", str(play.file))
     assert report["clean"]

@@ -149,7 +149,7 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
         play.select(LaneKind.REPLAY, replay, again, on_step=cut_after(Step.SINK_STORED, 2))
     wanted = sorted(play.expected().rows)
     assert places_by_reader(play, spark) == [wanted, wanted]
-    from tidemark.runs import lanes
+    from tidemark.runs.windows import lanes
     from tidemark_spark.jobs.window import process_windows
 
     process_windows(play.opened, lanes.lane_name(LaneKind.REPLAY, again), 1, again)

@@ -17,7 +17,7 @@ from tests.support.fixed_layouts import FIXED
 from tests.support.oracle import ORDERS
 from tests.support.playground import Make, Playground
 from tests.support.sink_topics import written
-from tidemark.cli.results import rows_of
+from tidemark.cli.commands.results import rows_of
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
 

@@ -21,11 +21,11 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence
 from tidemark.errors import Conflict
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Window
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import draw_generation
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
+from tidemark.runs.windows import ingest, lanes
 
 WINDOWS = 15
 RACERS = 2
@@ -38,7 +38,7 @@ def race(file: Path, racer: int, barrier: Barrier, results: Queue[tuple[int, int
         run = f"racer {racer} window {number}"
         me = lanes.this_run(opened, run)
         barrier.wait()
-        pending = lanes.plan_ingest(opened, run)
+        pending = ingest.plan_ingest(opened, run)
         barrier.wait()
         try:
             if pending is None:
@@ -113,7 +113,7 @@ def test_one_of_two_overlapping_claims(make: Make) -> None:
     play = make(CDN)
     play.produce(40)
     opened = play.opened
-    pending = lanes.plan_ingest(opened, "first")
+    pending = ingest.plan_ingest(opened, "first")
     assert pending is not None
     me = lanes.this_run(opened, "first")
     protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)
@@ -143,7 +143,7 @@ def work_off(file: Path, run: str, began: Event, windows: int) -> None:
     opened = replace(open_stream(file), sweeper=Sweeps())
     began.set()
     for _ in range(windows):
-        pending = lanes.plan_ingest(opened, run)
+        pending = ingest.plan_ingest(opened, run)
         assert pending is not None
         me = lanes.this_run(opened, run)
         protocol.process(opened.book, Sweeps(), Slow(), hold, INGEST, pending.window.seq, me)

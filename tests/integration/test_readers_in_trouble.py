@@ -13,17 +13,17 @@ from services.site import Site
 from tests.support.memory import MemoryStore
 from tests.support.playground import Kafka
 from tests.support.stores import new_stream
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.kafka import consuming
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.hbase.table import ResultTable
 from tidemark.sinks.kafka import messages as kafka_messages
 from tidemark.sinks.kafka.messages import Origin
+from tidemark.sinks.stored import Place
 
 AT = TopicPartition("orders", 0)
 

@@ -15,8 +15,8 @@ from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN
 from tests.support.playground import Make
 from tests.support.scheme_cases import CASES
-from tidemark.clients.connections import hbase_endpoint
 from tidemark.clients.hbase.encoding import rows_of
+from tidemark.clients.hbase.endpoint import hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import ensure_table
 from tidemark.errors import WrongUse
@@ -24,8 +24,8 @@ from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.runs.auditing import requested
-from tidemark.runs.record_tables import named_records
-from tidemark.runs.requests import AuditRequest, EraseRequest
+from tidemark.runs.requests.forms import AuditRequest, EraseRequest
+from tidemark.runs.requests.record_tables import named_records
 
 pytestmark = pytest.mark.usefixtures("spark")
 

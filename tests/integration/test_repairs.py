@@ -21,8 +21,8 @@ from tidemark.audit.levels import Level
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
 from tidemark.runs.auditing import repair_of
+from tidemark.runs.requests import selecting
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -123,7 +123,7 @@ def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | Non
     assert (planned.replay.sinks, planned.replay.left_out) == (sinks, {})
     (record,) = play.select(LaneKind.REPLAY, planned.replay.named, sinks=planned.replay.sinks)
     assert {one.name for one in record.places} == ({*sinks} if sinks else {*KINDS, "dead_letters"})
-    after = audit(play.opened, play.new_run(), lanes.stored_selection(play.opened, planned.audit_after))
+    after = audit(play.opened, play.new_run(), selecting.stored_selection(play.opened, planned.audit_after))
     outcome = verdict(report, after)
     assert outcome.clean, outcome.sentence
     whole = audit(play.opened, play.new_run())

@@ -22,11 +22,12 @@ from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.coordinates import Named, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.comparing import find_comparison
-from tidemark.runs.plan import of_request
-from tidemark.runs.redriving import DeadLetters, redrive
-from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.comparisons import find_comparison
+from tidemark.runs.requests import selecting
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.forms import BackfillRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.parquet.settings import FolderSettings
 from tidemark_spark.jobs.compare import compare
 
@@ -42,7 +43,7 @@ def test_a_replay_of_single_records_touches_those_alone(play: Playground) -> Non
     play.ingest()
     position = play.positions()
     text = f"{play.topics[0]}/0@3\n{play.topics[0]}/0@4\n{play.topics[-1]}/2@9\n{play.topics[0]},0,30\n"
-    chosen = lanes.with_incarnations(play.opened, parse_records(text))
+    chosen = selecting.in_known_incarnations(play.opened, parse_records(text))
     (replayed,) = play.select(LaneKind.REPLAY, chosen)
     assert sum(tally.read.number for tally in replayed.tallies) == 4
     assert play.positions() == position
@@ -350,7 +351,7 @@ def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -
     with pytest.raises(WrongUse, match=r"nothing to replay: .*or the selection is empty"):
         claim_lane(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
     with pytest.raises(WrongUse, match="never read this topic"):
-        lanes.with_incarnations(opened, Named(RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)])))
+        selecting.in_known_incarnations(opened, Named(RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)])))
     lane = claim_lane(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
     with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {lane} \(run d\)") as caught:
         claim_lane(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
@@ -373,10 +374,10 @@ def test_what_is_done_stays_done_when_it_is_tried_again(play: Playground) -> Non
     first = play.ingest(run)
     play.produce(30)
     assert [one.seq for one in lanes.committed_before(play.opened, INGEST, run)] == [1]
-    assert lanes.plan_ingest(play.opened, run, again=True) is None
+    assert ingest.plan_ingest(play.opened, run, again=True) is None
     assert process_windows(play.opened, INGEST, 1, run) == first
     other = play.new_run()
-    pending = lanes.plan_ingest(play.opened, other)
+    pending = ingest.plan_ingest(play.opened, other)
     assert pending is not None
     # Another run's window stays its own.
     assert process_windows(play.opened, INGEST, 1, run) == first
@@ -418,7 +419,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     start = play.positions()
     play.produce(80)
     play.ingest()
-    before = lanes.before_the_first_window(play.opened)
+    before = selecting.before_the_first_window(play.opened)
     assert {(one.partition.topic, one.partition.partition): (one.start, one.until) for one in before} == {
         place: (0, offset) for place, offset in start.items()
     }
@@ -430,7 +431,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     assert (some.count(), some - before) == (6, RangeSet())
     (stored,) = play.select(LaneKind.BACKFILL, some)
     assert (play.opened.book.covers(stored.window), sum(one.read.number for one in stored.tallies)) == (some, 6)
-    rest = lanes.before_the_first_window(play.opened)
+    rest = selecting.before_the_first_window(play.opened)
     assert rest == before - some
     # Killed while it writes the second of three windows, and taken over by another process.
     position, run = play.positions(), play.new_run()
@@ -454,7 +455,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     assert not left
     assert play.positions() == position
     play.assert_exactly_what_was_read()
-    assert not lanes.before_the_first_window(play.opened)
+    assert not selecting.before_the_first_window(play.opened)
 
 
 @pytest.mark.covers("A30", "N18")

@@ -14,7 +14,7 @@ from tests.support.playground import Make, Playground
 from tests.support.submitted import WINDOW_JOB, Submitted
 from tests.support.waiting import until
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
+from tidemark.runs.windows import lanes
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.window import process_windows
 

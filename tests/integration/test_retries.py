@@ -19,14 +19,14 @@ from tests.support.compacted_topics import COMPACTED, wait_until_left
 from tests.support.oracle import Example
 from tests.support.playground import Make, Playground
 from tests.support.waiting import until
-from tidemark.cli.results import rows_of
+from tidemark.cli.commands.results import rows_of
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_FAILED, EXIT_WRONG_USE, Fenced, TooManyInvalid, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Record
-from tidemark.runs import lanes
-from tidemark.runs.plan import of_request
-from tidemark.runs.redriving import DeadLetters, redrive
-from tidemark.runs.requests import ReplayRequest
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.forms import ReplayRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import lanes
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.sinks.kafka.writer import MESSAGE_BYTES

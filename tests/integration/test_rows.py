@@ -31,7 +31,7 @@ from tests.support.scheme_cases import CASES, PAIRS, Case, Message
 from tidemark.errors import TidemarkError, TransformRefused, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.tallies import Outcome as Became
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.reading import hbase_rows
 from tidemark.streams.explode import Explode
 from tidemark_spark.columns import FAILURE, INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text

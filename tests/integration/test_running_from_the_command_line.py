@@ -23,7 +23,7 @@ from tests.support.damage import delete_rows, rows_at
 from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
 from tests.support.waiting import until
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 
 MILLION = 1_000_000
 
@@ -162,7 +162,7 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})
     file, topic = str(play.file), play.topics[0]
     play.produce(200)
-    assert lanes.plan_ingest(play.opened, "begin") is None
+    assert ingest.plan_ingest(play.opened, "begin") is None
     shown = asked("backfill", file, "--before-first", "--reason", "a test", "--dry-run")
     assert (shown["offsets"], shown["stored_before"], shown["estimate"]) == (200, 0, None)
     out, _ = tidemark(

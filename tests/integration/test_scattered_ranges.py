@@ -18,8 +18,8 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import Read
 from tidemark.planning.splitting import reads as split
-from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows import reading
 from tidemark_spark.rows.pipeline import rows_of

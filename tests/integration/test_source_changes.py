@@ -15,7 +15,7 @@ from tests.support.playground import Kafka, Make, Playground
 from tidemark.errors import LogTruncated, TopicGone, TopicUnknown, WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import Record, TopicIncarnation
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 from tidemark.views.metrics import gauges
 from tidemark.views.overview import overview
 from tidemark_spark.jobs.audit import audit
@@ -126,7 +126,7 @@ def test_topics_by_a_pattern(make: Make) -> None:
     assert sorted((one.topic, one.value) for one in lags) == sorted((f"{name}.{topic}", 0) for topic in names)
     # A topic that comes later is found by the next plan, and read from its start.
     play.kafka.send([(f"{name}.in.a", 0, None, line)])
-    pending = lanes.plan_ingest(play.opened, run := play.new_run())
+    pending = ingest.plan_ingest(play.opened, run := play.new_run())
     play.kafka.create(f"{name}.in.c", 2)
     play.kafka.send([(f"{name}.in.c", 1, None, line)])
     (pinned, following) = [*play.ingest(run), *play.ingest()]
@@ -215,11 +215,11 @@ def test_a_log_that_was_cut_stops_the_stream_even_when_it_has_grown_again(
     with pytest.raises(LogTruncated, match=rf"{topic}/0 \[6, 10\) is not what was read: the log was cut at 6"):
         play.ingest()
     with pytest.raises(LogTruncated):
-        lanes.preview(play.opened)
+        ingest.preview(play.opened)
     assert play.opened.book.store.read(("head", "ingest")) == before
 
     play.rewrite(source={"topics": [topic], "kafka": "kafka_other", "on_truncated": "accept"})
-    window, _ = lanes.preview(play.opened)
+    window, _ = ingest.preview(play.opened)
     assert window is not None
     assert play.opened.book.store.read(("head", "ingest")) == before
     (record,) = play.ingest()

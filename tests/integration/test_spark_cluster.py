@@ -23,7 +23,7 @@ from tests.support.warm import Engine
 from tidemark.commit.protocol import Step
 from tidemark.errors import EXIT_FAILED
 from tidemark.ledger.records import LaneKind
-from tidemark.sinks.latest.table import SteadyValues, latest_table
+from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "jobs" / "executor_killed_job.py"
 MANY_TASKS_JOB = Path(__file__).parent.parent / "jobs" / "many_tasks_job.py"

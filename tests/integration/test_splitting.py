@@ -11,7 +11,7 @@ from tests.support.stores import new_stream
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning import splitting
 from tidemark.planning.splitting import reads, tasks
-from tidemark.runs.submit import local_cores
+from tidemark.submit.command import local_cores
 from tidemark_spark.columns import OFFSET, PARTITION
 from tidemark_spark.rows.reading import read_offsets
 

@@ -30,7 +30,7 @@ from tidemark.clients.sql import asked, database
 from tidemark.commit.protocol import Step
 from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.ledger.store import Anew, sortable
+from tidemark.ledger.stores.contract import Anew, sortable
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark_spark.jobs.audit import audit
 

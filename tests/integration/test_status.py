@@ -13,7 +13,7 @@ from tests.support.protocol_world import NoWork, Sweeps, hold
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.records import INGEST
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 
 
 def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make: Make) -> None:
@@ -25,7 +25,7 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make:
     for number in range(1, 4):
         play.kafka.send((topic, 2, None, b"x") for _ in range(10))
         run = f"run {number}"
-        assert lanes.plan_ingest(play.opened, run) is not None
+        assert ingest.plan_ingest(play.opened, run) is not None
         # What a window has read is of no matter here: nothing is read.
         protocol.process(play.opened.book, Sweeps(), NoWork(), hold, INGEST, number, Run(run, "v", "d"))
     shown, said = tidemark("status", file, "--json")

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from services.site import Site
 from tests.support.range_strategies import PARTITIONS
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase import table as tables
-from tidemark.sinks.hbase.rows import BLOCK_BITS, MARK, Mark, PartitionKeys, Place, parse_key
+from tidemark.sinks.hbase.rows import BLOCK_BITS, MARK, PartitionKeys, parse_key
 from tidemark.sinks.hbase.table import ResultTable
+from tidemark.sinks.stored import Mark, Place
 
 # Some lie in one block of offsets, some in the next.
 EDGE = (1 << BLOCK_BITS) - 20

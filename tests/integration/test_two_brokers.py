@@ -18,7 +18,7 @@ from tests.support.playground import Kafka, Make
 from tests.support.servers import free_ports
 from tests.support.waiting import until
 from tidemark.errors import Unreachable
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 
 SECOND = "kafka-second"
 
@@ -81,6 +81,6 @@ def test_a_partition_without_a_leader_fails_the_whole_window(
 
     until(lambda: leaders() == [-1, 1], "the partition still has a leader")
     with pytest.raises(Unreachable, match=rf"{topic}/1|leader") as refused:
-        lanes.plan_ingest(play.opened, "run")
+        ingest.plan_ingest(play.opened, "run")
     assert refused.value.exit_code == 5
     assert list(play.opened.book.store.scan(())) == before == []

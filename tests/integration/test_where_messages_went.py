@@ -23,8 +23,8 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.kinds import sink_to_compact
-from tidemark.views import where
-from tidemark.views.message import as_values
+from tidemark.views.messages import where
+from tidemark.views.messages.message import as_values
 from tidemark_spark.sinks.parquet.compacting import compact
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'

@@ -31,9 +31,10 @@ from tidemark.commit.protocol import Fence, Step, Taken
 from tidemark.errors import Fenced, VerificationFailed
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest, lanes
+from tidemark.sinks.hbase.rows import MARK, PartitionKeys
+from tidemark.sinks.stored import Mark
 from tidemark_spark.jobs.window_work import SparkWork
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.dead_letters import dead_letters_writer
@@ -113,7 +114,7 @@ def test_a_late_attempt_with_other_code_changes_nothing(
     play = make(example)
     play.produce(300)
     run = play.new_run()
-    assert lanes.plan_ingest(play.opened, run) is not None
+    assert ingest.plan_ingest(play.opened, run) is not None
     # The late attempt runs older code, under which half of the messages are invalid.
     checks = play.example.stream.get("checks", [])
     play.rewrite(checks=[*checks, {"invalid_when": STRICTER[example.name], "reason": "older code"}])
@@ -162,7 +163,7 @@ def test_what_a_late_attempt_writes_to_delta_and_kafka_does_not_count(make: Make
     play.produce(200)
     run = play.new_run()
     play.rewrite(sinks=sinks)
-    assert lanes.plan_ingest(play.opened, run) is not None
+    assert ingest.plan_ingest(play.opened, run) is not None
     # Older code, under which the amounts are others: a row of it would be seen.
     play.rewrite(sinks=sinks, transform=FIXED)
     older = play.opened

@@ -22,13 +22,13 @@ from tests.support.waiting import until
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import LedgerContradiction, OutcomeUnknown, TooLarge, Unreachable, WrongUse
-from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.records import INGEST, Head, LaneKind, Window, WindowRange, positions
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.store import Anew, LedgerStore, sortable
-from tidemark.ledger.verifying import verify
-from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import Anew, LedgerStore, sortable
+from tidemark.ledger.stores.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.offsets.ranges import TopicPartition
 from tidemark_spark.jobs.window import process_windows
 
@@ -120,8 +120,7 @@ def test_only_its_login_reads_and_changes_the_ledger(stores: Stores, stranger: K
 
 
 def test_another_login_is_told_so(stores: Stores, site: Site) -> None:
-    from tidemark.clients.connections import ZooKeeperEndpoint
-    from tidemark.clients.zookeeper import ZooKeeper
+    from tidemark.clients.zookeeper import ZooKeeper, ZooKeeperEndpoint
 
     stream = new_stream()
     store = stores.make(stream)

@@ -8,7 +8,7 @@ from tests.model.sequences import ON_ERASING, ON_THE_LEDGER, ON_THE_SOURCE, Focu
 from tests.support.memory import MemoryStore, TransactionalStore
 
 PROTOCOL = "tidemark.commit.protocol"
-DOUBT = "tidemark.ledger.doubt"
+DOUBT = "tidemark.ledger.stores.doubt"
 REGISTER = "tidemark.ledger.register"
 BOOK = "tidemark.ledger.book"
 PLANNER = "tidemark.planning.planner"
@@ -38,9 +38,9 @@ BUGS = {
         "    if gone := RangeSet():\n",
         "claims what was erased",
         more=(
-            "tidemark.runs.plan",
-            "sinks, gone = into_sinks.named(opened, request.sinks), erased(view.windows)\n",
-            "sinks, gone = into_sinks.named(opened, request.sinks), NOTHING\n",
+            "tidemark.runs.requests.plan",
+            "sinks, gone = chosen_sinks.named(opened, request.sinks), erased(view.windows)\n",
+            "sinks, gone = chosen_sinks.named(opened, request.sinks), NOTHING\n",
         ),
         focus=ON_ERASING,
         likely=70,
@@ -245,11 +245,12 @@ BUGS = {
         "        if heads[lane].head.state == LaneState.CLOSED:\n",
         "keeps its claim|claimed by the open lane",
         more=(
-            "tidemark.runs.lanes",
-            "        close_lane(opened.book, lane)\n\n\ndef with_incarnations",
+            "tidemark.runs.windows.lanes",
+            "    if lane != INGEST:\n        close_lane(opened.book, lane)\n",
+            "    if lane != INGEST:\n"
             "        found = opened.book.head(lane)\n"
             "        if found is not None and found.head.state != LaneState.CLOSED:\n"
-            "            close_lane(opened.book, lane)\n\n\ndef with_incarnations",
+            "            close_lane(opened.book, lane)\n",
         ),
         likely=327,
     ),

@@ -53,7 +53,6 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
-from tidemark.ledger.backup import back_up, restore
 from tidemark.ledger.book import Book
 from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import newest
@@ -70,16 +69,19 @@ from tidemark.ledger.records import (
     SinkReceipt,
     Window,
 )
+from tidemark.ledger.recovery.backup import back_up, restore
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import close_lane
-from tidemark.ledger.store import LedgerStore
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.coordinates import Coordinate as Place
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import planner
-from tidemark.runs import erasing, lanes, skipping
-from tidemark.runs.discovery import known_now
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.since_pin import changes_since_pin
+from tidemark.runs import erasing, skipping
+from tidemark.runs.live.discovery import known_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import ingest, lanes
+from tidemark.runs.windows.changes_since_pin import changes_since_pin
 from tidemark.streams.loading import StreamFile
 from tidemark.streams.model import Stream
 
@@ -343,7 +345,7 @@ class World:
             return lanes.plan_lane(actor.opened, lane, actor.name)
         if step.variant and not self._is_new():
             self.kafka.produce(2)
-        return lanes.plan_ingest(actor.opened, actor.name)
+        return ingest.plan_ingest(actor.opened, actor.name)
 
     def _is_new(self) -> bool:
         head = self.promises.heads.get(INGEST, {"positions": []})
@@ -468,7 +470,7 @@ class World:
         while pending is not None:
             record = self._process(actor, lane, pending.window.seq, take_over=take_over)
             goal = record.window.goal if record.window.run == actor.name else ()
-            pending = lanes.next_window(actor.opened, lane, actor.name, goal)
+            pending = ingest.next_window(actor.opened, lane, actor.name, goal)
         lanes.finish(actor.opened, lane)
 
     def _process(self, actor: Actor, lane: str, seq: int, *, take_over: bool) -> Record:
@@ -548,13 +550,13 @@ class World:
             # Of what was read or not, and of what Kafka has or not: some of each partition.
             read = actor.book.authority().covered()
             wanted = (
-                (read | lanes.before_the_first_window(actor.opened)).first(2 + step.actor)
+                (read | selecting.before_the_first_window(actor.opened)).first(2 + step.actor)
                 if step.actor
                 else _highest(read, 2)
             )
             wanted = wanted - erased(actor.book.committed())
         elif kind == LaneKind.BACKFILL:
-            wanted = lanes.before_the_first_window(actor.opened)
+            wanted = selecting.before_the_first_window(actor.opened)
             if step.variant == 2:
                 # With what was read already, which is refused.
                 wanted |= actor.book.authority().covered()
@@ -766,7 +768,7 @@ class World:
         while True:
             before = self.promises.heads.get(INGEST, {}).get("seq", 0)
             try:
-                self._work_off_again(rescuer, INGEST, lambda: lanes.plan_ingest(rescuer.opened, rescuer.name))
+                self._work_off_again(rescuer, INGEST, lambda: ingest.plan_ingest(rescuer.opened, rescuer.name))
                 break
             except SourceChanged as problem:
                 assert self.kafka.disturbed, f"the ingest is stopped, and nothing has changed: {problem}"
@@ -793,7 +795,7 @@ class World:
             known_now(rescuer.opened, (TOPIC,), learn=False), rescuer.book.authority().covered()
         )
         held -= erased(rescuer.book.committed())
-        before = lanes.before_the_first_window(rescuer.opened)
+        before = selecting.before_the_first_window(rescuer.opened)
         for kind, wanted in ((LaneKind.REPLAY, held), (LaneKind.BACKFILL, before)):
             if wanted:
                 request = Request(kind, f"the last {kind}", wanted)

@@ -15,9 +15,10 @@ import hypothesis
 from tests.model.machine import ACTORS, SLOTS, Setting, Step, World
 from tests.model.transport import DEATHS, DOUBTS, MEANWHILE, STALE, Mishap
 from tests.support.quick import MUTANTS, quick
-from tidemark.ledger import doubt, selections
-from tidemark.ledger.store import LedgerStore
-from tidemark.runs import discovery
+from tidemark.ledger import selections
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import LedgerStore
+from tidemark.runs.live import discovery
 
 # How often each operation is on the menu.
 LEDGER = {

@@ -12,11 +12,11 @@ from tidemark.ledger.erased import Written
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
 from tidemark.sinks.parquet.parts import Part, parts, steady
 from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.stored import Place
 
 # (topic, incarnation, partition, offset)
 Coordinate = tuple[str, int, int, int]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.errors import Unreachable
-from tidemark.ledger.store import InDoubt, Key, LedgerStore, Offsets
+from tidemark.ledger.stores.contract import InDoubt, Key, LedgerStore, Offsets
 
 DIES_BEFORE = "dies before the write"
 DIES_AFTER = "dies after the write, before its answer"

@@ -17,11 +17,11 @@ from tests.simulation.steps import drawn
 
 PROTOCOL = "tidemark.commit.protocol"
 REGISTER = "tidemark.ledger.register"
-SINCE = "tidemark.runs.since_pin"
-WHOLE = "tidemark.runs.whole_windows"
-ERASE, SELECTED = "tidemark.cli.erasing", "tidemark.cli.selected"
+SINCE = "tidemark.runs.windows.changes_since_pin"
+WHOLE = "tidemark.runs.windows.whole_windows"
+ERASE, SELECTED = "tidemark.cli.commands.erase", "tidemark.cli.commands.replay"
 CONFIRMING = "tidemark.cli.confirming"
-TABLE = "tidemark.sinks.aggregates.table"
+TABLE = "tidemark.sinks.hbase.aggregates.table"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ PLANTED: dict[str, Bug] = {
     ),
     "a rebuilt register has no cuts": Bug(
         "4",
-        (("tidemark.ledger.rebuilding", "starts=one.starts if cut else ()))", "starts=()))"),),
+        (("tidemark.ledger.recovery.rebuilding", "starts=one.starts if cut else ()))", "starts=()))"),),
     ),
     "totals beside an erasure are not read again": Bug(
         "6", ((TABLE, "                if now.erasures != known.erasures:\n", "                if False:\n"),)
@@ -91,7 +91,7 @@ PLANTED: dict[str, Bug] = {
         "7",
         (
             (
-                "tidemark.runs.plan",
+                "tidemark.runs.requests.plan",
                 "for name in request.sinks or (None, *(one.name for one in opened.stream.sinks)):",
                 "for name in (None,):",
             ),
@@ -125,7 +125,7 @@ PLANTED: dict[str, Bug] = {
         "14",
         (
             (
-                "tidemark.runs.lanes",
+                "tidemark.runs.windows.lanes",
                 '        raise type(problem)(f"{problem} {_kept(opened, lane)}") from problem\n',
                 '        raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem\n',
             ),
@@ -135,7 +135,8 @@ PLANTED: dict[str, Bug] = {
         "14", ((PROTOCOL, "return now - at if at - now <= LEASE_MS else LEASE_MS", "return now - at"),)
     ),
     "a backup has heads of a topic that its register does not know": Bug(
-        "14", (("tidemark.ledger.backup", "        if now[1].topics == found[1].topics:\n", "        if True:\n"),)
+        "14",
+        (("tidemark.ledger.recovery.backup", "        if now[1].topics == found[1].topics:\n", "        if True:\n"),),
     ),
     "attempts that have written nothing use up ordinals": Bug(
         "14", ((PROTOCOL, "    writes = not isinstance(work, SaysBeforeItWrites)\n", "    writes = True\n"),)
@@ -148,7 +149,7 @@ PLANTED: dict[str, Bug] = {
         "new",
         (
             (
-                "tidemark.runs.keys",
+                "tidemark.runs.requests.keys",
                 "    return held - RangeSet(\n",
                 "    return held if ends is not None else held - RangeSet(\n",
             ),
@@ -158,7 +159,7 @@ PLANTED: dict[str, Bug] = {
         "7",
         (
             (
-                "tidemark.runs.claims",
+                "tidemark.runs.requests.claims",
                 "judge=lambda now: plan.check(opened, planned, now))",
                 "judge=lambda now: None)",
             ),
@@ -168,7 +169,7 @@ PLANTED: dict[str, Bug] = {
         "6",
         (
             (
-                "tidemark.sinks.latest.table",
+                "tidemark.sinks.hbase.latest.table",
                 "                    if _erasures(now) != erasures:\n",
                 "                    if False:\n",
             ),
@@ -180,7 +181,7 @@ PLANTED: dict[str, Bug] = {
             (
                 "tidemark.sinks.hbase.table",
                 "                    now = self.server_time()\n",
-                "                    now = __import__('tidemark.ledger.doubt', fromlist=['time']).time.time() * 1000\n",
+                "                    now = __import__('tidemark.ledger.stores.doubt', fromlist=['time']).time.time() * 1000\n",
             ),
         ),
     ),
@@ -188,7 +189,7 @@ PLANTED: dict[str, Bug] = {
         "new",
         (
             (
-                "tidemark.runs.keys",
+                "tidemark.runs.requests.keys",
                 "        if (at.topic, at.partition) in ends\n",
                 "        if at in known.epoch_ends\n",
             ),
@@ -198,7 +199,7 @@ PLANTED: dict[str, Bug] = {
         "1",
         (
             (
-                "tidemark.runs.counted",
+                "tidemark.runs.windows.earlier_counts",
                 "_come_up(opened, view, there, sinks) if isolation == READ_UNCOMMITTED else RangeSet()",
                 "RangeSet()",
             ),
@@ -208,7 +209,7 @@ PLANTED: dict[str, Bug] = {
         "1",
         (
             (
-                "tidemark.runs.counted",
+                "tidemark.runs.windows.earlier_counts",
                 "        here = (window.covers - window.erased).only([at])\n",
                 "        here = window.covers.only([at])\n",
             ),
@@ -252,11 +253,11 @@ PLANTED: dict[str, Bug] = {
         "new",
         (
             (
-                "tidemark.sinks.aggregates.columns",
+                "tidemark.sinks.hbase.aggregates.columns",
                 "one is not None and one.attempt is not None and one.attempt.generation == generation:",
                 "one is not None and one.window.seq == seq:",
             ),
-            ("tidemark.sinks.aggregates.columns", "    raise Fenced(\n", "    raise ValueError(\n"),
+            ("tidemark.sinks.hbase.aggregates.columns", "    raise Fenced(\n", "    raise ValueError(\n"),
         ),
     ),
 }

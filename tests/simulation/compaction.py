@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation import lake
-from tidemark.cli import compacting
+from tidemark.cli.commands import compact as compact_command
 from tidemark.errors import Fenced, VerificationFailed
 from tidemark.ledger.book import Book
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.parquet import compactions, files, steps
@@ -31,7 +31,7 @@ _MOST_BYTES = 1 << 30
 
 def compact(run: str, *, windows: int | None = None, again: bool = False, write: bool = True) -> None:
     """The command."""
-    compacting.compact(
+    compact_command.compact(
         STREAM,
         sink=None,
         before="",
@@ -120,6 +120,6 @@ _really_replace = compactions.replace
 def compacted(opened_here: Callable[[], OpenStream]) -> Iterator[None]:
     """While the block runs, the command compacts in the simulated world."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(compacting, "submit", partial(_submit, opened_here)))
+        stack.enter_context(patch.object(compact_command, "submit", partial(_submit, opened_here)))
         stack.enter_context(patch.object(compactions, "replace", _replace))
         yield

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from tests.simulation.world import World
 from tests.support.memory import MemoryStore
-from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book
-from tidemark.ledger.rebuilding import rebuild
+from tidemark.ledger.recovery.backup import restore
+from tidemark.ledger.recovery.rebuilding import rebuild
 from tidemark.sinks.kinds import by_order
 
 _numbers = itertools.count()

@@ -8,7 +8,7 @@ from typing import Any
 from tests.model.transport import DEATHS, Mishap, Network, Transport
 from tests.simulation.actors import AND_OTHERS, ANSWERS, ANSWERS_AND_OTHERS, current, effect
 from tests.support.memory import MemoryStore
-from tidemark.ledger.store import Key, Offsets
+from tidemark.ledger.stores.contract import Key, Offsets
 
 # Of all actors of one program.
 _MOST_CALLS = 60_000

@@ -25,14 +25,14 @@ from tidemark.errors import LedgerContradiction, NotAuthorized
 from tidemark.ledger.book import Book, Committed, head_key
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind, LaneState
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
-from tidemark.sinks.aggregates.computed import Aggregate
-from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.aggregates.computed import Aggregate
+from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
 from tidemark.sinks.hbase.rows import MARK_FAMILY, parse_key
 from tidemark.sinks.hbase.table import result_table
-from tidemark.sinks.latest.table import SteadyValues, latest_table
 from tidemark.sinks.reading import hbase_rows
 
 if TYPE_CHECKING:

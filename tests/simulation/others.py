@@ -21,15 +21,15 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.delta import attempts as delta
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.hbase.rows import Place as RowPlace
 from tidemark.sinks.kafka.messages import Origin, kafka_messages
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.parquet import files, types
 from tidemark.sinks.reading import delta_tables, parquet_tables
+from tidemark.sinks.stored import Place as RowPlace
 
 if TYPE_CHECKING:
     from tests.simulation.work import Place, Work

@@ -33,9 +33,9 @@ from tidemark.errors import (
     TopicRecreated,
     WrongUse,
 )
-from tidemark.ledger.backup import back_up
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.backup import back_up
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # What looks at everything, or changes how everything is read.

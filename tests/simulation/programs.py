@@ -15,7 +15,9 @@ from tests.simulation.actors import CLAIMED, CLAIMING, DRAWN, ERASING, current, 
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
-from tidemark.cli import compacting, confirming, erasing, finding, running, selected, steering, submitting
+from tidemark.cli import confirming, finding, lanes_of_runs, submitting
+from tidemark.cli.commands import compact, erase, replay, steer
+from tidemark.cli.commands import run as run_command
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Listener, Taken, nobody
 from tidemark.errors import Fenced
@@ -23,11 +25,12 @@ from tidemark.ledger.book import Book, View
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.ledger.register import NewLane, draw_generation, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
-from tidemark.runs import claims, lanes, plan
 from tidemark.runs import erasing as runs_erasing
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.plan import Plan
-from tidemark.sinks.aggregates.table import AggregateTable
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import claims, plan
+from tidemark.runs.requests.plan import Plan
+from tidemark.runs.windows import lanes
+from tidemark.sinks.hbase.aggregates.table import AggregateTable
 from tidemark_spark.jobs import window
 
 STREAM = "orders"
@@ -61,27 +64,27 @@ class Request:
         what: dict[str, Any] = {"key": self.key} if self.key else {"records": records}
         what |= {"reason": "a bug", "run_name": self.run, "dry_run": self.dry, "yes": True, "as_json": True}
         if self.kind == LaneKind.ERASE:
-            erasing.erase(STREAM, **what)
+            erase.erase(STREAM, **what)
         elif self.kind == LaneKind.REPLAY:
-            selected.replay(STREAM, **what, **self.options, sinks=list(self.sinks) if self.sinks else None)
+            replay.replay(STREAM, **what, **self.options, sinks=list(self.sinks) if self.sinks else None)
         else:
-            selected.backfill(STREAM, **what, **self.options)
+            replay.backfill(STREAM, **what, **self.options)
 
 
 def ingest(run: str, *, take_over: bool = False) -> None:
-    running.run(STREAM, run_name=run, take_over=take_over, as_json=True)
+    run_command.run(STREAM, run_name=run, take_over=take_over, as_json=True)
 
 
 def cancel(lane: str) -> None:
-    steering.cancel(STREAM, lane=lane, reason="it was wrong", yes=True, as_json=True)
+    steer.cancel(STREAM, lane=lane, reason="it was wrong", yes=True, as_json=True)
 
 
 def pause(lane: str) -> None:
-    steering.pause(STREAM, lane, "not now")
+    steer.pause(STREAM, lane, "not now")
 
 
 def resume(lane: str) -> None:
-    steering.resume(STREAM, lane)
+    steer.resume(STREAM, lane)
 
 
 def work_off(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool) -> None:
@@ -234,9 +237,9 @@ def commands() -> Iterator[None]:
     """While the block runs, the commands work in the simulated world, and print nothing."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(finding, "opened", opened_here))
-        for module in (running, selected, erasing):
+        for module in (run_command, lanes_of_runs, erase):
             stack.enter_context(patch.object(module, "process", _process))
-        stack.enter_context(patch.object(selected, "process_together", _process_together))
+        stack.enter_context(patch.object(lanes_of_runs, "process_together", _process_together))
         stack.enter_context(patch.object(plan, "of_request", _of_request))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
@@ -244,11 +247,11 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(AggregateTable, "erase", _erase_totals))
         stack.enter_context(compacted(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
-        for module in (running, selected, erasing, steering, submitting, compacting, confirming):
+        for module in (run_command, replay, lanes_of_runs, erase, steer, submitting, compact, confirming):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):
                     stack.enter_context(patch.object(module, name, quiet))
-        stack.enter_context(patch.object(selected, "show_estimate", _quiet))
+        stack.enter_context(patch.object(replay, "show_estimate", _quiet))
         yield
 
 

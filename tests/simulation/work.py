@@ -19,15 +19,16 @@ from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count, PartitionTally, check_read, verify
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.since_pin import check_since_pin
-from tidemark.sinks.aggregates import columns
-from tidemark.sinks.aggregates.rows import encode, row_key
-from tidemark.sinks.aggregates.table import place_of
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows.changes_since_pin import check_since_pin
 from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.hbase.aggregates import columns
+from tidemark.sinks.hbase.aggregates.rows import encode, row_key
+from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.hbase.keyed_rows import encode_cell
-from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, Mark, PartitionKeys
-from tidemark.sinks.latest import rows as latest
+from tidemark.sinks.hbase.latest import rows as latest
+from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
+from tidemark.sinks.stored import Mark
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -19,17 +19,19 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.others import OTHERS, TARGET, Topic, target
 from tests.simulation.work import HBASE, LATEST, LETTERS, ROWS, SUMS, Place
 from tests.support.memory import MemoryStore, TransactionalStore
-from tidemark.clients.connections import Connection, HBaseEndpoint
+from tidemark.clients.connections import Connection
 from tidemark.clients.hbase import gateway
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.thrift2 import Gateway2
 from tidemark.commit import fence
-from tidemark.ledger import doubt, selections
+from tidemark.ledger import selections
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
+from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import discovery
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.delta import table
 from tidemark.sinks.kafka import messages
 from tidemark.sinks.owners import OWNER_ROW

@@ -20,7 +20,6 @@ from tidemark.clients.sql import engine
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key, settled_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import digest, encode
-from tidemark.ledger.hbase import HBaseLedgerStore
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -42,9 +41,10 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.selections import selection_ref
-from tidemark.ledger.sql import SQLLedgerStore
-from tidemark.ledger.store import Key, LedgerStore
-from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
+from tidemark.ledger.stores.contract import Key, LedgerStore
+from tidemark.ledger.stores.hbase import HBaseLedgerStore
+from tidemark.ledger.stores.sql import SQLLedgerStore
+from tidemark.ledger.stores.zookeeper import ZooKeeperLedgerStore
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 
 STREAM = "bulk"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from tidemark.sinks.aggregates.table import AggregateTable
 from tidemark.sinks.first_reads import Block
+from tidemark.sinks.hbase.aggregates.table import AggregateTable
 from tidemark.sinks.hbase.table import ResultTable
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from tidemark.ledger.book import View
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import claims, lanes, plan
-from tidemark.runs.approval import NOBODY_KNOWN, People
-from tidemark.runs.asked import fields_of_offsets
-from tidemark.runs.into_sinks import Sinks
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import claims, plan
+from tidemark.runs.requests.approval import NOBODY_KNOWN, People
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.identity import fields_of_offsets
+from tidemark.runs.windows import lanes
+from tidemark.runs.windows.chosen_sinks import Sinks
 
 _NOTHING = RangeSet()
 

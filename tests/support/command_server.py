@@ -111,7 +111,7 @@ if __name__ == "__main__":
     import kazoo.client  # noqa: F401
 
     import tidemark.cli.app
-    import tidemark.runs.open_stream
+    import tidemark.runs.live.open_stream
     from tidemark.cli.front import main
 
     # As `python -m tidemark` calls itself.

@@ -15,8 +15,8 @@ from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.since_pin import check_since_pin
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows.changes_since_pin import check_since_pin
 
 
 def count(at: TopicPartition, found: list[int]) -> Count:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidemark.ledger.store import Key, LedgerStore
+from tidemark.ledger.stores.contract import Key, LedgerStore
 
 
 class CountingStore:

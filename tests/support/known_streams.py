@@ -23,14 +23,13 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.runs import lanes
-from tidemark.runs.approval import People
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.approval import People
+from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import PlainSink
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
-from tidemark.views import where
-from tidemark.views.fates import Fate
+from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.views.messages import where
+from tidemark.views.messages.fates import Fate
 
 OUTCOMES = (Fate.STORED, Fate.DEAD_LETTER, Fate.SKIPPED, Fate.NO_MESSAGE)
 

@@ -18,7 +18,8 @@ from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, Record, SinkReceipt, Window
 from tidemark.ledger.register import note_places
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes, steering
+from tidemark.runs import erasing, steering
+from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.parquet import files
 from tidemark.sinks.parquet.plain import PlainParquet
 from tidemark.sinks.sweeping import SinkSweeper
@@ -82,7 +83,7 @@ class Lake:
 
     def ingest(self) -> None:
         self.stream.ends((0, 10))
-        assert lanes.plan_ingest(self.stream.opened, "run 1") is not None
+        assert ingest.plan_ingest(self.stream.opened, "run 1") is not None
         self.work(INGEST, "run 1")
 
     def cancelled_replay(self) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.simulation.hbase import Cluster, Connection2
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.thrift2 import Gateway2
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tidemark.ledger.store import InDoubt, Key, Offsets
+from tidemark.ledger.stores.contract import InDoubt, Key, Offsets
 
 
 class MemoryStore:

@@ -9,14 +9,14 @@ from typing import Any
 from tests.support.independent import _text
 from tests.support.oracle import Fields, Place
 from tidemark.clients.kafka.endpoint import kafka_endpoint
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import delta_tables, hbase_rows, parquet_tables
+from tidemark.sinks.stored import StoredRow
 from tidemark.streams.model import Sink
 
 Rows = list[tuple[Place, Fields]]

@@ -13,7 +13,7 @@ from tests.support import streams_in_memory
 from tests.support.memory import TransactionalStore
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.clients.connections import Connections
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark_plugin import streams
 
 

@@ -33,8 +33,8 @@ from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.commit.protocol import Listener, nobody
 from tidemark.ledger.records import INGEST, Head, LaneKind, Record, Window
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import ingest, lanes
 
 _numbers = itertools.count(1)
 
@@ -167,7 +167,7 @@ class Playground:
 
     def pin(self, run: str) -> Window:
         """Plan the ingest's next window, for a job to process."""
-        pending = lanes.plan_ingest(self.opened, run)
+        pending = ingest.plan_ingest(self.opened, run)
         assert pending is not None
         return pending.window
 
@@ -188,7 +188,7 @@ class Playground:
 
         run = run or self.new_run()
         opened = opened or self.opened
-        pending = lanes.plan_ingest(opened, run)
+        pending = ingest.plan_ingest(opened, run)
         if pending is None:
             return []
         return process_windows(opened, INGEST, pending.window.seq, run, on_step=on_step, take_over=take_over)

@@ -10,7 +10,6 @@ from tests.support.memory import MemoryStore
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
-from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
 from tidemark.ledger.erased import Written
 from tidemark.ledger.records import (
@@ -25,6 +24,7 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.register import open_lane
+from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 AT = TopicPartition("logs", 0)

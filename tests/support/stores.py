@@ -14,10 +14,11 @@ import yaml
 from pydantic import TypeAdapter
 
 from services import control
-from tidemark.clients.connections import Connection, ZooKeeperEndpoint, from_environment
-from tidemark.ledger.contract import LedgerSettings, Waits
-from tidemark.ledger.kinds import ledger_store
-from tidemark.ledger.store import LedgerStore
+from tidemark.clients.connections import Connection, from_environment
+from tidemark.clients.zookeeper import ZooKeeperEndpoint
+from tidemark.ledger.stores.contract import LedgerStore
+from tidemark.ledger.stores.kind import LedgerSettings, Waits
+from tidemark.ledger.stores.kinds import ledger_store
 from tidemark.streams.model import Ledger
 
 # What a stream file says of them.

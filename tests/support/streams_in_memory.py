@@ -18,9 +18,10 @@ from tidemark.commit.protocol import Run
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import erasing, lanes
-from tidemark.runs.approval import People
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs import erasing
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.approval import People
+from tidemark.runs.windows import ingest, lanes
 from tidemark.streams.loading import load
 
 TEXT = MINIMAL.replace("  topics: [orders]\n", "  topics: [orders]\n  start: earliest\n")
@@ -138,7 +139,7 @@ class StreamInMemory:
 
     def ingest(self, run: str = "run 1") -> Record | None:
         """A run of the ingest, which reads all new offsets in one window."""
-        return self.process(INGEST, run) if lanes.plan_ingest(self.opened, run) is not None else None
+        return self.process(INGEST, run) if ingest.plan_ingest(self.opened, run) is not None else None
 
     def process(self, lane: str, run: str = "run 1") -> Record:
         book = self.opened.book

@@ -18,11 +18,12 @@ from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, SinkReceipt, Window, reads_again
 from tidemark.ledger.register import note_places
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes
-from tidemark.runs.approval import People
-from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
-from tidemark.sinks.aggregates.table import place_of
+from tidemark.runs import erasing
+from tidemark.runs.requests.approval import People
+from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.first_reads import Block, FirstWindows
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, qualifier, row_key
+from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.sweeping import SinkSweeper
 
 ANN = People("ann")
@@ -100,7 +101,7 @@ class Sums:
         self.place = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase_default", "sums", block))
         self.writes, self.dies = True, False
         self.table = table = TableInMemory(self.cells, "sums", block)
-        monkeypatch.setattr("tidemark.sinks.aggregates.plain.aggregate_table", lambda *_: table)
+        monkeypatch.setattr("tidemark.sinks.hbase.aggregates.plain.aggregate_table", lambda *_: table)
         # The other sinks of the stream file are tables of rows, which nothing here writes.
         monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
         monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.reach", lambda *_: None)
@@ -109,7 +110,7 @@ class Sums:
 
     def work(self, lane: str, run: str) -> None:
         opened = self.stream.opened
-        while lanes.plan_lane(opened, lane, run) if lane != INGEST else lanes.plan_ingest(opened, run):
+        while lanes.plan_lane(opened, lane, run) if lane != INGEST else ingest.plan_ingest(opened, run):
             head = opened.book.head(lane)
             assert head is not None
             work = Contributions(self, lane)

@@ -17,8 +17,8 @@ from tidemark.commit.protocol import Fence, Run
 from tidemark.ledger.records import Attempt, LaneKind, Receipt, Record, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.runs import lanes
-from tidemark.views.completeness import HOUR_MS
+from tidemark.runs.windows import lanes
+from tidemark.views.event_time.completeness import HOUR_MS
 
 MINUTE = 60_000
 Place = tuple[str, int]

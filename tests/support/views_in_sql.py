@@ -21,7 +21,7 @@ from tidemark.ledger.records import (
     Window,
     WindowRange,
 )
-from tidemark.ledger.store import LedgerStore, sortable
+from tidemark.ledger.stores.contract import LedgerStore, sortable
 from tidemark.offsets.tallies import Count, PartitionTally
 
 # Asks as another program does: rows for a statement.

@@ -18,9 +18,9 @@ from services import environment
 from services.site import Site
 from tests.support.waiting import until
 from tidemark.clients.connections import Connection
-from tidemark.engine.address import FOLDER, sockets
-from tidemark.engine.asking import ask
-from tidemark.runs.submit import WarmEngine, engine_command
+from tidemark.submit.address import FOLDER, sockets
+from tidemark.submit.command import WarmEngine, engine_command
+from tidemark.submit.status import ask
 
 SPARK = "AIRFLOW_CONN_SPARK_DEFAULT"
 

@@ -12,10 +12,10 @@ from tidemark.commit import protocol
 from tidemark.ledger.book import head_key, record_key
 from tidemark.ledger.codec import encode
 from tidemark.ledger.records import INGEST, Record, WindowRange, positions
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest, lanes
 
 # Partitions that a window moves, and offsets of each.
 EACH, SIZE = 10, 1_000
@@ -28,7 +28,7 @@ def give_history(opened: OpenStream, windows: int, each: int = EACH) -> None:
     Each moves `each` partitions in turn by a thousand offsets. The topic needs messages in all of its partitions.
     """
     run = lanes.this_run(opened, "history")
-    pending = lanes.plan_ingest(opened, "history")
+    pending = ingest.plan_ingest(opened, "history")
     assert pending is not None
     protocol.process(opened.book, opened.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)
     found = opened.book.head(INGEST)

@@ -23,7 +23,7 @@ from tests.support.playground import Kafka
 from tests.support.servers import free_ports
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import INGEST
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 # Users besides the administrator: of a team, of another, of none, operators of none, of whom one has rights by DAG, and one
 # without any role, who may see nothing.

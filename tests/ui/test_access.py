@@ -17,7 +17,7 @@ from tests.support.page_routes import Route, asked, routes_of
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import steering
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 # Those of no team, and of each team.
 NO_TEAM = {"cdn_logs", "evil"}

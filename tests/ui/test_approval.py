@@ -26,8 +26,8 @@ from tests.support.waiting import until
 from tidemark.commit import protocol
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, LaneEntry, LaneKind
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import ingest, lanes
 
 STREAM = f"approved_{secrets.token_hex(3)}"
 DAG, AUDIT = f"{STREAM}__replay", f"{STREAM}__audit"
@@ -46,7 +46,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE)
     found = open_stream(file)
-    pending = lanes.plan_ingest(found, "test")
+    pending = ingest.plan_ingest(found, "test")
     assert pending is not None
     run = lanes.this_run(found, "test")
     protocol.process(found.book, found.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)

@@ -28,7 +28,7 @@ from tests.support.waiting import until
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.sinks.reading import hbase_rows
 
 STREAM = "forms"

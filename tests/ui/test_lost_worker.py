@@ -18,8 +18,8 @@ from services.site import Site
 from tests.support.task_tries import tries
 from tests.support.waiting import until
 from tidemark.ledger.records import INGEST, Attempt
-from tidemark.ledger.verifying import verify
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.ledger.recovery.verifying import verify
+from tidemark.runs.live.open_stream import OpenStream, open_stream
 
 DAG = "cdn_logs__ingest"
 PATIENCE_SECONDS = 300

@@ -16,7 +16,7 @@ from tests.support.known_dags import make_known
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.wide_history import EACH, SIZE, give_history
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
 
 STREAMS = 200
 # Of the streams, the one with a history, and unread messages.

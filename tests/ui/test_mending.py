@@ -25,7 +25,7 @@ from tests.support.browser import PAGES, SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.reading import hbase_rows
 

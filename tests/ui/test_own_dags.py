@@ -13,7 +13,7 @@ from services.site import REPOSITORY
 from tests.support.both_ledgers import ledger
 from tests.support.playground import Kafka
 from tidemark.ledger.records import INGEST
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 FILE = f"""stream: NAME
 source: {{topics: [NAME]}}

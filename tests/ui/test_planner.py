@@ -19,7 +19,7 @@ from tests.support.claiming import claim_lane
 from tests.support.evil import EVIL
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 TOPIC = "cdn-logs"
 

@@ -16,7 +16,7 @@ from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 
 POOL = "pooled"
 

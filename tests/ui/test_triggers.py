@@ -29,8 +29,8 @@ from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until
 from tidemark.commit import protocol
 from tidemark.ledger.records import INGEST, Receipt
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import ingest, lanes
 
 STREAM = f"triggers_{secrets.token_hex(3)}"
 REPLAY, ERASE = f"{STREAM}__replay", f"{STREAM}__erase"
@@ -63,7 +63,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE.replace("topics: [", "start: earliest\n  topics: ["))
     found = open_stream(file)
-    pending = lanes.plan_ingest(found, "test")
+    pending = ingest.plan_ingest(found, "test")
     assert pending is not None
     run = lanes.this_run(found, "test")
     protocol.process(found.book, found.sweeper, Written(), hold, INGEST, pending.window.seq, run)

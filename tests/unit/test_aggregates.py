@@ -16,8 +16,9 @@ from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import LaneKind, SinkReceipt
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.aggregates.computed import Aggregate, Function, merged
-from tidemark.sinks.aggregates.rows import (
+from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
+from tidemark.sinks.hbase.aggregates.computed import Aggregate, Function, merged
+from tidemark.sinks.hbase.aggregates.rows import (
     Contribution,
     block_of,
     block_qualifier,
@@ -27,10 +28,9 @@ from tidemark.sinks.aggregates.rows import (
     qualifier,
     row_key,
 )
-from tidemark.sinks.aggregates.table import Layout, counting, place_of
-from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
+from tidemark.sinks.hbase.aggregates.table import Layout, counting, place_of
 from tidemark.sinks.hbase.keyed_rows import mark_of
-from tidemark.sinks.hbase.rows import Mark
+from tidemark.sinks.stored import Mark
 
 AT = TopicPartition("logs", 0)
 

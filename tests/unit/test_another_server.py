@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 from tidemark.errors import EXIT_WRONG_USE, AnotherServer, Unreachable

@@ -15,7 +15,7 @@ from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.inputs import Known
-from tidemark.runs.answers import (
+from tidemark.runs.requests.answers import (
     CUT,
     DEAD_LETTER,
     EXPIRED,

@@ -15,16 +15,18 @@ from typer.testing import CliRunner
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.audit.report import AuditReport, PlaceReport
-from tidemark.cli import auditing as cli_auditing
-from tidemark.cli import finding, selected
+from tidemark.cli import finding, lanes_of_runs
 from tidemark.cli.app import app
+from tidemark.cli.commands import audit as cli_auditing
+from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import InvalidStreamFile, NotApproved
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import auditing, lanes, steering
-from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved, needs_approval
+from tidemark.runs import auditing, steering
+from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved, needs_approval
+from tidemark.runs.windows import lanes
 
 TWO_SINKS = TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: more}\ndead_letters:")
 NAMES = st.one_of(st.none(), st.sampled_from(["ann", "bob"]))
@@ -82,12 +84,12 @@ def test_on_the_command_line_a_person_names_who_has_approved(
 ) -> None:
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     # No Spark here: the lane is opened, and its first window pinned.
-    monkeypatch.setattr(selected, "process", lambda *_, **__: None)
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
     monkeypatch.setenv("LOGNAME", "somebody-else")
     me = pwd.getpwuid(os.getuid()).pw_name
 
     def replay(approved_by: str) -> None:
-        selected.replay(
+        replay_command.replay(
             "orders",
             ranges=["orders/0@0-5"],
             reason="bug 17",
@@ -129,7 +131,7 @@ def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_
 
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     monkeypatch.setattr(cli_auditing, "audited", audited)
-    monkeypatch.setattr(selected, "process", lambda *_, **__: None)
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
     me, page = pwd.getpwuid(os.getuid()).pw_name, tmp_path / "report.html"
     for approved_by, why in (("", "5 offsets are more than 4"), (me, f"{me} has asked for it")):
         with pytest.raises(NotApproved, match=why) as caught:

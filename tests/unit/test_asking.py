@@ -16,11 +16,12 @@ import pytest
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import nowhere
 from tests.support.waiting import until
-from tidemark.clients.connections import Connection, HBaseEndpoint, ZooKeeperEndpoint
+from tidemark.clients.connections import Connection
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.clients.zookeeper import ZooKeeper
+from tidemark.clients.zookeeper import ZooKeeper, ZooKeeperEndpoint
 from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger, TookTooLong, Unreachable, WrongUse
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.time_limit import limited

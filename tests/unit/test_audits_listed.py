@@ -14,10 +14,10 @@ from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.audit.report import AuditReport, CoverageReport, PlaceReport
-from tidemark.cli import auditing as commands
 from tidemark.cli import finding
+from tidemark.cli.commands import audit as commands
 from tidemark.errors import WrongUse
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.runs.auditing import audit_without_spark, store_report
 from tidemark.views.audits import MOST, audits
 

@@ -15,8 +15,8 @@ from tidemark.clients.connections import Connection
 from tidemark.clients.kafka.slots import Message
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
-from tidemark.views.avro_record import MOST_BYTES, AvroRecord, avro_record
-from tidemark.views.message import record_shown
+from tidemark.views.messages.avro_record import MOST_BYTES, AvroRecord, avro_record
+from tidemark.views.messages.message import record_shown
 
 
 def stream(tmp_path: Path, scheme: dict[str, Any]) -> Stream:

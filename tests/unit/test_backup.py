@@ -16,12 +16,12 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at
 from tidemark.commit import protocol
 from tidemark.errors import Fenced, TooLarge, WrongUse
 from tidemark.ledger import selections
-from tidemark.ledger.backup import back_up, restore, retire
 from tidemark.ledger.book import REGISTER, head_key, record_key
 from tidemark.ledger.codec import digest
 from tidemark.ledger.records import LaneKind, positions
+from tidemark.ledger.recovery.backup import back_up, restore, retire
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 KINDS = (MemoryStore, TransactionalStore)

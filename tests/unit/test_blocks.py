@@ -15,11 +15,11 @@ from tidemark.commit.protocol import commit, settle, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import blocks_key
 from tidemark.ledger.codec import encode
-from tidemark.ledger.hbase import HBaseLedgerStore
 from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import Blocks, BlocksRef, Receipt
-from tidemark.ledger.verifying import verify
-from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
+from tidemark.ledger.recovery.verifying import verify
+from tidemark.ledger.stores.hbase import HBaseLedgerStore
+from tidemark.ledger.stores.zookeeper import ZooKeeperLedgerStore
 from tidemark.offsets.blocks import (
     BLOCK_OFFSETS,
     WHOLE,

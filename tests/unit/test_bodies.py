@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.testclient import TestClient
 
-from tidemark.runs.requests import MOST_TEXT
+from tidemark.runs.requests.forms import MOST_TEXT
 from tidemark_plugin import bodies, serving
 from tidemark_plugin.access import get_user
 from tidemark_plugin.asking import Answer, Asking

@@ -16,7 +16,7 @@ from tidemark.ledger.book import REGISTER, Stored, head_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind, LaneState, Register, SelectionRef, positions
 from tidemark.ledger.register import NewLane, change, close_lane, draw_generation, open_lane, open_together
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 OTHER = TopicPartition("logs", 3)

@@ -10,10 +10,10 @@ from msgspec import structs
 from tests.support.protocol_world import LANE, OTHER, RUN, World
 from tidemark.commit import protocol
 from tidemark.errors import ClockAhead, ClockBehind, HeldByAnother, WrongUse
-from tidemark.ledger import doubt
 from tidemark.ledger.book import now_ms
 from tidemark.ledger.records import Heartbeat
 from tidemark.ledger.register import MAX_CLOCK_DIFFERENCE_MS, accept_generation, change, draw_generation
+from tidemark.ledger.stores import doubt
 from tidemark.views.events import events
 
 DAY = 86_400_000

@@ -13,14 +13,15 @@ from tests.support.memory import FAULTS, MemoryStore
 from tests.support.naive import Scan, named, names
 from tests.support.protocol_world import World
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger import closed, doubt
+from tidemark.ledger import closed
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.closed import ClosedLanes, all_lanes, page_key
 from tidemark.ledger.codec import decode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import LaneKind, LaneState, positions
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.stores import doubt
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 

@@ -14,9 +14,9 @@ from msgspec import structs
 from tests.support.compactions import AT, authority_of, committed
 from tests.support.memory import FAULTS, LOST_APPLIED, MemoryStore
 from tidemark.errors import Fenced, LedgerContradiction, OwnedByAnother, TooLarge, WrongUse
-from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Committed
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Asked

@@ -21,12 +21,14 @@ from tidemark.audit.comparison import (
     ReplayComparison,
     merged,
 )
-from tidemark.cli import auditing, finding, selected, submitting
+from tidemark.cli import finding, lanes_of_runs, submitting
+from tidemark.cli.commands import audit
+from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import Conflict, LedgerContradiction, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
-from tidemark.runs.comparing import check_unchanged, find_comparison, store_comparison, stored_comparison
+from tidemark.runs.comparisons import check_unchanged, find_comparison, store_comparison, stored_comparison
+from tidemark.runs.windows import lanes
 
 _COUNTS = st.integers(0, 10**9)
 
@@ -234,14 +236,16 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInM
         store_comparison(opened, msgspec.structs.replace(found, **named))
         return submitting.Ended(0, "above")
 
-    monkeypatch.setattr("tidemark.cli.comparing.submit", submit)
-    monkeypatch.setattr(selected, "process", lambda *_, **__: begun.append("process"))
-    monkeypatch.setattr("tidemark.runs.plan.estimated", lambda *_: None)
+    monkeypatch.setattr("tidemark.cli.comparison_job.submit", submit)
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: begun.append("process"))
+    monkeypatch.setattr("tidemark.runs.requests.plan.estimated", lambda *_: None)
     return stream, begun
 
 
 def replay(run: str, **more: Any) -> None:
-    selected.replay("orders", yes=True, ranges=["orders/0@0-5"], reason="bug 17", run_name=run, compare=True, **more)
+    replay_command.replay(
+        "orders", yes=True, ranges=["orders/0@0-5"], reason="bug 17", run_name=run, compare=True, **more
+    )
 
 
 def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(
@@ -254,13 +258,13 @@ def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(
     shown = capsys.readouterr()
     assert "hbase: changed a/0@0 index 0: x" in shown.out
     assert "tidemark report orders mine" in shown.err
-    auditing.report("orders", "mine")
+    audit.report("orders", "mine")
     assert "hbase: changed a/0@0 index 0: x" in capsys.readouterr().out
     replay("json", dry_run=True, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (found["offsets"], found["comparison"]["places"][0]["columns"]) == (5, {"amount": 1})
     with pytest.raises(WrongUse, match="only audits have a page"):
-        auditing.report("orders", "mine", html=Path("page.html"))
+        audit.report("orders", "mine", html=Path("page.html"))
 
 
 def test_a_replay_compares_before_it_opens_its_lane_and_once(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.views.completeness import (
+from tidemark.views.event_time.completeness import (
     HOUR_MS,
     MISSINGS,
     NOTHING_NOTED,

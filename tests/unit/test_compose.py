@@ -18,14 +18,11 @@ from services import environment, jars
 from services.servers import HBASE_OPENS
 from services.site import Site
 from tests.support.covering import REPOSITORY
-from tidemark.clients.connections import (
-    from_environment,
-    hbase2_endpoint,
-    hbase_endpoint,
-    lake_folder,
-    zookeeper_endpoint,
-)
+from tidemark.clients.connections import from_environment
+from tidemark.clients.hbase.endpoint import hbase2_endpoint, hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.lake import lake_folder
+from tidemark.clients.zookeeper import zookeeper_endpoint
 from tidemark.streams.loading import load, stream_files
 
 FILE = REPOSITORY / "docker-compose.yaml"

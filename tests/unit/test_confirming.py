@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 from tests.support.claiming import claim_lane
 from tests.support.commands import COMMANDS
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import confirming, finding, selected
-from tidemark.cli import erasing as erase_command
+from tidemark.cli import confirming, finding, lanes_of_runs
 from tidemark.cli.app import app
+from tidemark.cli.commands import erase as erase_command
 from tidemark.errors import NotConfirmed
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import erasing, lanes
+from tidemark.runs import erasing
+from tidemark.runs.windows import lanes
 
 # Commands that write nothing that others read.
 ONLY_SHOW = {
@@ -95,7 +96,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     monkeypatch.chdir(tmp_path)
-    for command in (selected, erase_command):
+    for command in (lanes_of_runs, erase_command):
         monkeypatch.setattr(command, "process", lambda *_, **__: None)
     return stream
 

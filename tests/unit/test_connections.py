@@ -12,20 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.clients.connections import (
-    Certificates,
-    Connection,
-    from_environment,
-    hbase2_endpoint,
-    hbase_endpoint,
-    lake_folder,
-    of_airflow,
-    registry_endpoint,
-    variable,
-    zookeeper_endpoint,
-)
+from tidemark.clients.connections import Connection, from_environment, of_airflow, variable
+from tidemark.clients.hbase.endpoint import hbase2_endpoint, hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.lake import lake_folder
+from tidemark.clients.schema_registry import registry_endpoint
 from tidemark.clients.sql import database
+from tidemark.clients.zookeeper import Certificates, zookeeper_endpoint
 from tidemark.errors import WrongUse
 
 pytestmark = pytest.mark.covers("Q1")

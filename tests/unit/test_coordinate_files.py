@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory
-from tidemark.cli import finding, selected
+from tidemark.cli import finding
+from tidemark.cli.commands import replay
 from tidemark.cli.coordinates import coordinates, ranges, records
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges, parse_records
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.requests import MOST_TEXT, ReplayRequest, checked
+from tidemark.runs.requests.forms import MOST_TEXT, ReplayRequest, checked
 
 WANTED = [Coordinate(TopicPartition("a.b", 3), 17), Coordinate(TopicPartition("a.b", 0), 2**62)]
 
@@ -128,7 +129,7 @@ def test_a_file_of_more_than_a_form_takes_is_read_here(
     file.write_text("".join(f"{topic}/0@{one}{end.format(one + 1)}\n" for one in range(0, 10_000, 2)))
     assert file.stat().st_size > MOST_TEXT
     given = {option: [f"@{file}"]}
-    selected.replay("orders", **given, reason="a test", dry_run=True, as_json=True)
+    replay.replay("orders", **given, reason="a test", dry_run=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["offsets"] == 5_000
     with pytest.raises(WrongUse, match="a field takes up to"):
         checked(ReplayRequest, {option: file.read_text(), "reason": "a test"}, {})

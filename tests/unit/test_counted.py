@@ -15,11 +15,12 @@ from tests.support.streams_in_memory import TEXT, at, offsets
 from tidemark.errors import OffsetsOutOfRange, SourceChanged, WrongUse
 from tidemark.ledger.records import LaneKind, Record, Window
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import counted, erasing, lanes, steering
-from tidemark.runs.answers import UNIT_LOST
-from tidemark.runs.approval import People
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs import erasing, steering
+from tidemark.runs.requests.answers import UNIT_LOST
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import earlier_counts, lanes
 
 NOTHING = RangeSet()
 SUMS = "  - {type: hbase_aggregates, name: sums, table: sums, key: id, values: {n: count}, block_offsets: BLOCK}\n"
@@ -224,7 +225,7 @@ def test_another_isolation_level_hides_messages_as_compaction_does(tmp_path: Pat
 def test_a_large_request_is_compared_by_its_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_in(tmp_path, [20])
     compact(made, (0, 12, 15))
-    monkeypatch.setattr(counted, "MOST_COMPARED", 8)
+    monkeypatch.setattr(earlier_counts, "MOST_COMPARED", 8)
     lane = claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 19, 20)), "bug 17")
     with pytest.raises(SourceChanged, match=r"orders/0 \[12, 15\)"):
         worked_off(made, lane)

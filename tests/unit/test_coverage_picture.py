@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import segments_of
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
-from tidemark.views.coverage_picture import Log, State, bar, bounds, pixel_offsets, stretches
+from tidemark.views.coverage.picture import Log, State, bar, bounds, pixel_offsets, stretches
 
 AT = TopicPartition("orders", 0)
 intervals = st.tuples(st.integers(0, 60), st.integers(1, 15)).map(lambda one: (one[0], one[0] + one[1]))

@@ -19,19 +19,19 @@ from tests.support.streams_in_memory import offsets
 from tidemark.audit.levels import Level
 from tidemark.errors import LedgerUnreadable, TidemarkError
 from tidemark.ledger import closed, records
-from tidemark.ledger.backup import back_up, restore
 from tidemark.ledger.book import Book
 from tidemark.ledger.codec import decode
-from tidemark.ledger.rebuilding import rebuild
 from tidemark.ledger.records import INGEST, Head, Record, Register
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.backup import back_up, restore
+from tidemark.ledger.recovery.rebuilding import rebuild
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.runs.auditing import audit_without_spark
-from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
 from tidemark.views.audits import audits
-from tidemark.views.event_time import progress
-from tidemark.views.fates import Fate
+from tidemark.views.event_time.progress import progress
 from tidemark.views.lane_progress import progress_of
-from tidemark.views.message import page_of
+from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.message import page_of
 from tidemark.views.overview import overview
 from tidemark.views.planned import planned
 from tidemark.views.window import window_of

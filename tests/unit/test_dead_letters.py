@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.redriving import DeadLetters, chosen
+from tidemark.runs.requests.dead_letters import DeadLetters, chosen
 from tidemark.sinks.dead_letters import FIELDS, described, digested
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.stored import Mark, Place, StoredRow
 
 AT = TopicPartition("orders", 0, 1)
 

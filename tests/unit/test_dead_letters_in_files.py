@@ -19,8 +19,8 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters.parquet import letters as letters_module
 from tidemark.sinks.dead_letters.parquet.letters import LettersInParquet
-from tidemark.sinks.hbase.rows import Mark
 from tidemark.sinks.parquet import files
+from tidemark.sinks.stored import Mark
 
 AT, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 0, 2)
 

@@ -16,14 +16,14 @@ from msgspec import structs
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tests.support.streams_in_memory import at, offsets
 from tidemark.errors import WrongUse
-from tidemark.runs import selecting
-from tidemark.runs.answering import answers_of
-from tidemark.runs.answers import EXPIRED, totals
-from tidemark.runs.plan import of_request
-from tidemark.runs.redriving import DeadLetters, redrive
-from tidemark.runs.requests import ReplayRequest, checked
+from tidemark.runs.requests import selecting
+from tidemark.runs.requests.answers import EXPIRED, totals
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.forms import ReplayRequest, checked
+from tidemark.runs.requests.outcomes import answers_of
+from tidemark.runs.requests.plan import of_request
 from tidemark.views.dead_letters import dead_letters, selects
-from tidemark.views.fates import Fate
+from tidemark.views.messages.fates import Fate
 from tidemark.views.summary import committed_by
 
 __all__ = ["tables"]

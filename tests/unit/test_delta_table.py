@@ -24,8 +24,8 @@ from tests.support.range_strategies import offsets, range_sets
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
 from tidemark.functions.types import FieldType
-from tidemark.ledger.backup import back_up, restore
 from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.parquet.files import tables_that_count

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.memory import FAULTS, LOST_APPLIED, LOST_NOT_APPLIED, MemoryStore
 from tidemark.errors import OutcomeUnknown, Unreachable
-from tidemark.ledger import doubt
-from tidemark.ledger.doubt import NotMine, swap_surely
-from tidemark.ledger.store import InDoubt
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import InDoubt
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
 
 KEY = ("head", "ingest")
 

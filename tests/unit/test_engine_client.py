@@ -16,12 +16,12 @@ import pytest
 
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import Connection
-from tidemark.engine import client
-from tidemark.engine.address import FOLDER, SUFFIX, folder, socket_path, sockets
 from tidemark.errors import WrongUse
-from tidemark.runs.submit import WINDOW_JOB, submit_command, warm_engine
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark.submit import client
+from tidemark.submit.address import FOLDER, SUFFIX, folder, socket_path, sockets
+from tidemark.submit.command import WINDOW_JOB, submit_command, warm_engine
 
 
 @pytest.fixture

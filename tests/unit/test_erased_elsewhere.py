@@ -14,8 +14,9 @@ from tidemark.ledger.book import head_key
 from tidemark.ledger.elsewhere import erased_elsewhere, for_readers
 from tidemark.ledger.records import erases
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes
-from tidemark.runs.approval import People
+from tidemark.runs import erasing
+from tidemark.runs.requests.approval import People
+from tidemark.runs.windows import lanes
 
 MESSAGES = 400
 

@@ -18,30 +18,32 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
 from tidemark.audit.report import prove_coverage, tombstone_reports
 from tidemark.errors import ClaimOverlap, NotApproved, OffsetsErased, OffsetsOutOfRange, WrongUse
-from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.rebuilding import rebuild
 from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
+from tidemark.ledger.recovery.backup import restore
+from tidemark.ledger.recovery.rebuilding import rebuild
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import note_places, open_lane
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import erasing, keys, lanes, steering
-from tidemark.runs.approval import People
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest
-from tidemark.runs.selecting import divided
-from tidemark.runs.since_pin import changes_since_pin, lost_since_pin
-from tidemark.sinks.aggregates.rows import block_qualifier
-from tidemark.sinks.aggregates.table import counting, place_of
+from tidemark.runs import erasing, steering
+from tidemark.runs.requests import keys
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.selecting import divided
+from tidemark.runs.windows import lanes
+from tidemark.runs.windows.changes_since_pin import changes_since_pin, lost_since_pin
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier
+from tidemark.sinks.hbase.aggregates.table import counting, place_of
 from tidemark.sinks.hbase.plain import PlainHBase
 from tidemark.sinks.kinds import by_order
 from tidemark.sinks.sweeping import SinkSweeper
-from tidemark.views import where
-from tidemark.views.fates import Covering, Fate, possible
+from tidemark.views.messages import where
+from tidemark.views.messages.fates import Covering, Fate, possible
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
 REASON = "request 4711"
@@ -386,7 +388,7 @@ ACCEPTING = TEXT.replace("start: earliest", "start: earliest\n  on_recreated: ac
 @pytest.fixture
 def anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     """The first incarnation was read from 0 to 20 in partition 0, and was cut at 8. Of the second, [8, 12) was read."""
-    monkeypatch.setattr("tidemark.runs.discovery._STALE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("tidemark.runs.live.discovery._STALE_PAUSE_SECONDS", 0)
     made = StreamInMemory(tmp_path, text=ACCEPTING)
     made.ends((0, 20))
     made.ingest("run 1")

@@ -22,12 +22,12 @@ from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.estimating import Estimate, Stored, estimate, stored_before
-from tidemark.runs import lanes
-from tidemark.runs.estimates import estimated, said
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import ReplayRequest
-from tidemark.views.fates import Fate
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.forms import ReplayRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import ingest
+from tidemark.runs.windows.estimates import estimated, said
+from tidemark.views.messages.fates import Fate
 from tidemark.views.planned import planned
 
 __all__ = ["tables"]
@@ -151,7 +151,7 @@ def test_a_plan_says_how_many_messages_have_rows(
     """Whatever was picked by hand, and whatever was replayed before, the number is true, or between those that it says."""
     made = KnownStream(tmp_path_factory.mktemp("known"), contents)
     made.ends((0, 12))
-    while lanes.plan_ingest(made.opened, "run 1") is not None:
+    while ingest.plan_ingest(made.opened, "run 1") is not None:
         made.process(INGEST)
     if replayed:
         made.replay("before", *((one, one + 1) for one in replayed), sinks=sinks)

@@ -15,9 +15,9 @@ from tests.support.streams_in_memory import TEXT, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes, timed_stream
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
-from tidemark.views.completeness import HOUR_MS, Missing, Span
-from tidemark.views.event_calendar import hour_asked, hour_whole, hours_asked, hours_shown
-from tidemark.views.event_time import MOST_HOURS, Progress, progress
+from tidemark.views.event_time.calendar import hour_asked, hour_whole, hours_asked, hours_shown
+from tidemark.views.event_time.completeness import HOUR_MS, Missing, Span
+from tidemark.views.event_time.progress import MOST_HOURS, Progress, progress
 
 HOUR = 60
 

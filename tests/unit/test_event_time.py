@@ -16,15 +16,10 @@ from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
-from tidemark.runs import erasing, lanes
-from tidemark.views.completeness import Answer, Missing, Span
-from tidemark.views.event_time import (
-    answer_shown,
-    hour_shown,
-    late_total,
-    progress,
-    progress_shown,
-)
+from tidemark.runs import erasing
+from tidemark.runs.windows import ingest
+from tidemark.views.event_time.completeness import Answer, Missing, Span
+from tidemark.views.event_time.progress import answer_shown, hour_shown, late_total, progress, progress_shown
 
 HOUR = Span(minutes(0), minutes(60))
 
@@ -217,7 +212,7 @@ def test_what_was_committed_before_it_was_read_counts_when_it_was_read(tmp_path:
         def store(self, *_: object) -> None:
             raise KeyboardInterrupt
 
-    lanes.plan_ingest(made.opened, "run 1")
+    ingest.plan_ingest(made.opened, "run 1")
     with pytest.raises(KeyboardInterrupt):
         protocol.process(made.opened.book, made.sweeps, Dies(made.kafka), hold, "ingest", 1, Run("run 1", "v1", "d"))
     answer = answers(made)[at(0)]

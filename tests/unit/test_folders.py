@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.stream_text import MINIMAL
-from tidemark.clients.connections import Connection, file_system_settings, lake_folder
+from tidemark.clients.connections import Connection
+from tidemark.clients.lake import file_system_settings, lake_folder
 from tidemark.errors import Unreachable, WrongUse
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.parquet import files as parquet_files

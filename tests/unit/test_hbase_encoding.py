@@ -12,7 +12,8 @@ from tidemark.clients.hbase.encoding import call_of, rows_of
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.columns import Places, marks
-from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
+from tidemark.sinks.hbase.rows import MARK, PartitionKeys
+from tidemark.sinks.stored import Mark
 
 COLUMNS = (MARK, b"d:host", b"d:\xc3\xbc")
 CELL = st.one_of(st.none(), st.binary(max_size=6), st.just(b"x" * 70_000))

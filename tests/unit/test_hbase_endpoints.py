@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.clients.connections import Connection, HBaseEndpoint, hbase2_endpoint, hbase_endpoint
+from tidemark.clients.connections import Connection
+from tidemark.clients.hbase.endpoint import HBaseEndpoint, hbase2_endpoint, hbase_endpoint
 from tidemark.errors import WrongUse
 
 

@@ -17,13 +17,14 @@ from tidemark.ledger.book import head_key, record_key
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import auditing, lanes
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest
-from tidemark.views.coverage_bars import Asked, coverage_bars
-from tidemark.views.fates import Facts, Fate, fate
+from tidemark.runs import auditing
+from tidemark.runs.requests.forms import BackfillRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import lanes
+from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
+from tidemark.views.messages.fates import Facts, Fate, fate
 from tidemark.views.overview import overview
-from tidemark.views.window_index import HolesKnown, WindowIndex
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20, orders/1: 0}}")
 

@@ -14,24 +14,26 @@ from msgspec import json, structs
 
 from tests.support.protocol_world import AT, RUN, NoWork, World, hold, plan
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, selected
+from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli.commands import replay
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LaneClosed, ProcessingFailed, VerificationFailed, WrongUse
 from tidemark.ledger.book import Committed, authority_of, record_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import LaneKind, Pending, Record, Window, positions
+from tidemark.ledger.recovery.verifying import verify as verify_ledger
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.ledger.verifying import verify as verify_ledger
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, verify
-from tidemark.runs import answers, lanes
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests import answers
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import lanes
 from tidemark.sinks.reading import read_at
 from tidemark.streams.loading import load
-from tidemark.views.window_index import WindowIndex
+from tidemark.views.coverage.window_index import WindowIndex
 
 NAMES = ("a", "b", "c")
 # Start, length, and the sinks that a window writes alone.
@@ -237,14 +239,16 @@ def test_the_command_opens_a_lane_into_these_sinks_and_says_so(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
-    monkeypatch.setattr(selected, "process", lambda opened, command, lane, run, pending, **_: pinned.append(pending))
+    monkeypatch.setattr(
+        lanes_of_runs, "process", lambda opened, command, lane, run, pending, **_: pinned.append(pending)
+    )
     pinned: list[Pending] = []
     command: dict[str, Any] = {"ranges": ["orders/0@20-40"], "reason": "a new sink", "sinks": ["later"]}
-    selected.replay("orders", yes=True, **command, dry_run=True, as_json=True)
+    replay.replay("orders", yes=True, **command, dry_run=True, as_json=True)
     said = capsys.readouterr()
     assert json.decode(said.out)["sinks"] == ["later"]
     assert "into later alone: other sinks and the dead letters stay as they are" in said.err
-    selected.replay("orders", yes=True, **command, run_name="a run")
+    replay.replay("orders", yes=True, **command, run_name="a run")
     (pending,) = pinned
     assert pending.window.sinks == ("later",)
     # A sink that is taken out of the file: the run says so, and what was pinned stays claimed.
@@ -267,9 +271,9 @@ def test_what_is_left_out_has_its_table_before_the_job_begins(
         raise ProcessingFailed("the job was killed")
 
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
-    monkeypatch.setattr(selected, "process", killed)
+    monkeypatch.setattr(lanes_of_runs, "process", killed)
     with pytest.raises(ProcessingFailed):
-        selected.replay("orders", yes=True, ranges=["orders/0@38-45"], reason="a new sink")
+        replay.replay("orders", yes=True, ranges=["orders/0@38-45"], reason="a new sink")
     said = capsys.readouterr()
     assert "orders/0 40 45 5 not in the topic yet: at or above its end" in " ".join(said.err.split())
     assert said.out == ""

@@ -12,8 +12,9 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.source import source_reports
 from tidemark.errors import Conflict, LogTruncated
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import discovery, lanes
-from tidemark.runs.approval import People
+from tidemark.runs.live import discovery
+from tidemark.runs.requests.approval import People
+from tidemark.runs.windows import lanes
 from tidemark.streams.loading import load
 
 ISOLATED = TEXT.replace("source:\n", "source:\n  isolation: ISOLATION\n")

@@ -11,11 +11,11 @@ from tests.support.stream_text import MINIMAL
 from tidemark.cli.app import app
 from tidemark.clients.connections import Connection
 from tidemark.errors import PackageMissing, WrongUse
-from tidemark.runs.submit import WINDOW_JOB, local_cores, master, submit_command
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
+from tidemark.submit.command import WINDOW_JOB, local_cores, master, submit_command
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.kafka.messages import Origin, _Seen, only_counting
+from tidemark.sinks.stored import Place
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
 

@@ -33,19 +33,20 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.codec import encode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import Gap, GapKind, Head, LaneKind, LaneState, Window, positions
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.ledger.store import Key
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import discovery, lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest, lanes
 
 NAME = "replay-x"
 TEN = RangeSet([OffsetRange(AT, 0, 10)])
@@ -414,10 +415,10 @@ def test_a_run_goes_no_further_than_to_the_end_that_it_saw(world: World) -> None
     assert world.pin() == 3
     opened = stream_over(world, AssertionError("nothing is to be planned"))
     assert [one.seq for one in lanes.committed_before(opened, "ingest", RUN.name)] == [1, 2]
-    assert lanes.plan_ingest(opened, RUN.name, again=True) is None
-    assert lanes.next_window(opened, "ingest", RUN.name, seq.window.goal) is None
+    assert ingest.plan_ingest(opened, RUN.name, again=True) is None
+    assert ingest.next_window(opened, "ingest", RUN.name, seq.window.goal) is None
     further = positions({AT: 21})
-    pending = lanes.next_window(opened, "ingest", RUN.name, further)
+    pending = ingest.next_window(opened, "ingest", RUN.name, further)
     assert pending is not None
     assert pending.window.seq == 3
 

@@ -18,12 +18,12 @@ from tidemark.ledger.lookup import look_up
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
+from tidemark.sinks.hbase.latest.rows import Version, place_of, qualifier, row_key, spans, topic_of
+from tidemark.sinks.hbase.latest.table import LatestTable
 from tidemark.sinks.hbase.packed import pack, unpack
-from tidemark.sinks.hbase.rows import Mark, Place, split_keys
-from tidemark.sinks.hbase.table import StoredRow
-from tidemark.sinks.latest.rows import Version, place_of, qualifier, row_key, spans, topic_of
-from tidemark.sinks.latest.table import LatestTable
-from tidemark.views import where
+from tidemark.sinks.hbase.rows import split_keys
+from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.views.messages import where
 
 VERSIONS = st.builds(Version, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 
@@ -187,7 +187,7 @@ def test_the_newest_value_of_a_key_is_none_that_another_stream_has_erased(
     made.ingest()
     (window,) = made.opened.book.committed()
     table = LatestTable(InMemory(Cluster()), "newest")
-    monkeypatch.setattr("tidemark.sinks.latest.table.latest_table", lambda *_: table)
+    monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_: table)
     mark = Mark(window.generation, 0, "ingest", 1, False)
     for offset in (1, 3):
         cell = encode_cell(mark, [("id", b"ann"), ("value", b"of %d" % offset)])

@@ -13,7 +13,7 @@ from tidemark.ledger.book import Book, head_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.limits import check_pending
 from tidemark.ledger.records import FORMAT, Head, LaneKind, LaneState, Pending, Register, Window, WindowRange, positions
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 HEAD = Head(

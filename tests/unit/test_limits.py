@@ -12,10 +12,10 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import TooLarge
 from tidemark.ledger.book import Book, head_key
-from tidemark.ledger.hbase import HBaseLedgerStore
 from tidemark.ledger.records import Head, LaneKind, Receipt, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
+from tidemark.ledger.stores.hbase import HBaseLedgerStore
+from tidemark.ledger.stores.zookeeper import ZooKeeperLedgerStore
 from tidemark.offsets.ranges import MAX_OFFSET, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 

@@ -17,7 +17,7 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.records import INGEST, Receipt, SinkReceipt
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.runs import lanes
+from tidemark.runs.windows import ingest
 from tidemark.views import lineage as views
 from tidemark.views.lineage import DataSet, lineage
 
@@ -69,7 +69,7 @@ def made(tmp_path: Path) -> StreamInMemory:
     for end in (10, 20, 30):
         stream.ends((0, end))
         run = "run" if end > 10 else "before"
-        pending = lanes.plan_ingest(stream.opened, run)
+        pending = ingest.plan_ingest(stream.opened, run)
         assert pending is not None
         protocol.process(stream.opened.book, Sweeps(), Counted(), hold, INGEST, pending.window.seq, Run(run, "v1", "d"))
     return stream

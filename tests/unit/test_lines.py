@@ -11,9 +11,9 @@ from tests.support.known_streams import KnownLog, KnownStream, tables
 from tests.support.streams_in_memory import LookedAt, StreamInMemory
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
-from tidemark.views.fates import Fate
-from tidemark.views.line import line_of
+from tidemark.views.messages.fates import Fate
 from tidemark.views.overview import overview as shown_of
+from tidemark.views.stream_line import line_of
 from tidemark.views.trend import trend
 
 __all__ = ["tables"]

@@ -32,8 +32,8 @@ from tidemark.ledger.book import Book, head_key, record_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Window, positions
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.reading import read_at

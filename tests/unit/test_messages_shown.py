@@ -12,7 +12,7 @@ import pytest
 from tests.support.covering import REPOSITORY
 from tests.support.known_streams import KnownLog, KnownStream, tables
 from tests.support.streams_in_memory import StreamInMemory, at, offsets
-from tidemark.cli import results as results_command
+from tidemark.cli.commands import results as results_command
 from tidemark.clients.kafka.slots import Found
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
@@ -23,14 +23,14 @@ from tidemark.ledger.register import change_topics
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.redriving import DeadLetters, redrive
-from tidemark.runs.selecting import between_offsets
+from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.selecting import between_offsets
 from tidemark.sinks.reading import LookedUp, hbase_rows
 from tidemark.streams.loading import load
-from tidemark.views import message, where
-from tidemark.views.again import again
 from tidemark.views.dead_letters import dead_letters
-from tidemark.views.fates import Fate
+from tidemark.views.messages import message, where
+from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.reading_again import again
 
 __all__ = ["tables"]
 
@@ -255,7 +255,7 @@ def test_only_one_place_looks_at_a_message_in_kafka() -> None:
         if ".slot(" in path.read_text()
     }
     # The second says why a run found no message at an offset, of which it shows nothing.
-    assert found == {"tidemark/runs/looking.py", "tidemark/runs/answering.py"}
+    assert found == {"tidemark/runs/live/looking.py", "tidemark/runs/requests/outcomes.py"}
 
 
 def test_nothing_counts_where_it_is_hidden() -> None:

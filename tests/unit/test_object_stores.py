@@ -11,11 +11,12 @@ import pytest
 
 from tests.support.stream_text import MINIMAL
 from tidemark.clients import object_stores
-from tidemark.clients.connections import Connection, Connections, lake_folder
+from tidemark.clients.connections import Connection, Connections
+from tidemark.clients.lake import lake_folder
 from tidemark.clients.object_stores import Access, access_of, access_to
 from tidemark.clients.secrets import is_secret
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.parquet import folders
 
 SECRET, TOKEN = "canary-secret", "canary-token"

@@ -12,11 +12,12 @@ from tests.support.stream_text import MINIMAL
 from tidemark.cli import finding
 from tidemark.cli.app import app
 from tidemark.clients import on_one_machine
-from tidemark.clients.connections import from_environment, lake_folder
+from tidemark.clients.connections import from_environment
+from tidemark.clients.lake import lake_folder
 from tidemark.clients.sql import database
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.runs.submit import master, submit_command
 from tidemark.streams.loading import load
+from tidemark.submit.command import master, submit_command
 
 NAMES = ("sql_default", "lake_default", "spark_default")
 

@@ -11,8 +11,8 @@ from tests.support.command_line import tidemark
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import from_environment
 from tidemark.errors import EXIT_WRONG_USE, WrongUse
-from tidemark.runs.one_machine import check_one_machine
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.one_machine import check_one_machine
+from tidemark.runs.live.open_stream import open_stream
 from tidemark.streams.loading import load
 
 LEDGER, DEAD = "ledger: {type: sql, sql: here}\n", "dead_letters: {type: sql, sql: here}\n"

@@ -18,16 +18,18 @@ from tidemark.ledger import places
 from tidemark.ledger.book import Book
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind, SinkReceipt
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs import erasing, keys, lanes, steering
-from tidemark.runs.approval import People
+from tidemark.runs import erasing, steering
 from tidemark.runs.auditing import coverage_reports, read_ledger
-from tidemark.runs.plan import digest as digest_of
-from tidemark.runs.plan import of_request
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
-from tidemark.views.event_time import progress
+from tidemark.runs.requests import keys
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.plan import digest as digest_of
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.windows import lanes
+from tidemark.views.event_time.progress import progress
 from tidemark.views.events import events
 from tidemark.views.planned import planned
 
@@ -154,7 +156,7 @@ def test_a_plan_is_true_of_one_moment(
 ) -> None:
     """Its offsets, its answers, what it replaces, and its digest are those from before a commit, or those from after it."""
     monkeypatch.setattr(erasing, "_check_places", lambda *_: None)
-    monkeypatch.setattr("tidemark.runs.plan.estimated", lambda *_: None)
+    monkeypatch.setattr("tidemark.runs.requests.plan.estimated", lambda *_: None)
     for number, (text, asked) in enumerate(
         (
             (BLOCKS, ReplayRequest(ranges="orders/0@3-25", reason="bug 17", dry_run=True)),

@@ -15,7 +15,6 @@ from tests.support.protocol_world import AT, LANE, RUN, NoWork, Sweeps, hold, pl
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Taken, Work, ordinal_of
 from tidemark.errors import Fenced, ProcessingFailed
-from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import (
     Attempt,
@@ -30,6 +29,7 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.register import close_lane, open_lane
+from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 

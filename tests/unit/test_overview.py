@@ -16,8 +16,8 @@ from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Run, Step
 from tidemark.ledger.book import head_key
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.ledger.store import Key
-from tidemark.runs import lanes
+from tidemark.ledger.stores.contract import Key
+from tidemark.runs.windows import ingest, lanes
 from tidemark.views.overview import overview, worst_partitions
 
 PARTITIONS = 1_000
@@ -42,7 +42,7 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
         return found
 
     # Committed, and not settled yet.
-    assert lanes.plan_ingest(opened, "run 2") is not None
+    assert ingest.plan_ingest(opened, "run 2") is not None
     with pytest.raises(Cut):
         protocol.process(
             opened.book, orders.sweeps, NoWork(), unwatched, INGEST, 2, Run("run 2", "v1", "d"), on_step=_cut

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes, pacing
-from tidemark.runs.pacing import USUAL_RECORDS, WINDOW_SECONDS, most_records, seconds_to_wait
+from tidemark.runs.windows import ingest, lanes, pacing
+from tidemark.runs.windows.pacing import USUAL_RECORDS, WINDOW_SECONDS, most_records, seconds_to_wait
 
 RATES = st.integers(1, 10**7)
 
@@ -61,7 +61,7 @@ def test_a_replay_takes_a_minute_of_its_rate_at_a_time_and_the_ingest_takes_all(
     assert read == expected
     limited.ends((0, 170))
     if not more:
-        pinned = lanes.plan_ingest(limited.opened, "run")
+        pinned = ingest.plan_ingest(limited.opened, "run")
         assert pinned is not None
         assert [(one.start, one.until) for one in pinned.window.ranges] == [(100, 170)]
 

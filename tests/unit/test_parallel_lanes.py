@@ -12,16 +12,19 @@ import typer
 
 from tests.support.claiming import Claimed, claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, selected, submitting
+from tidemark.cli import finding, lanes_of_runs, submitting
+from tidemark.cli.commands import replay
 from tidemark.errors import ClaimOverlap, LaneClosed, LanePaused, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning import dividing
-from tidemark.runs import claims, lanes, steering
-from tidemark.runs.plan import Plan, of_request
-from tidemark.runs.requests import BackfillRequest, checked
+from tidemark.runs import steering
+from tidemark.runs.requests import claims
+from tidemark.runs.requests.forms import BackfillRequest, checked
+from tidemark.runs.requests.plan import Plan, of_request
+from tidemark.runs.windows import lanes
 from tidemark.views.lane_progress import progress_of
 
 RUN = "orders__backfill/manual__1"
@@ -197,7 +200,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     """Programs that say their lane stand for the jobs. What they would read is read here."""
     here = replace(made.opened, connections=cast("Any", lambda name: None))
     monkeypatch.setattr(finding, "opened", lambda stream: here)
-    monkeypatch.setattr(selected, "answers_of", lambda opened, records: [])
+    monkeypatch.setattr(replay, "answers_of", lambda opened, records: [])
     begun: list[list[str]] = []
     dies: list[str] = []
 
@@ -215,7 +218,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     monkeypatch.setattr(submitting, "submit_command", job)
     command = {"ranges": ["orders/0@0-40"], "mode": "reprocess", "reason": "bug 17"}
     with pytest.raises(typer.Exit) as ended:
-        selected.backfill("orders", yes=True, **command, lanes=3, run_name=RUN)  # type: ignore[arg-type]
+        replay.backfill("orders", yes=True, **command, lanes=3, run_name=RUN)  # type: ignore[arg-type]
     assert ended.value.exit_code == 6
     said = capsys.readouterr().err
     assert f"orders/{dies[0]}: its job ended with code 6" in said
@@ -223,10 +226,10 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     assert f"To read what is left: tidemark backfill orders --run {RUN}" in said
     jobs = lanes.jobs_of(made.opened, LaneKind.BACKFILL, RUN)
     assert begun == jobs
-    selected.backfill("orders", yes=True, run_name=RUN)
+    replay.backfill("orders", yes=True, run_name=RUN)
     # Only the lanes of the failed job, and then none.
     assert begun[3:] == [jobs[0]]
-    selected.backfill("orders", yes=True, run_name=RUN)
+    replay.backfill("orders", yes=True, run_name=RUN)
     assert len(begun) == 4
     assert "is done, so this run reads nothing; a run's name is used once" in capsys.readouterr().err
 
@@ -243,6 +246,6 @@ def test_a_lane_that_was_cancelled_is_named_when_all_others_are_done(
         for lane in (lane for job in left for lane in job):
             worked_off(made, lane)
 
-    monkeypatch.setattr(selected, "process_together", process)
+    monkeypatch.setattr(lanes_of_runs, "process_together", process)
     with pytest.raises(LaneClosed, match=f"{jobs[1][0]} was closed before it was done: not this one"):
-        selected.backfill("orders", yes=True, run_name=RUN)
+        replay.backfill("orders", yes=True, run_name=RUN)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.evil import EVIL
-from tidemark.views.payloads import MOST_HEX, masked, shown, visible
+from tidemark.views.messages.payloads import MOST_HEX, masked, shown, visible
 
 
 @pytest.mark.covers("U9")

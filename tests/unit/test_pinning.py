@@ -18,18 +18,19 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.commit import protocol
 from tidemark.errors import LogTruncated, TidemarkError, TopicRecreated, WrongUse
-from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import LaneKind, Pending, Record, TopicIncarnation
-from tidemark.ledger.store import InDoubt, Key
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import InDoubt, Key
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import discovery, lanes
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.selecting import between_offsets
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.selecting import between_offsets
 from tidemark.runs.skipping import skip
+from tidemark.runs.windows import ingest, lanes
 from tidemark.streams.loading import load
 
 FILE = """
@@ -94,12 +95,12 @@ class Stream:
             opened, seq = self.opened, pending.window.seq
             by = lanes.this_run(opened, run)
             done.append(protocol.process(opened.book, opened.sweeper, NoWork(), hold, lane, seq, by))
-            pending = lanes.next_window(opened, lane, run, done[-1].window.goal)
+            pending = ingest.next_window(opened, lane, run, done[-1].window.goal)
         return done
 
     def ingest(self, run: str) -> list[Record]:
         self.now += 3_600_000
-        return self.work_off(lanes.plan_ingest(self.opened, run), run)
+        return self.work_off(ingest.plan_ingest(self.opened, run), run)
 
     @property
     def known(self) -> TopicIncarnation:
@@ -133,7 +134,7 @@ def stream(tmp_path: Path) -> Stream:
 
 
 def _plan_ingest(stream: Stream) -> None:
-    assert lanes.plan_ingest(stream.opened, "run 2") is not None
+    assert ingest.plan_ingest(stream.opened, "run 2") is not None
 
 
 def _replay(stream: Stream) -> None:
@@ -148,7 +149,7 @@ def _skip(stream: Stream) -> None:
 
 def _nothing_new(stream: Stream) -> None:
     stream.log.logs[2] = (0, 0)
-    lanes.plan_ingest(stream.opened, "run 2")
+    ingest.plan_ingest(stream.opened, "run 2")
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
@@ -185,7 +186,7 @@ def test_there_is_one_way_to_pin() -> None:
         text=True,
         check=False,
     )
-    assert found.stdout.split() == ["tidemark/runs/pinning.py"]
+    assert found.stdout.split() == ["tidemark/runs/windows/pinning.py"]
 
 
 # topics that are recreated or cut, more than once

@@ -15,22 +15,24 @@ from tests.support.streams_in_memory import StreamInMemory, offsets
 from tests.support.sums_in_memory import ANN, REASON, Killed
 from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
-from tidemark.cli import finding, ledger
+from tidemark.cli import finding
+from tidemark.cli.commands import ledger
 from tidemark.clients.connections import Connection
 from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import ConnectionMissing, ProcessingFailed, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger import places
-from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.erased import Written, erased, places_written
-from tidemark.ledger.rebuilding import rebuild
 from tidemark.ledger.records import INGEST, Receipt, Record, SinkReceipt
+from tidemark.ledger.recovery.backup import restore
+from tidemark.ledger.recovery.rebuilding import rebuild
 from tidemark.ledger.register import note_places
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes, steering
+from tidemark.runs import erasing, steering
 from tidemark.runs.auditing import audit_without_spark
+from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.hbase.plain import PlainHBase
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.views.events import events
@@ -63,7 +65,7 @@ def open_erasure(lake: Lake, run: str = "e") -> str:
 def goes_on(lake: Lake, end: int) -> None:
     """The ingest pins and commits."""
     lake.stream.ends((0, end))
-    assert lanes.plan_ingest(lake.stream.opened, f"run {end}") is not None
+    assert ingest.plan_ingest(lake.stream.opened, f"run {end}") is not None
     opened = lake.stream.opened
     seq = opened.book.head(INGEST).head.seq + 1  # type: ignore[union-attr]
     protocol.process(opened.book, opened.sweeper, NoWork(), hold, INGEST, seq, Run(f"run {end}", "v", "d"))
@@ -150,7 +152,7 @@ def test_a_place_that_goes_away_between_the_commit_and_the_clearing(lake: Lake) 
         erasing.erase_without_spark(opened, lane, "e")
     lake.stream.ends((0, 20))
     for act in (
-        lambda: lanes.plan_ingest(opened, "run 20"),
+        lambda: ingest.plan_ingest(opened, "run 20"),
         lambda: steering.cancel(opened, lane, "the disk broke"),
         lambda: lanes.plan_lane(opened, lane, "e"),
     ):
@@ -169,7 +171,7 @@ def test_a_forgotten_place_that_is_there_again_is_cleared_before_it_is_written(l
     forget(lake, "lake")
     erasing.erase_without_spark(opened, open_erasure(lake), "e")
     lake.stream.ends((0, 20))
-    assert lanes.plan_ingest(opened, "run 20") is not None
+    assert ingest.plan_ingest(opened, "run 20") is not None
     back(lake)
     with pytest.raises(
         WrongUse, match=rf"gone for good: the disk broke.*forget-place orders lake base={lake.base} --back"
@@ -243,7 +245,7 @@ def test_a_sweep_of_a_place_that_is_gone(
     made.opened = replace(made.opened, sweeper=SinkSweeper(no_connection), connections=no_connection)
     made.ends((0, 10))
     work = WithAttempts(made, ELSEWHERE, dies=1)
-    assert lanes.plan_ingest(made.opened, "run 1") is not None
+    assert ingest.plan_ingest(made.opened, "run 1") is not None
     run = Run("run 1", "v", "d")
     with pytest.raises(Killed):
         protocol.process(made.opened.book, made.opened.sweeper, work, hold, INGEST, 1, run)
@@ -252,9 +254,9 @@ def test_a_sweep_of_a_place_that_is_gone(
         protocol.process(made.opened.book, made.opened.sweeper, work, hold, INGEST, 1, run)
     made.ends((0, 20))
     with pytest.raises(raised, match=told):
-        lanes.plan_ingest(made.opened, "run 2")
+        ingest.plan_ingest(made.opened, "run 2")
     places.forget(made.opened.book, ELSEWHERE, "the cluster was switched off", "ann")
-    assert lanes.plan_ingest(made.opened, "run 2") is not None
+    assert ingest.plan_ingest(made.opened, "run 2") is not None
 
 
 @pytest.mark.covers("N60")

@@ -27,7 +27,7 @@ from tidemark.planning.checking import changes
 from tidemark.planning.inputs import Known, Policies
 from tidemark.planning.planner import limit_of, next_selected, next_window, offsets_within, share
 from tidemark.planning.starting import offsets_at_time, shifted, start_positions
-from tidemark.runs.selecting import between
+from tidemark.runs.requests.selecting import between
 from tidemark.sinks.first_reads import FirstWindows
 
 

@@ -26,7 +26,6 @@ from tidemark.errors import (
     VerificationFailed,
     WrongUse,
 )
-from tidemark.ledger import doubt
 from tidemark.ledger.book import head_key
 from tidemark.ledger.codec import digest
 from tidemark.ledger.records import (
@@ -37,9 +36,10 @@ from tidemark.ledger.records import (
     Window,
     positions,
 )
+from tidemark.ledger.recovery.verifying import verify as verify_ledger
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.store import InDoubt, Key
-from tidemark.ledger.verifying import verify as verify_ledger
+from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import InDoubt, Key
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally, verify
 

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, selected
+from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli.commands import replay
 from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import Head, LaneKind, Record
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes, steering
-from tidemark.runs.pacing import WINDOW_SECONDS
+from tidemark.runs import steering
+from tidemark.runs.windows import ingest, lanes
+from tidemark.runs.windows.pacing import WINDOW_SECONDS
 
 RUN = "orders__backfill/manual__1"
 LATER = TEXT.replace("start: earliest", "start: latest")
@@ -29,7 +31,7 @@ def limited(folder: Path, most: int, *logs: tuple[int, int]) -> StreamInMemory:
     """A stream that has read nothing of some logs, in windows of at most so many offsets."""
     made = StreamInMemory(folder, text=f"{LATER}limits:\n  max_records: {most}\n")
     made.ends(*logs)
-    lanes.plan_ingest(made.opened, "the first")
+    ingest.plan_ingest(made.opened, "the first")
     return made
 
 
@@ -119,10 +121,10 @@ def test_a_command_keeps_its_rate_for_those_who_go_on(
     made = limited(tmp_path, 100, (0, 1_000))
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     # No Spark here: the lane is opened, and its first window pinned.
-    monkeypatch.setattr(selected, "process", lambda *_, **__: None)
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
 
     def run(**options: Any) -> None:
-        selected.backfill("orders", yes=True, ranges=["orders/0@0-900"], reason="bug 17", run_name=RUN, **options)
+        replay.backfill("orders", yes=True, ranges=["orders/0@0-900"], reason="bug 17", run_name=RUN, **options)
 
     for options, said in (({"rate": 0}, "rate: expected a number of at least 1"),):
         with pytest.raises(WrongUse, match=said):
@@ -135,6 +137,6 @@ def test_a_command_keeps_its_rate_for_those_who_go_on(
     # Who goes on names the run alone: the same offsets at no rate would be another request.
     with pytest.raises(AnotherRequest, match="rate was 1, and is left empty"):
         run()
-    selected.backfill("orders", yes=True, run_name=RUN)
+    replay.backfill("orders", yes=True, run_name=RUN)
     assert "its offsets, at its rate" in capsys.readouterr().err
     assert pinned(made, lane) == [(60, 120)]

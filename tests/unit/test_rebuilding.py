@@ -20,18 +20,17 @@ from tests.support.memory import MemoryStore
 from tests.support.naive import Scan, named
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
-from tidemark.cli import backups, finding
+from tidemark.cli import finding
+from tidemark.cli.commands import backups
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner
 from tidemark.errors import LaneClosed, LedgerUnreadable, WrongUse
 from tidemark.ledger import closed
-from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
-from tidemark.ledger.rebuilding import CLOSED_BECAUSE, rebuild
 from tidemark.ledger.records import (
     Gap,
     GapKind,
@@ -47,12 +46,16 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
+from tidemark.ledger.recovery.backup import restore
+from tidemark.ledger.recovery.rebuilding import CLOSED_BECAUSE, rebuild
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import discovery, lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import ingest
 from tidemark.sinks.kinds import by_order
 
 
@@ -400,7 +403,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
         made.ingest(f"run {number}")
     before = made.opened.book.register()
     assert before is not None
-    assert lanes.before_the_first_window(made.opened) == RangeSet()
+    assert selecting.before_the_first_window(made.opened) == RangeSet()
     held = discovery.held_now(made.opened, ("orders",))
     del made.store.values[REGISTER]
     there, _ = rebuilt(made.opened.book, tmp_path)
@@ -414,7 +417,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
     assert (begun.change, begun.policy) == (TopicChange.TRUNCATED, "found in the history")
     anew = replace(made.opened, book=there)
     assert discovery.held_now(anew, ("orders",)) == held
-    assert lanes.before_the_first_window(anew) == RangeSet()
+    assert selecting.before_the_first_window(anew) == RangeSet()
     assert by_cuts(after[1].topics, offsets((0, 3, 4), (0, 7, 8))) == RangeSet(
         [OffsetRange(at(0, 1), 3, 4), OffsetRange(at(0, 2), 7, 8)]
     )
@@ -428,7 +431,7 @@ def test_a_cut_whose_first_window_is_pending_is_found_too(tmp_path: Path, monkey
     made.ends((0, 5))
     made.ingest("run 2")
     made.ends((0, 12))
-    lanes.plan_ingest(made.opened, "run 3")
+    ingest.plan_ingest(made.opened, "run 3")
     del made.store.values[REGISTER]
     there, _ = rebuilt(made.opened.book, tmp_path)
     found = there.register()

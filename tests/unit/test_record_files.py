@@ -25,8 +25,8 @@ from tidemark.errors import PackageMissing, WrongUse
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import record_files
-from tidemark.runs.record_files import FOLDER, records_in
+from tidemark.runs.requests import record_files
+from tidemark.runs.requests.record_files import FOLDER, records_in
 
 LARGEST = 2**63 - 2
 ROWS = [("a.b", 3, 17), ("a.b", 0, LARGEST), ("logs", 3, 0), ("a.b", 3, 18)]

@@ -19,9 +19,9 @@ import yaml
 from tests.support.avro_orders import written
 from tests.support.registry import LOGIN, PASSWORD, Answers, Misbehaviour, drip, redirect, serving
 from tests.support.servers import free_ports
-from tidemark.clients.connections import Connection, registry_endpoint
+from tidemark.clients.connections import Connection
 from tidemark.clients.registry_answers import Refused
-from tidemark.clients.schema_registry import SchemaRegistry
+from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
 from tidemark.errors import InvalidStreamFile, TidemarkError, Unreachable, WrongUse
 from tidemark.streams.loading import load
 

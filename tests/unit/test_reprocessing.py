@@ -9,16 +9,19 @@ import pytest
 
 from tests.support.claiming import Claimed, claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, selected
+from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli.commands import replay
 from tidemark.errors import ClaimOverlap, Conflict, LanePaused, NotApproved, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import answers, lanes, steering
-from tidemark.runs.approval import People
-from tidemark.runs.plan import Plan, of_request
-from tidemark.runs.requests import BackfillRequest, checked
+from tidemark.runs import steering
+from tidemark.runs.requests import answers
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import BackfillRequest, checked
+from tidemark.runs.requests.plan import Plan, of_request
+from tidemark.runs.windows import lanes
 
 RUN = "orders__backfill/manual__1"
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
@@ -178,20 +181,20 @@ def test_the_command_works_off_one_lane_after_the_other_and_goes_on(
             made.process(lane, run)
             worked_off(made, lane)
 
-    monkeypatch.setattr(selected, "process", process)
-    monkeypatch.setattr(selected, "answers_of", lambda opened, records: [])
+    monkeypatch.setattr(lanes_of_runs, "process", process)
+    monkeypatch.setattr(replay, "answers_of", lambda opened, records: [])
     command = {"ranges": ["orders/0@0-40"], "mode": "reprocess", "reason": "bug 17"}
-    selected.backfill("orders", yes=True, **command, dry_run=True, as_json=True)  # type: ignore[arg-type]
+    replay.backfill("orders", yes=True, **command, dry_run=True, as_json=True)  # type: ignore[arg-type]
     out = capsys.readouterr().out
     assert '"again"' in out
     assert "to be read again" not in out
-    selected.backfill("orders", yes=True, **command, dry_run=True)  # type: ignore[arg-type]
+    replay.backfill("orders", yes=True, **command, dry_run=True)  # type: ignore[arg-type]
     assert "to be read again" in capsys.readouterr().out
     with pytest.raises(KeyboardInterrupt):
-        selected.backfill("orders", yes=True, **command, run_name=RUN)  # type: ignore[arg-type]
-    selected.backfill("orders", yes=True, run_name=RUN)
+        replay.backfill("orders", yes=True, **command, run_name=RUN)  # type: ignore[arg-type]
+    replay.backfill("orders", yes=True, run_name=RUN)
     assert begun == [BACKFILL, AGAIN, BACKFILL, AGAIN]
     assert all(lanes.is_done(made.opened, lane) for lane in (BACKFILL, AGAIN))
-    selected.backfill("orders", yes=True, run_name=RUN, as_json=True)
+    replay.backfill("orders", yes=True, run_name=RUN, as_json=True)
     assert "is done, so this run reads nothing; a run's name is used once" in capsys.readouterr().err
     assert len(begun) == 4

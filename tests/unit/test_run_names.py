@@ -12,8 +12,9 @@ from msgspec import structs
 
 from tests.support.claiming import claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import erasing as erase_command
-from tidemark.cli import finding, selected
+from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli.commands import erase as erase_command
+from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, RecordsGone, WrongUse
 from tidemark.ledger.book import head_key
 from tidemark.ledger.codec import encode
@@ -21,9 +22,10 @@ from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes, steering
-from tidemark.runs.record_files import FOLDER
-from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest, checked
+from tidemark.runs import erasing, steering
+from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest, checked
+from tidemark.runs.requests.record_files import FOLDER
+from tidemark.runs.windows import lanes
 
 REASON = "bug 17"
 
@@ -38,18 +40,20 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     stream.ends((0, 60))
     monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
-    for command in (selected, erase_command):
+    for command in (lanes_of_runs, erase_command):
         monkeypatch.setattr(command, "process", lambda *_, **__: None)
-    monkeypatch.setattr(selected, "process_together", lambda *_, **__: None)
+    monkeypatch.setattr(lanes_of_runs, "process_together", lambda *_, **__: None)
     return stream
 
 
 def replay(**options: Any) -> None:
-    selected.replay("orders", run_name="r", yes=True, **options)
+    replay_command.replay("orders", run_name="r", yes=True, **options)
 
 
 def backfill(**options: Any) -> None:
-    selected.backfill("orders", run_name="r", mode="reprocess" if options else "only_missing", yes=True, **options)
+    replay_command.backfill(
+        "orders", run_name="r", mode="reprocess" if options else "only_missing", yes=True, **options
+    )
 
 
 def erase(**options: Any) -> None:
@@ -122,7 +126,7 @@ def test_a_dry_run_under_a_name_that_has_begun_changes_nothing(
     monkeypatch.setattr(finding, "opened", lambda _: made.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     started: list[Any] = []
-    for command in (selected, erase_command):
+    for command in (lanes_of_runs, erase_command):
         monkeypatch.setattr(command, "process", lambda *given, **_: started.append(given))
     before = dict(made.store.values)
     capsys.readouterr()
@@ -176,7 +180,7 @@ def test_a_run_goes_on_when_the_file_of_its_records_is_gone(
         with pytest.raises(RecordsGone, match=r"records_file other\.csv: there is no such file"):
             command(records_file="other.csv", reason=REASON)
     with pytest.raises(RecordsGone, match=r"records_file named\.csv: there is no such file"):
-        selected.replay("orders", run_name="new", records_file="named.csv", reason=REASON, yes=True)
+        replay_command.replay("orders", run_name="new", records_file="named.csv", reason=REASON, yes=True)
     assert gone(made) == offsets((0, 5, 6))
     assert claimed_by(made.opened, LaneKind.REPLAY, "r").ranges == offsets((0, 6, 7))  # type: ignore[union-attr]
 
@@ -192,7 +196,7 @@ def test_a_lane_that_another_version_has_opened_says_how_to_go_on(
     with pytest.raises(AnotherRequest, match=said):
         replay(**ASKED)
     started: list[str] = []
-    monkeypatch.setattr(selected, "process", lambda _, __, lane, *___, **____: started.append(lane))
+    monkeypatch.setattr(lanes_of_runs, "process", lambda _, __, lane, *___, **____: started.append(lane))
     replay()
     assert started == [lane]
 

@@ -19,7 +19,8 @@ from tidemark.ledger.records import INGEST, LaneKind, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.coordinates import Named
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import ingest, lanes
 from tidemark.views import summary
 
 FOUR_AT_A_TIME = TEXT + "limits:\n  max_records: 4\n"
@@ -32,16 +33,16 @@ AGGREGATES = TEXT.replace(
 
 def windows(made: StreamInMemory, run: str, *, again: bool = False) -> Iterator[tuple[int, int]]:
     """What a job of the run reads in partition 0, window after window, until there is nothing that it goes on with."""
-    pending = lanes.plan_ingest(made.opened, run, again=again)
+    pending = ingest.plan_ingest(made.opened, run, again=again)
     while pending is not None:
         (one,) = pending.window.ranges
         record = made.process(INGEST, run)
         yield one.start, one.until
-        pending = lanes.next_window(made.opened, INGEST, run, record.window.goal)
+        pending = ingest.next_window(made.opened, INGEST, run, record.window.goal)
 
 
 def pinned(made: StreamInMemory, run: str = "run 1", **settings: Any) -> Window:
-    pending = lanes.plan_ingest(made.opened, run, **settings)
+    pending = ingest.plan_ingest(made.opened, run, **settings)
     assert pending is not None
     return pending.window
 
@@ -77,7 +78,7 @@ def test_a_goal_in_a_partition_that_was_not_read_yet_is_not_reached(tmp_path: Pa
     made.ends((0, 5))
     made.ingest("run 1")
     made.ends((0, 5), (0, 1))
-    pending = lanes.next_window(made.opened, INGEST, "run 1", positions({at(0): 5, at(1): 1}))
+    pending = ingest.next_window(made.opened, INGEST, "run 1", positions({at(0): 5, at(1): 1}))
     assert pending is not None
     assert [(one.partition, one.start, one.until) for one in pending.window.ranges if one.until] == [
         (0, 5, 5),
@@ -146,16 +147,16 @@ def test_a_preview_says_whether_the_window_is_pinned_and_writes_nothing(tmp_path
     made = StreamInMemory(tmp_path, text=TEXT.replace("start: earliest", "start: {offsets: {orders/0: 3}}"))
     made.ends((0, 9))
     before = dict(made.store.values)
-    window, is_pinned = lanes.preview(made.opened)
+    window, is_pinned = ingest.preview(made.opened)
     assert window is not None
     assert ([(one.start, one.until) for one in window.ranges], is_pinned) == ([(3, 9)], False)
     assert made.store.values == before
-    assert lanes.preview(made.opened) == (window, False)
+    assert ingest.preview(made.opened) == (window, False)
     made.ends((0, 12))
     there = pinned(made)
-    assert lanes.preview(made.opened) == (there, True)
+    assert ingest.preview(made.opened) == (there, True)
     made.process(INGEST)
-    assert lanes.preview(made.opened) == (None, False)
+    assert ingest.preview(made.opened) == (None, False)
 
 
 # Positions of another program
@@ -167,7 +168,7 @@ def test_an_import_begins_a_stream(tmp_path: Path) -> None:
     others = {("orders", 0): 4, ("unknown", 0): 7}
 
     def imported(*, write: bool, **settings: Any) -> dict[int, int]:
-        start = lanes.import_positions(made.opened, others, "latest", "import 1", write=write, **settings)
+        start = ingest.import_positions(made.opened, others, "latest", "import 1", write=write, **settings)
         return {one.at.partition: one.offset for one in start}
 
     assert imported(write=False) == {0: 4, 1: 5}
@@ -187,7 +188,7 @@ def test_an_import_without_an_offset_of_the_topics_is_refused(tmp_path: Path) ->
     made = StreamInMemory(tmp_path)
     made.ends((0, 9))
     with pytest.raises(WrongUse, match="there is no offset of orders to import"):
-        lanes.import_positions(made.opened, {("unknown", 0): 7}, "latest", "import 1", write=True)
+        ingest.import_positions(made.opened, {("unknown", 0): 7}, "latest", "import 1", write=True)
     assert made.store.values == {}
 
 
@@ -199,12 +200,12 @@ def test_an_import_that_another_run_was_ahead_of_is_refused(tmp_path: Path, monk
         monkeypatch.undo()
         other = StreamInMemory(tmp_path, made.kafka)
         other.opened.book.store = other.store = made.store
-        lanes.plan_ingest(other.opened, "run 1")
+        ingest.plan_ingest(other.opened, "run 1")
         return open_lane(*given, **settings)
 
-    monkeypatch.setattr(lanes, "open_lane", second)
+    monkeypatch.setattr(ingest, "open_lane", second)
     with pytest.raises(Conflict, match="nothing was imported"):
-        lanes.import_positions(made.opened, {("orders", 0): 4}, "latest", "import 1", write=True)
+        ingest.import_positions(made.opened, {("orders", 0): 4}, "latest", "import 1", write=True)
     assert made.positions() == {0: 0}
 
 
@@ -320,17 +321,17 @@ def test_ranges_of_people_are_of_the_incarnation_that_they_belong_to(tmp_path: P
     made.ends((0, 9))
     made.ingest("run 1")
     named = Named(offsets((0, 1, 2)))
-    assert lanes.with_incarnations(made.opened, named) == offsets((0, 1, 2))
+    assert selecting.in_known_incarnations(made.opened, named) == offsets((0, 1, 2))
     made.kafka.ids["orders"] = "second"
     made.ends((0, 5))
     made.ingest("run 2")
-    (one,) = lanes.with_incarnations(made.opened, named)
+    (one,) = selecting.in_known_incarnations(made.opened, named)
     assert (one.partition, one.start, one.until) == (at(0, 2), 1, 2)
-    assert lanes.with_incarnations(made.opened, Named(exact=named.open)) == offsets((0, 1, 2))
+    assert selecting.in_known_incarnations(made.opened, Named(exact=named.open)) == offsets((0, 1, 2))
     with pytest.raises(WrongUse, match="orders has no incarnation 3; known are 1, 2"):
-        lanes.with_incarnations(made.opened, Named(exact=RangeSet([OffsetRange(at(0, 3), 1, 2)])))
+        selecting.in_known_incarnations(made.opened, Named(exact=RangeSet([OffsetRange(at(0, 3), 1, 2)])))
     with pytest.raises(WrongUse, match="other: the stream orders has never read this topic"):
-        lanes.with_incarnations(made.opened, Named(RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)])))
+        selecting.in_known_incarnations(made.opened, Named(RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)])))
 
 
 # What else a run says
@@ -349,7 +350,7 @@ def test_open_transactions_hold_back_who_reads_what_is_committed(tmp_path: Path,
     one = OpenTransaction("orders", 0, 3, 6, 1, 0, "writer", None, None)
     made.kafka.open_transactions = lambda logs, high: (one,) if high == {("orders", 0): 9} else ()  # type: ignore[attr-defined]
     made.ends((0, 9))
-    assert lanes.open_transactions(made.opened) == (one,) * held
+    assert ingest.open_transactions(made.opened) == (one,) * held
 
 
 @pytest.mark.parametrize("at_first", [1, 2, 5, 8, 1_000])

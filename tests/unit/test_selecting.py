@@ -19,8 +19,10 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
-from tidemark.runs import erasing, lanes, redriving, whole_windows
-from tidemark.runs.answers import (
+from tidemark.runs import erasing
+from tidemark.runs.auditing import requested
+from tidemark.runs.requests import dead_letters
+from tidemark.runs.requests.answers import (
     EXPIRED,
     GONE,
     NO_PARTITION,
@@ -31,11 +33,11 @@ from tidemark.runs.answers import (
     THE_INGESTS,
     UNIT_LOST,
 )
-from tidemark.runs.auditing import requested
-from tidemark.runs.plan import of_request
-from tidemark.runs.redriving import DeadLetters, Redrive, too_often
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
-from tidemark.runs.selecting import between, between_offsets, divided
+from tidemark.runs.requests.dead_letters import DeadLetters, Redrive, too_often
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.selecting import between, between_offsets, divided
+from tidemark.runs.windows import lanes, whole_windows
 
 
 @pytest.fixture
@@ -237,14 +239,14 @@ def test_dead_letters_by_their_reason(
         heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
 
-    monkeypatch.setattr(redriving, "redrive", redrive)
+    monkeypatch.setattr(dead_letters, "redrive", redrive)
     found = of_request(orders.opened, replay(dead_letters=asked))
     assert heard == [DeadLetters(reason)]
     assert found.ranges == offsets((0, 12, 13))
     # What is empty is not told.
     assert dict(found.left_out) == {EXPIRED: offsets((0, 2, 3))}
     most = orders.opened.stream.dead_letters.max_redrives
-    monkeypatch.setattr(redriving, "redrive", lambda *_: Redrive(RangeSet(), RangeSet(), offsets((1, 0, 1))))
+    monkeypatch.setattr(dead_letters, "redrive", lambda *_: Redrive(RangeSet(), RangeSet(), offsets((1, 0, 1))))
     assert dict(of_request(orders.opened, replay(dead_letters=asked)).left_out) == {too_often(most): offsets((1, 0, 1))}
 
 
@@ -257,7 +259,7 @@ def test_dead_letters_of_a_window_and_between_two_times(
         heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
 
-    monkeypatch.setattr(redriving, "redrive", redrive)
+    monkeypatch.setattr(dead_letters, "redrive", redrive)
     # Whatever Kafka has at these times, also nothing: `if_none` is for messages that are looked up there.
     between_times = {"since": "1990-01-01T00:00:12Z", "until_time": "1990-01-01T00:00:15Z", "if_none": "fail"}
     of_request(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))

@@ -104,7 +104,7 @@ def test_a_process_that_dies_between_two_pieces_leaves_no_selection(writes: int)
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_lost_answers_lose_no_piece(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.ledger.doubt._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("tidemark.ledger.stores.doubt._PAUSE_SECONDS", 0.0)
     store = MemoryStore()
     store.faults = [fault] * 3
     ref = Book(store, "s").store_selection(MANY)

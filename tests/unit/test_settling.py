@@ -31,7 +31,7 @@ from tidemark.ledger.records import (
     next_offsets,
     positions,
 )
-from tidemark.ledger.store import Key, Offsets
+from tidemark.ledger.stores.contract import Key, Offsets
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 

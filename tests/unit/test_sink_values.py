@@ -10,8 +10,8 @@ import pytest
 from tests.support.memory import MemoryStore
 from tidemark.errors import TooLarge
 from tidemark.ledger.book import Book
-from tidemark.ledger.doubt import NotMine
 from tidemark.ledger.sink_values import RESERVED, SinkValues
+from tidemark.ledger.stores.doubt import NotMine
 
 LEDGER = Path(__file__).parents[2] / "tidemark" / "ledger"
 
@@ -62,7 +62,7 @@ def test_every_key_of_the_ledger_begins_with_such_a_word() -> None:
     """A key is a tuple that begins with a word: all that stand in the ledger's code."""
     tuples = [
         node.elts[0].value
-        for path in LEDGER.glob("*.py")
+        for path in LEDGER.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant)
     ]

@@ -13,8 +13,8 @@ from tidemark.commit.protocol import pin
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Window
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes
 from tidemark.runs.skipping import NothingToRead, skip
+from tidemark.runs.windows import ingest
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_what_is_only_shown_accepts_no_other_topic(tmp_path: Path) -> None:
 
 
 def test_a_window_with_offsets_to_read_is_not_worked_on_as_a_skip(orders: StreamInMemory) -> None:
-    pending = lanes.plan_ingest(orders.opened, "run 2")
+    pending = ingest.plan_ingest(orders.opened, "run 2")
     assert pending is not None
     attempt: Any = None
     fence: Any = None
@@ -147,7 +147,7 @@ def test_a_stream_without_positions_skips_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [True, False])
 def test_a_window_that_is_pending_is_finished_first(orders: StreamInMemory, write: bool) -> None:
-    lanes.plan_ingest(orders.opened, "run 2")
+    ingest.plan_ingest(orders.opened, "run 2")
     with pytest.raises(Conflict, match="window 2 of orders is pending"):
         skip(orders.opened, "latest", "noise", "run 3", write=write)
 
@@ -160,7 +160,7 @@ def test_a_window_that_another_run_pins_meanwhile_is_not_committed(orders: Strea
         if not raced:
             raced.append(key)
             orders.store.before_swap = lambda key: None
-            lanes.plan_ingest(orders.opened, "run 3")
+            ingest.plan_ingest(orders.opened, "run 3")
 
     orders.store.before_swap = overtake
     with pytest.raises(Conflict, match="another run of orders has pinned a window meanwhile; nothing was skipped"):

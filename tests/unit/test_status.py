@@ -16,10 +16,10 @@ from tidemark.clients.kafka.retention import Forecast, Moment, State
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs import lanes
-from tidemark.runs.forecasting import Forecasted
-from tidemark.views.judging import verdicts
+from tidemark.runs.live.retention import Forecasted
+from tidemark.runs.windows import ingest
 from tidemark.views.status import Commit, Rule, Verdict, Word, judge, worst
+from tidemark.views.verdicts import verdicts
 
 FIXTURES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent.parent / "support" / "lag_fixtures" / "burrow.json").read_text()
@@ -144,7 +144,7 @@ def test_an_ingest_that_has_never_committed_has_stopped_too(tmp_path: Path) -> N
     made = StreamInMemory(tmp_path)
     made.ends((0, 10))
     made.now = 100 * HOUR + 60_000
-    assert lanes.plan_ingest(made.opened, "run 1") is not None
+    assert ingest.plan_ingest(made.opened, "run 1") is not None
     assert of(made).word == Word.OK
     made.now = 103 * HOUR
     assert of(made).word == Word.STOPPED

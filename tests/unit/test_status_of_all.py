@@ -10,7 +10,7 @@ import pytest
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
 from tidemark.cli import app, finding
 from tidemark.errors import Unreachable
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 
 
 @pytest.fixture

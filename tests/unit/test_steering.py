@@ -14,7 +14,8 @@ from tidemark.commit.protocol import Run, Step
 from tidemark.errors import ClaimOverlap, Conflict, Fenced, LaneClosed, LanePaused, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
-from tidemark.runs import lanes, steering
+from tidemark.runs import steering
+from tidemark.runs.windows import lanes
 from tidemark.views.events import events
 
 RUN = "orders__replay/manual__1"

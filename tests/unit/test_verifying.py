@@ -11,8 +11,8 @@ from tests.support.protocol_world import RUN, NoWork, World, hold, plan
 from tidemark.commit import protocol
 from tidemark.ledger.book import head_key, record_key
 from tidemark.ledger.records import LaneKind, Record, positions
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 

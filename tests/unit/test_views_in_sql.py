@@ -11,9 +11,9 @@ import pytest
 
 from tests.support import views_in_sql
 from tidemark.clients.connections import Connection
-from tidemark.ledger import sql
-from tidemark.ledger.settings import SQLLedger
-from tidemark.ledger.sql import open_store
+from tidemark.ledger.stores import sql
+from tidemark.ledger.stores.settings import SQLLedger
+from tidemark.ledger.stores.sql import open_store
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 
 

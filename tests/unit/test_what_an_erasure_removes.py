@@ -35,9 +35,10 @@ from tidemark.ledger.records import (
     Window,
 )
 from tidemark.ledger.register import note_places
-from tidemark.ledger.store import Key
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes, steering
+from tidemark.runs import erasing, steering
+from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.first_reads import Block
 from tidemark.sinks.parquet import compacting, compactions
 from tidemark.sinks.parquet.compactions import Compactions
@@ -103,7 +104,7 @@ def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypat
     made = Sums(tmp_path, monkeypatch, 10)
     made.ingest(5)
     made.stream.ends((0, 10))
-    pending = lanes.plan_ingest(made.stream.opened, "run 10")
+    pending = ingest.plan_ingest(made.stream.opened, "run 10")
     assert pending is not None
     book = made.stream.opened.book
     taken = protocol.take(book, INGEST, 2, Run("run 10", "v", "d"))
@@ -125,7 +126,7 @@ def test_an_attempt_that_draws_before_an_erasure_and_takes_its_window_after_it(
     made.ingest(5)
     made.stream.ends((0, 10))
     book = made.stream.opened.book
-    pending = lanes.plan_ingest(made.stream.opened, "run 10")
+    pending = ingest.plan_ingest(made.stream.opened, "run 10")
     assert pending is not None
     drawn, scanned, written = Event(), Event(), Event()
 
@@ -210,7 +211,7 @@ class Rows:
 
     def ingest(self) -> None:
         opened = self.stream.opened
-        assert lanes.plan_ingest(opened, "run 1") is not None
+        assert ingest.plan_ingest(opened, "run 1") is not None
         protocol.process(opened.book, opened.sweeper, self, hold, INGEST, 1, Run("run 1", "v", "d"))
 
     def erase_one(self) -> None:

@@ -20,15 +20,16 @@ from tidemark.ledger.records import INGEST, GapKind, TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.runs import answers, lanes
-from tidemark.runs.answering import answers_of
-from tidemark.runs.answers import totals
-from tidemark.runs.redriving import DeadLetters
-from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
-from tidemark.views import message, where
-from tidemark.views.again import again
+from tidemark.runs.requests import answers
+from tidemark.runs.requests.answers import totals
+from tidemark.runs.requests.dead_letters import DeadLetters
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.outcomes import answers_of
+from tidemark.runs.windows import ingest
 from tidemark.views.dead_letters import dead_letters
-from tidemark.views.fates import Counted, Covering, Facts, Fate, fate, possible
+from tidemark.views.messages import message, where
+from tidemark.views.messages.fates import Counted, Covering, Facts, Fate, fate, possible
+from tidemark.views.messages.reading_again import again
 from tidemark.views.summary import committed_by
 from tidemark.views.window import window_of
 
@@ -141,7 +142,7 @@ def test_every_offset_of_a_stream_has_the_answer_that_its_history_gives(  # noqa
             if step == "ingest":
                 # What was pinned may meanwhile have expired: a run refuses such a window, and this is no test of that.
                 pinned = None if world.ingest(run) is not None else pinned
-            elif step == "pin" and lanes.plan_ingest(world.opened, run) is not None:
+            elif step == "pin" and ingest.plan_ingest(world.opened, run) is not None:
                 pinned = run
             elif step == "replay" and world.read.get(offset) and start <= offset:
                 world.replay(run, (offset, offset + 1))

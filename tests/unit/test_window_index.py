@@ -16,9 +16,9 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import lanes
-from tidemark.views.coverage_bars import Asked, coverage_bars
-from tidemark.views.window_index import WindowIndex
+from tidemark.runs.windows import ingest, lanes
+from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.window_index import WindowIndex
 
 
 def merged(found: Iterable[Segment]) -> list[tuple[int, int]]:
@@ -83,7 +83,7 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     orders.ingest()
     orders.ends((5, 70), (0, 10))
     # Pinned, and not committed.
-    assert lanes.plan_ingest(orders.opened, "run 2") is not None
+    assert ingest.plan_ingest(orders.opened, "run 2") is not None
     index = WindowIndex()
     index.refresh(orders.opened.book)
 

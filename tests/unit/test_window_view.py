@@ -10,8 +10,8 @@ from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Heartbeat
-from tidemark.runs import lanes
-from tidemark.views.fates import Fate
+from tidemark.runs.windows import ingest
+from tidemark.views.messages.fates import Fate
 from tidemark.views.window import parse_window, window_of
 
 __all__ = ["tables"]
@@ -73,7 +73,7 @@ def test_a_gap_is_explained(tmp_path: Path) -> None:
 def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:
     world = KnownStream(tmp_path, [Fate.STORED] * 9)
     world.ends((0, 4))
-    pending = lanes.plan_ingest(world.opened, "run 7")
+    pending = ingest.plan_ingest(world.opened, "run 7")
     assert pending is not None
     found = window_of(world.opened, INGEST, 1)
     assert found is not None
@@ -81,7 +81,7 @@ def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:
     assert found["partitions"][0]["tally"] is None
     world.process(INGEST, "run 7")
     world.opened.book.beat(INGEST, Heartbeat(generation=1, run="another", at=5, step="storing"))
-    assert lanes.plan_ingest(world.opened, "run 8") is None
+    assert ingest.plan_ingest(world.opened, "run 8") is None
 
 
 def test_a_replay_has_its_reason_and_who_asked_and_counts_its_own_offsets(tmp_path: Path) -> None:

@@ -13,21 +13,22 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli import (
-    auditing,
-    compacting,
-    completing,
-    drafting,
-    engines,
-    erasing,
-    finding,
+from tidemark.cli import finding, plans
+from tidemark.cli.commands import (
+    audit,
+    backups,
+    compact,
+    complete,
+    engine,
+    erase,
+    init,
     ledger,
+    migrate,
     offsets,
-    plans,
+    replay,
     results,
-    running,
-    selected,
-    steering,
+    run,
+    steer,
     windows,
 )
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
@@ -39,19 +40,19 @@ from tidemark.ledger.book import View
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.checking import check_topics
-from tidemark.runs import lanes
-from tidemark.runs.discovery import known_now
-from tidemark.runs.lanes import code_version
-from tidemark.runs.one_machine import check_one_machine
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.discovery import known_now
+from tidemark.runs.live.one_machine import check_one_machine
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import ingest
+from tidemark.runs.windows.lanes import code_version
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
 from tidemark.streams.places import problems_among
-from tidemark.views.line import line_of
 from tidemark.views.overview import overview, transactions_shown
 from tidemark.views.status import Word
+from tidemark.views.stream_line import line_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -239,8 +240,8 @@ def plan(
     if from_ or until or since or until_time:
         plans.show_within(opened, from_, until, since, until_time, if_none, as_json=as_json)
         return
-    window, pinned = lanes.preview(opened)
-    held = transactions_shown(lanes.open_transactions(opened), opened.book.clock())
+    window, pinned = ingest.preview(opened)
+    held = transactions_shown(ingest.open_transactions(opened), opened.book.clock())
     ranges = window.ranges if window else ()
     planned = plans.work(opened, window.hull() if window else RangeSet())
     gaps = window.gaps if window else ()
@@ -268,18 +269,20 @@ def plan(
 
 
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
-    LOOK: (status, results.results, results.show, windows.window, windows.dead_letters, completing.complete),
-    RUN: (plan, running.run, steering.pause, steering.resume, steering.cancel, offsets.offsets),
-    REPLAY: (selected.replay, selected.backfill, erasing.erase),
-    PROVE: (auditing.audit, auditing.report),
-    SET_UP: (drafting.init,),
-    REPAIR: (compacting.compact,),
+    LOOK: (status, results.results, results.show, windows.window, windows.dead_letters, complete.complete),
+    RUN: (plan, run.run, steer.pause, steer.resume, steer.cancel, offsets.offsets),
+    REPLAY: (replay.replay, replay.backfill, erase.erase),
+    PROVE: (audit.audit, audit.report),
+    SET_UP: (init.init,),
+    REPAIR: (compact.compact,),
 }
 for group, commands in _GROUPS.items():
     for command in commands:
         app.command(command.__name__.replace("_", "-"), rich_help_panel=group)(command)
 app.add_typer(streams, name="streams", rich_help_panel=SET_UP)
-app.add_typer(engines.app, name="engine", rich_help_panel=SET_UP)
+app.add_typer(engine.app, name="engine", rich_help_panel=SET_UP)
+for command in (backups.backup, backups.restore, backups.rebuild, migrate.import_, migrate.export):
+    ledger.app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(ledger.app, name="ledger", rich_help_panel=REPAIR)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.cli.output import error
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import estimates
+from tidemark.runs.windows import estimates
 
 
 def counted(ranges: RangeSet) -> dict[str, Any]:

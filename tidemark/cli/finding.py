@@ -8,7 +8,7 @@ from pathlib import Path
 from tidemark.cli.output import error
 from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.streams.loading import FOLDERS, load, stream_files, stream_folders
 
 

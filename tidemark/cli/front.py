@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tidemark.engine.address import sockets
-from tidemark.engine.client import ENDED, EXIT_UNREACHABLE, Gone, Refused, connected, handed_over
+from tidemark.submit.address import sockets
+from tidemark.submit.client import ENDED, EXIT_UNREACHABLE, Gone, Refused, connected, handed_over
 
 # The commands that start a job. Loading what they need takes them longer than a small job.
 _WITH_A_JOB = ("run", "backfill", "replay", "erase", "audit", "compact")

@@ -10,10 +10,10 @@ from tidemark.cli.output import data, error
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import share_of, tasks
-from tidemark.runs.estimates import estimated
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.selecting import between_offsets, divided, within_times
-from tidemark.runs.submit import local_cores, master
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.selecting import between_offsets, divided, within_times
+from tidemark.runs.windows.estimates import estimated
+from tidemark.submit.command import local_cores, master
 
 
 def work(opened: OpenStream, wanted: RangeSet) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The options of a command that are the fields of a request: `tidemark.runs.requests` declares them."""
+"""The options of a command that are the fields of a request: `tidemark.runs.requests.forms` declares them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from tidemark.cli import coordinates
-from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 
 Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | type[AuditRequest]
 Command = TypeVar("Command", bound=Callable[..., None])

@@ -18,10 +18,10 @@ from tidemark.cli import programs, progress, terminal
 from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
 from tidemark.ledger.records import Pending, Window
-from tidemark.runs.answers import MOST_LINES, Answer
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.submit import WINDOW_JOB, job_environment, submit_command
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.answers import MOST_LINES, Answer
 from tidemark.streams.engine import STAGES
+from tidemark.submit.command import WINDOW_JOB, job_environment, submit_command
 from tidemark.views.summary import committed_by, windows
 
 # The job's own exit codes; the job says why before. Code 1 is spark-submit's, when it could not start the job.

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from tidemark.clients.connections import OBJECT_STORE, Connection, Connections, lake_folder
+from tidemark.clients.connections import Connection, Connections
+from tidemark.clients.lake import OBJECT_STORE, lake_folder
 from tidemark.errors import ConnectionMissing, WrongUse
 
 _SCHEMES = ("s3a", "s3")

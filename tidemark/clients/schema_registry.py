@@ -12,17 +12,56 @@ import json
 import ssl
 from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from tidemark.clients.avro_references import joined
-from tidemark.clients.connections import RegistryEndpoint
+from tidemark.clients.connections import Connection
 from tidemark.clients.registry_answers import Refused
 from tidemark.errors import Unreachable, WrongUse
+
+
+@dataclass(frozen=True)
+class RegistryEndpoint:
+    """A schema registry's address, without a slash at the end, and the login. None: the registry needs no login."""
+
+    url: str
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def registry_endpoint(connection: Connection) -> RegistryEndpoint:
+    """The host begins with `https://` or `http://`, as in Airflow's HTTP connections.
+
+    Raises WrongUse for any other host. Plain `http://` needs `allow_insecure` among the extras: others could read and
+    change requests, and read a password. A registry on this machine without a password does not need it.
+    """
+    connection.only("a schema registry", "host", "port", "login", "password", extras=("allow_insecure",))
+    host = str(connection.required("host", connection.host)).rstrip("/")
+    parts = urlsplit(host)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongUse(f"connection {connection.name}: expected a host that begins with https:// or http://")
+    if parts.username is not None:
+        raise WrongUse(f"connection {connection.name}: login and password stand in its fields, not in the host")
+    secret = bool(connection.login or connection.password)
+    if parts.scheme == "http":
+        read = "its password" if secret else "and change the answers"
+        connection.allow_in_the_clear(
+            [parts.hostname],
+            f"it asks a schema registry by http://, where others can read {read}",
+            "give it a host that begins with https://",
+            secret=secret,
+        )
+    url = host if connection.port is None else f"{parts.scheme}://{parts.netloc}:{connection.port}{parts.path}"
+    return RegistryEndpoint(url, connection.login, connection.password)
+
 
 Answer = TypeVar("Answer")
 

@@ -9,8 +9,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -25,9 +26,94 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL
 
-from tidemark.clients.connections import ZooKeeperEndpoint
+from tidemark.clients.connections import Connection, variable
 from tidemark.errors import Unreachable, WrongUse
 from tidemark.offsets import time_limit
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """What a TLS client of ZooKeeper shows and trusts, as files. The client always checks certificates and host names."""
+
+    ca: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    keyfile_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ZooKeeperEndpoint:
+    """An ensemble: `host:port` separated by commas, and the login that owns the nodes. None: the nodes are open to all."""
+
+    hosts: str
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    # None: the connection is not encrypted.
+    tls: Certificates | None = None
+
+    def __str__(self) -> str:
+        return self.hosts
+
+
+_ZOOKEEPER_FILES = ("ca", "certfile", "keyfile")
+
+
+_ZOOKEEPER_TLS = (*_ZOOKEEPER_FILES, "keyfile_password")
+
+
+_ZOOKEEPER_CHECKS = ("verify_certs", "check_hostname")
+
+
+def zookeeper_endpoint(connection: Connection) -> ZooKeeperEndpoint:
+    """Raises WrongUse for a connection without login and password, or without TLS, unless it says `allow_insecure`."""
+    extras = ("allow_insecure", "use_ssl", *_ZOOKEEPER_CHECKS, *_ZOOKEEPER_TLS)
+    connection.only("ZooKeeper", "host", "port", "login", "password", extras=extras)
+    hosts = connection.required("host", connection.host)
+    if "," not in hosts and ":" not in hosts:
+        hosts = f"{hosts}:{connection.port or 2181}"
+    elif connection.port is not None:
+        raise WrongUse(f"connection {connection.name} has ports in its host and another one beside: take that out")
+    tls = _zookeeper_tls(connection)
+    if connection.login and connection.password:
+        if tls is None:
+            connection.allow_in_the_clear(
+                hosts.split(","),
+                "its password goes to ZooKeeper without TLS, and everybody on the way could read it",
+                'say "use_ssl": true',
+                secret=True,
+            )
+        return ZooKeeperEndpoint(hosts, connection.login, connection.password, tls)
+    if connection.login or connection.password:
+        raise WrongUse(f"connection {connection.name} has only one of login and password: give it both")
+    if connection.flag("allow_insecure"):
+        return ZooKeeperEndpoint(hosts, tls=tls)
+    raise WrongUse(
+        f"connection {connection.name} has no login and password, and without them everybody could change the nodes: "
+        f'give it both in Airflow or in {variable(connection.name)} (or say {{"allow_insecure": true}} among its extras)'
+    )
+
+
+def _zookeeper_tls(connection: Connection) -> Certificates | None:
+    for name in _ZOOKEEPER_CHECKS:
+        if connection.extra.get(name) is not None and not connection.flag(name):
+            raise WrongUse(
+                f"connection {connection.name}: {name} among its extras is false, and any server that answers would be "
+                "trusted; give the certificate authority as `ca` instead"
+            )
+    given = {name: connection.text(name) for name in _ZOOKEEPER_TLS}
+    if not connection.flag("use_ssl"):
+        if named := [name for name in (*_ZOOKEEPER_TLS, *_ZOOKEEPER_CHECKS) if connection.extra.get(name) is not None]:
+            raise WrongUse(f'connection {connection.name} sets {", ".join(named)} without "use_ssl": true')
+        return None
+    if (given["certfile"] is None) != (given["keyfile"] is None):
+        raise WrongUse(f"connection {connection.name}: certfile and keyfile among its extras go together")
+    if given["keyfile_password"] and not given["keyfile"]:
+        raise WrongUse(f"connection {connection.name}: keyfile_password among its extras goes with keyfile")
+    for name in _ZOOKEEPER_FILES:
+        if (path := given[name]) is not None and not Path(path).is_file():
+            raise WrongUse(f"connection {connection.name}: there is no file {path}, the {name} among its extras")
+    return Certificates(**given)
+
 
 # ZooKeeper answers in milliseconds. A call that takes longer than this has lost its server.
 TIMEOUT_SECONDS = 15.0

@@ -36,7 +36,6 @@ from tidemark.errors import (
 )
 from tidemark.ledger.book import Book, Stored, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
-from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.erased import Written, erasures_since, places_to_clear, still_there
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
@@ -63,6 +62,7 @@ from tidemark.ledger.register import (
     open_lanes,
     required_head,
 )
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
 from tidemark.offsets.ranges import RangeSet
 
 # A holder writes a heartbeat each second (`fence.BEAT_SECONDS`). After thirty missed ones it is gone or paused.

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from tidemark.drafts.columns import Column
-from tidemark.schemes.parts import FieldName
+from tidemark.settings.parts import FieldName
 
 # Why a value would be a dead letter; None where it would be a row.
 Refusal = Callable[[bytes], str | None]

@@ -15,7 +15,6 @@ from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
 from tidemark.ledger.codec import RESTORE, decode, decode_what_is_known, digest, encode
-from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
@@ -39,7 +38,8 @@ from tidemark.ledger.records import (
     covers,
 )
 from tidemark.ledger.selections import Selections
-from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
+from tidemark.ledger.stores.contract import Key, LedgerStore, Offsets, sortable
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition

@@ -14,10 +14,10 @@ from msgspec import Struct, structs
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import REMEDY, Book
 from tidemark.ledger.codec import decode, encode
-from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import FORMAT, LaneEntry, LaneState, Register
-from tidemark.ledger.store import Key, sortable
+from tidemark.ledger.stores.contract import Key, sortable
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
 
 # About two hundred lanes of twelve partitions. Each closing rewrites a page; larger pages mean fewer reads for all lanes.
 PAGE_BYTES = 128 * 1024

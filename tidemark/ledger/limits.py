@@ -9,7 +9,7 @@ from msgspec import structs
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
 from tidemark.ledger.records import Blocks, Head, Pending, WindowRange, positions
-from tidemark.ledger.store import LedgerStore
+from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally

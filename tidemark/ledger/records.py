@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from tidemark.ledger.store import Anew, Offsets
+from tidemark.ledger.stores.contract import Anew, Offsets
 from tidemark.offsets.blocks import PartitionBlocks
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally

@@ -27,7 +27,6 @@ from tidemark.errors import (
 from tidemark.ledger.book import REGISTER, REMEDY, Book, Stored, View, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
-from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.limits import check_size
@@ -47,6 +46,7 @@ from tidemark.ledger.records import (
     SinkReceipt,
     each_place,
 )
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # Machines with time synchronisation differ by milliseconds. If the last generation is further ahead of this clock than

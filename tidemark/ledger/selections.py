@@ -13,10 +13,10 @@ from hashlib import sha256
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.codec import RESTORE, decode, encode
-from tidemark.ledger.doubt import swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import Piece, Selection, SelectionRef
-from tidemark.ledger.store import Key, LedgerStore
+from tidemark.ledger.stores.contract import Key, LedgerStore
+from tidemark.ledger.stores.doubt import swap_surely
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark.ledger.book import Book
-from tidemark.ledger.doubt import swap_surely
 from tidemark.ledger.limits import check_size
+from tidemark.ledger.stores.doubt import swap_surely
 
 # The first words of the ledger's own keys.
 RESERVED = frozenset(

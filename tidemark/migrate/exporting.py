@@ -11,9 +11,9 @@ from pathlib import Path
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.zookeeper import ZooKeeper
 from tidemark.errors import WrongUse
-from tidemark.ledger.hbase import HBaseLedgerStore
-from tidemark.ledger.store import Leaders, Offsets
-from tidemark.ledger.zookeeper import OffsetLayouts, shown_acl
+from tidemark.ledger.stores.contract import Leaders, Offsets
+from tidemark.ledger.stores.hbase import HBaseLedgerStore
+from tidemark.ledger.stores.zookeeper import OffsetLayouts, shown_acl
 from tidemark.migrate.importing import CSV_COLUMNS, harmless
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 
 from tidemark.offsets.ranges import RangeSet
 
+# Lanes that read at the same time. Each has a Spark job of its own.
+MOST_LANES = 8
+
 
 def in_parts(selection: RangeSet, most: int, whole: Callable[[RangeSet], RangeSet] = lambda one: one) -> list[RangeSet]:
     """At most so many parts of a selection, of nearly as many offsets each, by partition and offset. None is empty.

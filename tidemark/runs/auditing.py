@@ -23,15 +23,17 @@ from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import INGEST, Audited, Guarantee, Register
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import Stored
-from tidemark.runs import answers, discovery, lanes, of_windows, plan, selecting
-from tidemark.runs.into_sinks import Sinks
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.plan import Plan
-from tidemark.runs.record_tables import named_records
-from tidemark.runs.requests import AuditRequest, ReplayRequest
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import answers, plan, selecting, window_names
+from tidemark.runs.requests.forms import AuditRequest, ReplayRequest
+from tidemark.runs.requests.plan import Plan
+from tidemark.runs.requests.record_tables import named_records
+from tidemark.runs.windows import lanes
+from tidemark.runs.windows.chosen_sinks import Sinks
 
 _HOUR_MS = 3_600_000
 # Of a report's sentence beside its report: enough for a line of a page.
@@ -65,10 +67,10 @@ def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
     named = asked.offsets()
     if asked.records_file:
         named = named | named_records(opened, asked.records_file)
-    found = lanes.with_incarnations(opened, named)
+    found = selecting.in_known_incarnations(opened, named)
     if asked.window:
-        found |= of_windows.read_by(opened, opened.book.view(), asked.window)
-    return found | lanes.stored_selection(opened, asked.selection) if asked.selection else found
+        found |= window_names.read_by(opened, opened.book.view(), asked.window)
+    return found | selecting.stored_selection(opened, asked.selection) if asked.selection else found
 
 
 def committed_within(opened: OpenStream, hours: int) -> RangeSet:
@@ -221,7 +223,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     """What a repair of a report's findings would replay. None without findings. What Kafka no longer holds is left out."""
     if report.findings is None:
         return None
-    findings = lanes.stored_selection(opened, report.findings.digest)
+    findings = selecting.stored_selection(opened, report.findings.digest)
     sinks = differing(opened, report) or ()
     request = ReplayRequest(selection=report.findings.digest, sinks=list(sinks), reason="repair", dry_run=True)
     replay = plan.of_request(opened, request)

@@ -47,14 +47,15 @@ from tidemark.ledger.register import NewLane, note_places, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs import answers, keys, lanes, whole_windows
-from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
-from tidemark.runs.asked import fields_of_offsets
-from tidemark.runs.discovery import held_now
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.record_tables import named_records
-from tidemark.runs.requests import EraseRequest
+from tidemark.runs.live.discovery import held_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import answers, keys, selecting
+from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.requests.forms import EraseRequest
+from tidemark.runs.requests.identity import fields_of_offsets
+from tidemark.runs.requests.record_tables import named_records
 from tidemark.runs.skipping import NothingToRead
+from tidemark.runs.windows import lanes, whole_windows
 from tidemark.sinks.kinds import kind_of, plain_of
 
 TO_ERASE = "to be erased"
@@ -92,7 +93,7 @@ def wanted(opened: OpenStream, asked: EraseRequest, reading: Reading | None = No
         return found.offsets, found.sentence()
     written = parse_records(asked.records, "records")
     named = named_records(opened, asked.records_file) if asked.records_file else written
-    offsets = lanes.with_incarnations(opened, named)
+    offsets = selecting.in_known_incarnations(opened, named)
     _check_the_one_meant(opened, offsets - named.exact)
     return offsets, ""
 

@@ -15,10 +15,10 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known
-from tidemark.runs import lanes, pinning
-from tidemark.runs.conditions import request
-from tidemark.runs.discovery import known_to_ingest, topics_now
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.conditions import request
+from tidemark.runs.live.discovery import known_to_ingest, topics_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import lanes, pinning
 
 # "latest", a time, or an offset for each (topic, partition).
 Target = str | datetime | Mapping[tuple[str, int], int]

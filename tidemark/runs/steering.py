@@ -12,8 +12,8 @@ from tidemark.ledger.records import INGEST, LaneKind, Paused, SelectionRef
 from tidemark.ledger.register import close_lane, pause_lane, required_head
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import not_read
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import lanes
 
 # The job of a lane can be between two windows, and pin one more or settle one, while the lane is cancelled. After that it
 # has lost its fence. Jobs that are started anew meanwhile need another round each.

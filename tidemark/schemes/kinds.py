@@ -29,8 +29,8 @@ from tidemark.clients.registry_answers import Refused
 from tidemark.functions.types import FieldType
 from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.ddl import Member, Type, schema_of
-from tidemark.schemes.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
 from tidemark.schemes.time_forms import TimeForm
+from tidemark.settings.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
 
 # The types that text can be converted to. A `binary` field has the bytes of the message.
 TextType = Literal["string", "integer", "double", "timestamp", "boolean"]

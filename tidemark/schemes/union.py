@@ -19,7 +19,7 @@ from tidemark.schemes.kinds import (
     SchemePart,
     StringScheme,
 )
-from tidemark.schemes.packages import kinds_of_packages, refusing
+from tidemark.settings.packages import kinds_of_packages, refusing
 
 
 def _refused(type_: str, why: str) -> SchemeKind:

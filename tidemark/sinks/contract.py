@@ -16,11 +16,11 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
-from tidemark.schemes.parts import Name, Part
+from tidemark.settings.parts import Name, Part
 
 if TYPE_CHECKING:
     from tidemark.ledger.lookup import Found
-    from tidemark.sinks.hbase.table import StoredRow
+    from tidemark.sinks.stored import StoredRow
 
 
 @dataclass(frozen=True)

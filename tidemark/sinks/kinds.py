@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidemark.errors import DELTALAKE, WrongUse
-from tidemark.schemes.packages import kinds_of_packages, refusing
-from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.settings.packages import kinds_of_packages, refusing
 from tidemark.sinks.contract import Kind, PlainSink, SinkSettings
 from tidemark.sinks.dead_letters import kinds as dead_letters
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.kafka.settings import KafkaSink
-from tidemark.sinks.latest.settings import HBaseLatestSink
 from tidemark.sinks.parquet.settings import ParquetSink
 
 GROUP = "tidemark.sinks"
@@ -28,12 +28,14 @@ GROUP = "tidemark.sinks"
 _BUILT_IN: dict[str, Kind] = {
     "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.plain:PlainHBase", "tidemark_spark.sinks.hbase:SparkHBase"),
     "hbase_latest": Kind(
-        HBaseLatestSink, "tidemark.sinks.latest.plain:PlainLatest", "tidemark_spark.sinks.latest:SparkLatest"
+        HBaseLatestSink,
+        "tidemark.sinks.hbase.latest.plain:PlainLatest",
+        "tidemark_spark.sinks.hbase.latest:SparkLatest",
     ),
     "hbase_aggregates": Kind(
         HBaseAggregatesSink,
-        "tidemark.sinks.aggregates.plain:PlainAggregates",
-        "tidemark_spark.sinks.aggregates:SparkAggregates",
+        "tidemark.sinks.hbase.aggregates.plain:PlainAggregates",
+        "tidemark_spark.sinks.hbase.aggregates:SparkAggregates",
     ),
     "parquet": Kind(
         ParquetSink,

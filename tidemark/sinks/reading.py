@@ -18,9 +18,9 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.hbase.rows import BLOCK_BITS, Place
-from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.hbase.rows import BLOCK_BITS
 from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.stored import Place, StoredRow
 
 if TYPE_CHECKING:
     import pyarrow as pa

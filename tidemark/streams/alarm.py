@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidemark.schemes.parts import Part
+from tidemark.settings.parts import Part
 
 # So many of the ingest's last windows are looked at for its state.
 LAST_WINDOWS = 20

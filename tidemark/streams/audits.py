@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from tidemark.offsets.shares import parts
-from tidemark.schemes.parts import Part
+from tidemark.settings.parts import Part
 from tidemark.streams.schedule import Cron
 
 LevelName = Literal["ledger", "source", "sinks", "full", "recompute"]

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from tidemark.clients.secrets import SENSITIVE, is_secret
-from tidemark.schemes.parts import ConnectionName, Part, Text
+from tidemark.settings.parts import ConnectionName, Part, Text
 
 # JVM options and similar values contain names and values: -Djavax.net.ssl.trustStorePassword=...
 _WITHIN = re.compile(rf"[\s-][^\s=]*(?:{SENSITIVE[4:]})[^\s=]*=", re.IGNORECASE)

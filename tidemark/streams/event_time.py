@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidemark.schemes.parts import Part
+from tidemark.settings.parts import Part
 
 _MINUTE_MS = 60_000
 

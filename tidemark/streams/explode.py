@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from tidemark.schemes.parts import Part
+from tidemark.settings.parts import Part
 
 
 class Explode(Part):

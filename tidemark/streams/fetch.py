@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from tidemark.schemes.parts import Part
+from tidemark.settings.parts import Part
 
 _Bytes = Annotated[int, Field(ge=1, le=2_147_483_647)]
 _Milliseconds = Annotated[int, Field(ge=1, le=3_600_000)]

@@ -15,8 +15,8 @@ from yaml.constructor import SafeConstructor
 from yaml.reader import Reader, ReaderError
 
 from tidemark.errors import InvalidStreamFile
-from tidemark.schemes import wording
 from tidemark.schemes.kinds import FOLDER, AvroScheme
+from tidemark.settings import wording
 from tidemark.streams.model import Stream
 
 FOLDERS = "TIDEMARK_STREAMS"

@@ -11,18 +11,12 @@ from pydantic import (
     model_validator,
 )
 
-from tidemark.ledger.contract import LedgerSettings
-from tidemark.ledger.kinds import KINDS as LEDGER_KINDS
-from tidemark.ledger.settings import HBaseLedger, SQLLedger
+from tidemark.ledger.stores.kind import LedgerSettings
+from tidemark.ledger.stores.kinds import KINDS as LEDGER_KINDS
+from tidemark.ledger.stores.settings import HBaseLedger, SQLLedger
 from tidemark.schemes.kinds import AvroScheme, Fields, FunctionScheme
-from tidemark.schemes.parts import (
-    FunctionName,
-    Items,
-    Name,
-    Part,
-    Text,
-)
 from tidemark.schemes.union import Scheme
+from tidemark.settings.parts import FunctionName, Items, Name, Part, Text
 from tidemark.sinks.contract import SinkSettings, Surroundings
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS

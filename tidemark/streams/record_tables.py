@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidemark.schemes.parts import ConnectionName, Part, form
+from tidemark.settings.parts import ConnectionName, Part, form
 
 _Column = Annotated[str, form(r"^[A-Za-z0-9_.-]{1,100}:[!-~]{1,200}$", "a column, as family:qualifier")]
 

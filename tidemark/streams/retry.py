@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from tidemark.errors import WrongUse
 from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
-from tidemark.schemes.parts import Name, Part
+from tidemark.settings.parts import Name, Part
 
 # The entry points of retry policies from other packages: a name, and the callable that makes the policy from `settings`.
 ENTRY_POINTS = "tidemark.retry_policies"

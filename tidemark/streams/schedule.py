@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from croniter import croniter
 from pydantic import AfterValidator, Field
 
-from tidemark.schemes.parts import Part
+from tidemark.settings.parts import Part
 
 # The aliases that Airflow replaces by an expression. `@once` and `@continuous` are timetables of their own.
 ALIASES = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")

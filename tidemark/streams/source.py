@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from tidemark.offsets.times import two_readings
-from tidemark.schemes.parts import ConnectionName, Items, Part, Topic, form
+from tidemark.settings.parts import ConnectionName, Items, Part, Topic, form
 from tidemark.streams.fetch import FetchSettings
 
 

@@ -12,7 +12,7 @@ from tidemark.errors import LedgerUnreadable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Audited
 from tidemark.runs.auditing import differing, find_report
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 
 # How many audits people look at, and the most that can be asked for: each of them is one read of its report.
 SHOWN, MOST = 20, 100

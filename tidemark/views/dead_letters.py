@@ -10,12 +10,12 @@ from typing import Any
 from tidemark.ledger.book import Committed, View
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.redriving import READ, DeadLetters
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.dead_letters import READ, DeadLetters
 from tidemark.sinks.dead_letters import redrives
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
-from tidemark.views.payloads import shown
+from tidemark.sinks.stored import StoredRow
+from tidemark.views.messages.payloads import shown
 
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
 _MOST_OF_A_NAME = 200

@@ -8,9 +8,9 @@ from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.planner import not_read
-from tidemark.runs import lanes
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
+from tidemark.runs.windows import lanes
 
 MOST_PARTITIONS = 200
 

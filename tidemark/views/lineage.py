@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tidemark.clients.connections import hbase_endpoint
+from tidemark.clients.hbase.endpoint import hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.sql import database
 from tidemark.ledger.records import Record, SinkReceipt
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.views.summary import committed_by, messages, passed_over, windows
 

@@ -25,15 +25,15 @@ from tidemark.ledger.records import (
     next_offsets,
 )
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.runs.discovery import topics_now
-from tidemark.runs.forecasting import Forecasted, forecasts
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.retention import Forecasted, forecasts
 from tidemark.streams.alarm import LAST_WINDOWS
-from tidemark.views.judging import verdicts
 from tidemark.views.latency import latencies, latency_shown
-from tidemark.views.payloads import visible
+from tidemark.views.messages.payloads import visible
 from tidemark.views.status import Verdict, Word, worst
 from tidemark.views.summary import messages, passed_over
+from tidemark.views.verdicts import verdicts
 
 _WINDOWS = 50
 _LANES = 20

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.runs import plan
-from tidemark.runs.answers import as_texts, exact
-from tidemark.runs.approval import needs_approval
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.plan import Plan, Replaced
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import plan
+from tidemark.runs.requests.answers import as_texts, exact
+from tidemark.runs.requests.approval import needs_approval
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.plan import Plan, Replaced
 
 # Lines of each list, and ranges of each partition or window. The numbers beside them are of all.
 MOST_LINES = 500

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 
 # The windows of a run are the newest of its lane. So many are read at first, and more as long as the run goes on before them.
 _AT_FIRST = 1_000

@@ -20,7 +20,7 @@ from tidemark.ledger.records import (
 )
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.summary import messages
 
 COMMITTED = "committed"

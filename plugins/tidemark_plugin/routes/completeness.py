@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from tidemark.views.event_calendar import hour_asked, hour_whole, hours_asked, hours_shown
-from tidemark.views.event_time import MOST_HOURS
+from tidemark.views.event_time.calendar import hour_asked, hour_whole, hours_asked, hours_shown
+from tidemark.views.event_time.progress import MOST_HOURS
 from tidemark_plugin import answers, serving
 from tidemark_plugin.asking import OK
 from tidemark_plugin.streams import InEventTime

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.redriving import DeadLetters
-from tidemark.runs.requests import MOST_TIME, WINDOW_PATTERN
-from tidemark.runs.selecting import times
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.dead_letters import DeadLetters
+from tidemark.runs.requests.forms import MOST_TIME, WINDOW_PATTERN
+from tidemark.runs.requests.selecting import times
 from tidemark.streams.loading import StreamFile
 from tidemark.views.dead_letters import EXAMPLES, MOST_EXAMPLES, dead_letters, page_of
 from tidemark_plugin import answers, serving

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from tidemark.runs.open_stream import OpenStream
-from tidemark.views import where
-from tidemark.views.again import again
-from tidemark.views.avro_record import avro_record, is_avro
-from tidemark.views.message import page_of, record_shown
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.messages import where
+from tidemark.views.messages.avro_record import avro_record, is_avro
+from tidemark.views.messages.message import page_of, record_shown
+from tidemark.views.messages.reading_again import again
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_look
 from tidemark_plugin.answers import Message

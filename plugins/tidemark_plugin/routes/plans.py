@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from tidemark.errors import WrongUse
-from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
 from tidemark.views.planned import planned
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger

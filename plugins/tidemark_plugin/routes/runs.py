@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
 from tidemark.runs.auditing import after_repair, find_report
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark_plugin import serving
 from tidemark_plugin.viewing import User, Viewing
 

@@ -9,8 +9,8 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from tidemark.runs import steering
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.requests import MOST_REASON
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.forms import MOST_REASON
 from tidemark.views.lane_progress import progress_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_steering

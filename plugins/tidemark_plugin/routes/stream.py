@@ -11,8 +11,8 @@ from fastapi.responses import JSONResponse
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import MAX_OFFSET
-from tidemark.runs.open_stream import OpenStream
-from tidemark.views.coverage_bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked
 from tidemark.views.overview import worst_partitions
 from tidemark.views.trend import LAST, trend
 from tidemark_plugin import serving

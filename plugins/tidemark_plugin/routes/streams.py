@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from tidemark.views.line import line_of
+from tidemark.views.stream_line import line_of
 from tidemark_plugin import serving
 from tidemark_plugin.answers import Line, Streams
 from tidemark_plugin.asking import OK

@@ -25,7 +25,7 @@ from tidemark.ledger.records import Blocks, Record, SinkReceipt
 from tidemark.offsets.blocks import block_size, fields_digest, in_blocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import NOTHING
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark_spark.columns import AT, BLOCK, DIGEST, INDEX, OFFSET, message_hash, row_hash
 from tidemark_spark.readers import places as readers
 from tidemark_spark.rows.tallying import block_of, count_of, digest_of

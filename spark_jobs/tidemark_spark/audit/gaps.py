@@ -12,8 +12,8 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.open_stream import OpenStream
-from tidemark_spark.audit.comparing import Audit
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark_spark.audit.differences import Audit
 from tidemark_spark.columns import AT, COORDINATE, OFFSET
 from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.rows.selecting import only

@@ -16,8 +16,8 @@ from tidemark.ledger.book import View
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally, together
 from tidemark.planning.splitting import RECORDS_PER_TASK
-from tidemark.runs.lanes import code_version
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows.lanes import code_version
 from tidemark_spark.rows.one_pass import made_of_messages, may_be_made_of_messages
 from tidemark_spark.rows.reading import count_ranges
 

@@ -19,10 +19,10 @@ from pyspark.daemon import manager  # noqa: E402
 
 import tidemark_spark.runtime.workers  # noqa: E402
 import tidemark_spark.schemes.function  # noqa: E402, F401
-from tidemark_spark.sinks.aggregates import writer as _aggregates  # noqa: E402, F401
 from tidemark_spark.sinks.hbase import writer as _hbase  # noqa: E402, F401
+from tidemark_spark.sinks.hbase.aggregates import writer as _aggregates  # noqa: E402, F401
+from tidemark_spark.sinks.hbase.latest import writer as _latest  # noqa: E402, F401
 from tidemark_spark.sinks.kafka import writer as _kafka  # noqa: E402, F401
-from tidemark_spark.sinks.latest import writer as _latest  # noqa: E402, F401
 
 if __name__ == "__main__":
     gc.collect()

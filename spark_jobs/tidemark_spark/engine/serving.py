@@ -20,8 +20,8 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-from tidemark.engine.client import ENDED, EXIT_UNREACHABLE, send, taken
 from tidemark.errors import EXIT_WRONG_USE
+from tidemark.submit.client import ENDED, EXIT_UNREACHABLE, send, taken
 from tidemark_spark.engine.staleness import Code
 from tidemark_spark.engine.working import Process, environment_of
 from tidemark_spark.runtime import engine_run

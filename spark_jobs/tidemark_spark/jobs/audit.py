@@ -24,17 +24,21 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import Head
-from tidemark.ledger.verifying import verify
+from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.blocks import block_size
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
-from tidemark.runs import auditing, discovery, lanes
-from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs import auditing
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters import DIGESTED, digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import (
+from tidemark_spark.audit.deleted import forgotten_blocks
+from tidemark_spark.audit.differences import (
     Audit,
     Audited,
     RowsAt,
@@ -43,7 +47,6 @@ from tidemark_spark.audit.comparing import (
     rows_of_table,
     sums_of,
 )
-from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.audit.unchanged import unchanged
 from tidemark_spark.jobs.expected import Expected, expected_rows
@@ -69,7 +72,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", default="", help="chooses the share; without it, the number of the day")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
-    within = lanes.stored_selection(opened, options.selection) if options.selection else None
+    within = selecting.stored_selection(opened, options.selection) if options.selection else None
     seed = seed_of(int(options.seed) if options.seed else None, opened.book.clock())
     share = Share(options.share, seed) if options.share else None
     report = audit(opened, options.run, within, Level(options.level), share)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tidemark.errors import EXIT_DONE
-from tidemark.runs.open_stream import open_stream
+from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.kinds import kind_of, sink_to_compact
 

@@ -21,14 +21,17 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
 from tidemark.planning.dividing import in_pieces
-from tidemark.runs import comparing, discovery, into_sinks, lanes, whole_windows
-from tidemark.runs.into_sinks import Sinks
-from tidemark.runs.open_stream import OpenStream, open_stream
-from tidemark.runs.pacing import most_records
+from tidemark.runs import comparisons
+from tidemark.runs.live import discovery
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.requests import selecting
+from tidemark.runs.windows import chosen_sinks, lanes, whole_windows
+from tidemark.runs.windows.chosen_sinks import Sinks
+from tidemark.runs.windows.pacing import most_records
 from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
-from tidemark_spark.audit.replays import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
+from tidemark_spark.audit.replay_comparison import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
 from tidemark_spark.jobs.expected import expected_rows
 from tidemark_spark.jobs.steps import Steps
 from tidemark_spark.readers.places import COUNTS, hbase_places
@@ -53,10 +56,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--sinks", default="", help="the sinks that the replay writes alone, with commas; empty: all")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
-    sinks = into_sinks.named(opened, [one for one in options.sinks.split(",") if one])
+    sinks = chosen_sinks.named(opened, [one for one in options.sinks.split(",") if one])
     if lanes.lanes_of(opened, LaneKind.REPLAY, options.run):
         # A retry: the replay has begun, and what it was going to change can no longer be found out.
-        found = comparing.stored_comparison(opened, options.run)
+        found = comparisons.stored_comparison(opened, options.run)
     else:
         found = compare(opened, options.run, options.selection, sinks)
     for line in found.lines():
@@ -71,7 +74,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     Spark keeps the rows of one piece at a time.
     Raises Conflict when another replay has committed some of these offsets meanwhile.
     """
-    offsets = lanes.stored_selection(opened, selection)
+    offsets = selecting.stored_selection(opened, selection)
     view = opened.book.view()
     if view.register is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to compare")
@@ -86,9 +89,9 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
         for piece in in_pieces(offsets, size, whole_windows.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
-    comparing.check_unchanged(view, opened.book.view(), offsets)
+    comparisons.check_unchanged(view, opened.book.view(), offsets)
     found = merged(parts, outcomes.field_names(opened.stream))
-    comparing.store_comparison(opened, found)
+    comparisons.store_comparison(opened, found)
     return found
 
 

@@ -14,8 +14,8 @@ from tidemark.audit.unchanged import Stretch, counts_of
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.conditions import sizes_for
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.conditions import sizes_for
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import SPARKS, cause_of
 from tidemark_spark.rows.one_pass import OnePass, one_pass, takes_one_pass

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tidemark.ledger.records import Window
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.reading import fewest_scans
 from tidemark_spark.columns import COORDINATE, REDRIVES
 from tidemark_spark.readers.places import COUNTS, hbase_places

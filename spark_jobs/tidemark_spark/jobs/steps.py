@@ -13,7 +13,7 @@ from tidemark.commit.fence import BEAT_SECONDS
 from tidemark.errors import TidemarkError
 from tidemark.ledger.records import JobProgress
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark_spark.rows.reading import ReadSoFar
 
 log = logging.getLogger(__name__)

@@ -30,10 +30,11 @@ from tidemark.errors import (
 from tidemark.ledger.records import INGEST, Pending, Record, Window, erases
 from tidemark.ledger.register import check_not_paused, named_ranges
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes, pacing
-from tidemark.runs.into_sinks import check_still_there
-from tidemark.runs.open_stream import OpenStream, open_stream
-from tidemark.runs.since_pin import lost_since_pin
+from tidemark.runs import erasing
+from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.windows import ingest, lanes, pacing
+from tidemark.runs.windows.changes_since_pin import lost_since_pin
+from tidemark.runs.windows.chosen_sinks import check_still_there
 from tidemark.schemes.kinds import AvroScheme
 from tidemark_spark.jobs.window_work import LongerWay, SparkWork
 from tidemark_spark.rows.one_pass import takes_one_pass
@@ -103,7 +104,7 @@ def process_windows(
             committed += _committed_by_this_run(opened, lane, following, run)
         window = committed[-1].window
         goal = window.goal if window.run == run else ()
-        pending = lanes.next_window(opened, lane, run, goal)
+        pending = ingest.next_window(opened, lane, run, goal)
         following = pending.window.seq if pending else None
         if pending is not None:
             wait(pacing.seconds_to_wait(taken, (opened.book.clock() - began) / 1000, rate))

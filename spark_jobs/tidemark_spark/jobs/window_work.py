@@ -23,9 +23,9 @@ from tidemark.ledger.register import note_places
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
-from tidemark.runs.conditions import sizes_for
-from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.since_pin import check_since_pin
+from tidemark.runs.live.conditions import sizes_for
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows.changes_since_pin import check_since_pin
 from tidemark_spark.columns import COORDINATE
 from tidemark_spark.jobs.redriven import dead_letters_so_far
 from tidemark_spark.readers.parquet import rows_at_a_time

@@ -15,9 +15,8 @@ from tidemark.ledger.book import Book, View
 from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.hbase.rows import Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import RowsByOffset, pieces, places_of_pieces
+from tidemark.sinks.stored import Place, StoredRow
 from tidemark.sinks.values import value_of
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE
 from tidemark_spark.runtime.workers import batch_of, in_workers

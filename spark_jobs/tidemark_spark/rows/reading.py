@@ -26,8 +26,8 @@ from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally, check_once
 from tidemark.planning.splitting import Read, in_tasks, reads
-from tidemark.runs.submit import local_cores
 from tidemark.streams.fetch import FetchSettings
+from tidemark.submit.command import local_cores
 from tidemark_spark.columns import (
     BEYOND_TIME,
     HEADERS,

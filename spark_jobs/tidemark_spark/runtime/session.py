@@ -14,8 +14,8 @@ from tidemark.clients.connections import keep_quiet
 from tidemark.clients.kafka.clients import token_urls
 from tidemark.clients.secrets import SENSITIVE
 from tidemark.errors import WrongUse
-from tidemark.runs.one_machine import check_one_machine
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.one_machine import check_one_machine
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.engine import STAGES
 from tidemark_spark.runtime.calls import look_up_once

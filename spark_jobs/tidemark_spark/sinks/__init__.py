@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.elsewhere import for_readers
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.kinds import kind_of
 from tidemark_spark.sinks.contract import Sink

@@ -13,11 +13,11 @@ from tidemark.commit.fence import HeadFence
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import Asked
-from tidemark_spark.audit.comparing import Audit, Audited
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.replay_comparison import Comparing
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ chosen, and the next one after any trouble.
 
 `repeated` and `scan` make a call again after trouble. They are for calls that may be made twice: reads, puts of cells
 with their own timestamps, deletes up to a timestamp. A `checkAndPut` may not be repeated: the second one is refused
-although the first has won. It is made with `once`, and `tidemark.ledger.doubt` finds out whether it was applied.
+although the first has won. It is made with `once`, and `tidemark.ledger.stores.doubt` finds out whether it was applied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TApplicationException, TException
 from thriftpy2.transport import TTransportException
 
-from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 from tidemark.errors import AnotherServer, Unreachable

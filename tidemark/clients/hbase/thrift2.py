@@ -12,7 +12,8 @@ from typing import Any
 import thriftpy2
 from thriftpy2.rpc import make_client
 
-from tidemark.clients.connections import Connections, hbase2_endpoint
+from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.endpoint import hbase2_endpoint
 from tidemark.clients.hbase.gateway import MISTAKE, TIMEOUT_MS, Gateway
 from tidemark.clients.hbase.paging import PageSize
 

@@ -9,7 +9,7 @@ from tidemark.sinks.texts import texts
 
 if TYPE_CHECKING:
     # Not happybase, whenever a stream file is read.
-    from tidemark.sinks.hbase.table import StoredRow
+    from tidemark.sinks.stored import StoredRow
 
 # The message's key and value are stored unchanged, its time as text, and its headers as the JSON that `keep` gives.
 # `outcome` is invalid or failed. `error` is the class of the last exception, `detail` its message.

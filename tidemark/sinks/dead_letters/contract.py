@@ -19,8 +19,7 @@ from tidemark.sinks.contract import PlainSink, StoreSettings
 
 if TYPE_CHECKING:
     from tidemark.offsets.coordinates import Coordinate
-    from tidemark.sinks.hbase.rows import Place
-    from tidemark.sinks.hbase.table import StoredRow
+    from tidemark.sinks.stored import Place, StoredRow
 
 # Their name in receipts.
 NAME = "dead_letters"

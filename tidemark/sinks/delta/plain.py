@@ -12,8 +12,8 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import delta_rows
+from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tidemark.schemes.parts import Name
+from tidemark.settings.parts import Name
 from tidemark.sinks.parquet.settings import Compression, FolderSettings
 
 

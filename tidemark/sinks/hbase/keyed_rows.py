@@ -17,7 +17,8 @@ import xxhash
 
 from tidemark.errors import ProcessingFailed
 from tidemark.sinks.hbase.packed import pack, unpack
-from tidemark.sinks.hbase.rows import SALTS, Mark
+from tidemark.sinks.hbase.rows import SALTS
+from tidemark.sinks.stored import Mark
 
 # Half of the longest row key of HBase (32,767 bytes): leaves room for filters and tools that lengthen keys.
 MOST_KEY_BYTES = 16_384

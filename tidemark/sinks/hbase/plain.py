@@ -14,8 +14,9 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark.sinks.hbase.table import ResultTable, StoredRow, result_table
+from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import place, texts
 
 

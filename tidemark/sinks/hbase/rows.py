@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import xxhash
 
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.sinks.stored import Place
 
 SALTS = 16
 BLOCK_BITS = 16
@@ -30,44 +29,10 @@ MARK = b"t:m"
 DATA_FAMILY = "d"
 DATA_PREFIX = b"d:"
 MARK_FAMILY = "t"
-FLAG_TOMBSTONE = 1
-MARK_FORMAT = 1
 
 _TAIL = struct.Struct(">HI")
 _PLACE = struct.Struct(">QI")
 _OFFSET = struct.Struct(">Q")
-_MARK = struct.Struct(">BBQQQ")
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Place:
-    """What a row key says."""
-
-    partition: TopicPartition
-    offset: int
-    index: int
-
-
-class Mark(NamedTuple):
-    """What a row's mark says: the attempt and the window that wrote the row, and the digest of its contents."""
-
-    generation: int
-    digest: int
-    lane: str
-    seq: int
-    tombstone: bool = False
-
-    def encode(self) -> bytes:
-        flags = FLAG_TOMBSTONE if self.tombstone else 0
-        return _MARK.pack(MARK_FORMAT, flags, self.generation, self.digest, self.seq) + self.lane.encode()
-
-    @classmethod
-    def decode(cls, stored: bytes) -> Mark:
-        """Raises ValueError for bytes that are not a mark that this version knows."""
-        if len(stored) < _MARK.size or stored[0] != MARK_FORMAT:
-            raise ValueError(f"not a mark of format {MARK_FORMAT}: {stored[:40]!r}")
-        _, flags, generation, digest, seq = _MARK.unpack_from(stored)
-        return cls(generation, digest, stored[_MARK.size :].decode(), seq, bool(flags & FLAG_TOMBSTONE))
 
 
 class PartitionKeys:

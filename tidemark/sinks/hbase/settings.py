@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tidemark.schemes.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, FieldName, Name, Regions, Table
+from tidemark.settings.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, FieldName, Name, Regions, Table
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings, owned_table
 
 

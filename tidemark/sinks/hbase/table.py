@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemark.clients.connections import Connections, hbase_endpoint
+from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.endpoint import hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
@@ -18,19 +18,10 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.cells import CellLayout, TableLayout
-from tidemark.sinks.hbase.rows import (
-    DATA_FAMILY,
-    DATA_PREFIX,
-    MARK,
-    MARK_FAMILY,
-    Mark,
-    PartitionKeys,
-    Place,
-    parse_key,
-    split_keys,
-)
+from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, MARK, MARK_FAMILY, PartitionKeys, parse_key, split_keys
 from tidemark.sinks.hbase.settings import HBaseTableSettings
 from tidemark.sinks.owners import OWNER_ROW, check_owner
+from tidemark.sinks.stored import Mark, Place, StoredRow
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import Rows
@@ -57,15 +48,6 @@ _BESIDES = 64
 
 # The key of a row, a column with its family, and the value of its cell.
 Put = tuple[bytes, bytes, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A row that counts: its place, its mark, and its fields as text or bytes. Null fields are absent."""
-
-    place: Place
-    mark: Mark
-    fields: Mapping[str, bytes]
 
 
 class ResultTable:

@@ -14,9 +14,8 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
-from tidemark.sinks.hbase.rows import Mark
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.kafka.messages import Origin
+from tidemark.sinks.stored import Mark, StoredRow
 
 # So many messages of some hundred bytes take a consumer a second or two.
 MOST_MESSAGES = 20_000

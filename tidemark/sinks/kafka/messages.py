@@ -31,7 +31,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.hbase.rows import Place
+from tidemark.sinks.stored import Place
 
 TYPE = "kafka"
 FORMAT = "1"

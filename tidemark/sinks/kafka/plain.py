@@ -9,9 +9,9 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import Columns, Opened, PlainSink
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
+from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import place, text
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tidemark.schemes.parts import ConnectionName, FieldName, Items, Name, Part, Topic, form
+from tidemark.settings.parts import ConnectionName, FieldName, Items, Name, Part, Topic, form
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
 
 # Names the key of the source message. No field has this name, since fields begin with a letter.

@@ -19,10 +19,10 @@ from msgspec import Struct, structs
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
 from tidemark.ledger.codec import decode, encode
-from tidemark.ledger.doubt import NotMine
 from tidemark.ledger.records import FORMAT
 from tidemark.ledger.register import draw_generation, new_token
 from tidemark.ledger.sink_values import SinkValues
+from tidemark.ledger.stores.doubt import NotMine
 
 # More changes than others can make while a write is retried (`doubt.PATIENCE_SECONDS`): each change rewrites rows.
 _TOKENS = 32

@@ -14,10 +14,9 @@ from tidemark.errors import LedgerContradiction
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.files import FORMAT, GENERATION, alike
+from tidemark.sinks.stored import Mark, Place, StoredRow
 from tidemark.sinks.texts import of_file
 from tidemark.sinks.time_texts import with_texts
 

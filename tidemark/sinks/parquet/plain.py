@@ -13,13 +13,13 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Opened
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.attempts import InFolders
 from tidemark.sinks.parquet.compactions import Span, described, spans
 from tidemark.sinks.parquet.parts import TYPE, Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import parquet_rows
+from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
 
 

@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tidemark.clients.connections import Connections, lake_folder
+from tidemark.clients.connections import Connections
+from tidemark.clients.lake import lake_folder
 from tidemark.functions.types import FieldType
-from tidemark.schemes.parts import ConnectionName, Items, Name, form
+from tidemark.settings.parts import ConnectionName, Items, Name, form
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
 
 _KEY = re.compile(

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements, Outcome
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters import DIGESTED, FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.kinds import KINDS

@@ -17,7 +17,7 @@ from tidemark.offsets.tallies import Acknowledgements
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.hbase.columns import Places
-from tidemark.sinks.hbase.rows import Mark
+from tidemark.sinks.stored import Mark
 from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, counts_by_partition, write_pieces
 from tidemark_spark.sinks.contract import WriteContext
 

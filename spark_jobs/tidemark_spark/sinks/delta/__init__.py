@@ -7,12 +7,12 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.delta.table import check_types, columns, parts_that_count, versions_of
-from tidemark_spark.audit.comparing import Audit, Audited
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.delta.writer import DeltaResults

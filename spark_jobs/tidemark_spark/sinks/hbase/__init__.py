@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark_spark.audit.comparing import Audit, Audited, rows_of_table
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.differences import Audit, Audited, rows_of_table
+from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
 from tidemark_spark.readers.places import COUNTS, contents_of, hbase_places, typed
 from tidemark_spark.rows.outcomes import field_names

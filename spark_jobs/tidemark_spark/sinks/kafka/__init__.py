@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.audit.comparison import PlaceComparison
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.errors import NotAuthorized
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka.settings import KafkaSink
-from tidemark_spark.audit.comparing import Audit, Audited
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.kafka.audit import audit_messages, compare_messages

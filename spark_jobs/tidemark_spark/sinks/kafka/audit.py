@@ -16,11 +16,11 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka import expiring
 from tidemark.sinks.kafka.settings import KafkaSink
-from tidemark_spark.audit.comparing import EXPIRED, REPLACED, WHY, Audit, Audited
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.differences import EXPIRED, REPLACED, WHY, Audit, Audited
+from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, OFFSET, TOMBSTONE, content_digest
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark_spark.rows.outcomes import field_names

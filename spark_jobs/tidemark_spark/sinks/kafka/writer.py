@@ -27,10 +27,10 @@ from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.kafka import messages as kafka_messages
 from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.kafka.settings import MESSAGE_KEY, KafkaSink
+from tidemark.sinks.stored import Place
 from tidemark_spark.columns import KEY, TOMBSTONE, field, text
 from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import WriteContext

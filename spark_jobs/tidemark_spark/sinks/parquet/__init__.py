@@ -8,14 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
 from tidemark.offsets.authority import Authority
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.parts import Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
-from tidemark_spark.audit.comparing import Audit, Audited
-from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.parquet import compacting

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import VerificationFailed
-from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.parquet import compacting, steps
 from tidemark.sinks.parquet.compactions import CompactedFolder, described, spans

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.schemes.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, Table
+from tidemark.settings.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, Table
 from tidemark.sinks.contract import Owned, owned_table
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 

@@ -28,10 +28,9 @@ from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.parquet.settings import ParquetDeadLetters
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.files import AttemptFolder
+from tidemark.sinks.stored import Mark, Place, StoredRow
 
 _PLACE = ("_topic", "_incarnation", "_partition", "_offset")
 # About how many bytes of dead letters are in memory at once.

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.schemes.parts import ConnectionName
+from tidemark.settings.parts import ConnectionName
 from tidemark.sinks.contract import Owned
 from tidemark.sinks.dead_letters.contract import NAME, DeadLetterSettings
 from tidemark.sinks.parquet.settings import Compression, Folder, ParquetSink

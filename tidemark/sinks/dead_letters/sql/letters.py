@@ -22,9 +22,8 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.owners import check_owner
+from tidemark.sinks.stored import Mark, Place, StoredRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

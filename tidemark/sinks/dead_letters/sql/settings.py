@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.settings import SQLTable
-from tidemark.schemes.parts import ConnectionName
+from tidemark.ledger.stores.settings import SQLTable
+from tidemark.settings.parts import ConnectionName
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 
 # Far more than Kafka takes unless it was told to, and less than any database does.

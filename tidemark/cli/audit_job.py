@@ -1,0 +1,48 @@
+"""An audit from the command line: without Spark, or by its job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.audit.levels import Level
+from tidemark.audit.report import AuditReport
+from tidemark.cli.progress import of_job
+from tidemark.cli.submitting import submit
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
+from tidemark.runs import auditing
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.submit.command import AUDIT_JOB
+
+
+def audited(
+    opened: OpenStream,
+    name: str,
+    level: Level,
+    selection: str | None = None,
+    share: Sequence[str] = (),
+    *,
+    verbose: bool,
+) -> AuditReport:
+    """Run an audit and give its report. Raises ProcessingFailed when its job left none."""
+    if not level.needs_spark:
+        return auditing.audit_without_spark(opened, name, level)
+    arguments = ["--stream-file", str(opened.file.path), "--run", name, "--level", level.value]
+    if selection is not None:
+        arguments += ["--selection", selection]
+    arguments += share
+    began = opened.book.clock()
+    ended = submit(
+        opened,
+        AUDIT_JOB,
+        arguments,
+        accepted=(EXIT_DONE, EXIT_DIFFERENCES),
+        look=lambda: of_job(opened.book.last_progress(), name, began),
+        verbose=verbose,
+    )
+    found = auditing.find_report(opened, name)
+    if found is None or found.at < began:
+        # spark-submit also ends with 1 when it could not start the job.
+        raise ProcessingFailed(
+            f"the Spark job ended with code {ended.code} and left no report. Its log is {ended.log}."
+        )
+    return found

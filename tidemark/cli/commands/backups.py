@@ -1,0 +1,158 @@
+"""`tidemark ledger backup`, `restore` and `rebuild`: a ledger in a file, one that moves, and what is left of a damaged one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.audit.levels import Level
+from tidemark.cli import finding
+from tidemark.cli.audit_job import audited
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.options import Json, Stream, Verbose
+from tidemark.cli.output import data, error, moment
+from tidemark.cli.submitting import new_run
+from tidemark.commit import protocol
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_LEDGER_UNREADABLE, WrongUse
+from tidemark.ledger.codec import RESTORE
+from tidemark.ledger.records import INGEST
+from tidemark.ledger.recovery.backup import Summary, back_up, check_new, restorable, retire
+from tidemark.ledger.recovery.backup import restore as restored
+from tidemark.ledger.recovery.rebuilding import left_of
+from tidemark.ledger.recovery.verifying import verify
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.forms import AuditRequest, checked
+from tidemark.sinks.kinds import by_order
+
+File = Annotated[Path, typer.Argument(help="the file of the backup")]
+
+
+@changes(when=lambda given: bool(given["final"]))
+def backup(
+    stream: Stream,
+    asking: Asking,
+    file: File,
+    final: Annotated[
+        bool, typer.Option("--final", help="end the use of this ledger for good, before it moves to another place")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="why a backup is final; later runs are told")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write the ledger to a new file, as lines of JSON with gzip. Runs may go on meanwhile.
+
+    After a final backup, which asks first, no run uses this ledger. A run at work loses its window and commits nothing.
+
+    Example: tidemark ledger backup orders orders-2026-11-23.ledger
+    """
+    book = finding.opened(stream).book
+    if final:
+        protocol.check_reason("backup --final", reason)
+        check_new(file)
+        if not asking.agrees(f"End the use of this ledger of {book.stream} for good?"):
+            return
+        retire(book, reason)
+    elif asking.dry_run:
+        check_new(file)
+        error(f"would write the ledger of {book.stream} to {file}; nothing was changed")
+        return
+    _show(back_up(book, file), as_json=as_json)
+    if final:
+        error(f"{book.stream} uses this ledger no more. Name its new place in the stream file, and restore it there")
+
+
+@changes()
+def restore(
+    stream: Stream,
+    asking: Asking,
+    file: File,
+    level: Annotated[
+        str,
+        typer.Option("--audit", help="how deep to audit then: ledger, source (asks Kafka), sinks, full or recompute"),
+    ] = Level.LEDGER.value,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Write a backup into the ledger that the stream file names, which has to be empty. Then verify it, and audit.
+
+    Shows what the backup has, and asks.
+    Ends with 7 if the ledger is not whole, and with 1 if the audit finds differences.
+
+    Example: tidemark ledger restore orders orders-2026-11-23.ledger --audit full
+    """
+    opened, depth = finding.opened(stream), checked(AuditRequest, {"level": level}, {}).depth
+    if asking.shows:
+        _show(restorable(opened.book, file), as_json=as_json and asking.dry_run)
+        if not asking.agrees(f"Write this into the empty ledger of {opened.book.stream}?"):
+            return
+    _show(restored(opened.book, file), as_json=as_json)
+    problems = verify(opened.book)
+    for problem in problems:
+        error(problem)
+    if problems:
+        raise typer.Exit(EXIT_LEDGER_UNREADABLE)
+    error("the ledger is whole")
+    if opened.book.head(INGEST) is None:
+        return
+    if depth.needs_spark:
+        error(f"It is restored. If the audit does not end: tidemark audit {opened.book.stream} --level {depth.value}")
+    found = audited(opened, new_run(), depth, verbose=verbose)
+    error(f"audit, level {depth.value}: {found.sentence()}")
+    if not depth.needs_spark:
+        error(f"To prove the results: tidemark audit {opened.book.stream}")
+    if not found.clean:
+        raise typer.Exit(EXIT_DIFFERENCES)
+
+
+@changes()
+def rebuild(
+    stream: Stream,
+    asking: Asking,
+    file: File,
+    as_json: Json = False,
+) -> None:
+    """Write a backup of a damaged ledger: a lost register, heads and pages of closed lanes are made from the history.
+
+    Stop the stream's runs first. Shows what is missing, and asks.
+    Nothing in the ledger is changed: restore the file into an empty place.
+
+    Example: tidemark ledger rebuild orders orders-rebuilt.ledger
+    """
+    opened = finding.opened(stream)
+    check_new(file)
+    left = left_of(opened.book, lambda: _ledger_of_results(opened), by_order)
+    for one in left.missing:
+        error(f"was missing: {one}")
+    if not asking.agrees(f"Write what is left of the ledger of {opened.book.stream} to {file}?"):
+        return
+    _show(left.write(file), as_json=as_json)
+    if not left.missing:
+        error("nothing was missing: this is a backup like any other")
+        return
+    error(
+        "Name an empty place in the stream file's ledger. Then: "
+        f"tidemark ledger restore {opened.stream.name} {file}, and tidemark audit {opened.stream.name}"
+    )
+
+
+def _ledger_of_results(opened: OpenStream) -> str:
+    """The id of a ledger without its register: the dead letters' table was written with it.
+
+    Raises WrongUse where the table does not say so.
+    """
+    owner = opened.dead_letter_table().owner()
+    if owner.get("stream") != opened.stream.name:
+        raise WrongUse(
+            f"the register of {opened.stream.name} is lost, and the table of its dead letters does not say which ledger it "
+            f"belonged to. {RESTORE}"
+        )
+    return str(owner["ledger"])
+
+
+def _show(found: Summary, *, as_json: bool) -> None:
+    value = {"at": found.at, "values": found.values, "lanes": dict(found.lanes)}
+    rows = [(lane, windows) for lane, windows in sorted(found.lanes.items())]
+    data(value, as_json=as_json, rows=rows, columns=("lane", "windows"))
+    if not as_json:
+        error(f"{found.values} values, as of {moment(found.at)}")

@@ -1,0 +1,91 @@
+"""`tidemark compact`: one folder of larger files in place of the folders of many windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.options import Json, RunName, Stream, Verbose
+from tidemark.cli.output import data, error, number
+from tidemark.cli.progress import Shown
+from tidemark.cli.submitting import new_run, submit
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.contract import Asked, Replaceable, Replacement, SinkSettings
+from tidemark.sinks.kinds import kind_of, sink_to_compact
+from tidemark.submit.command import COMPACT_JOB
+
+
+@changes()
+def compact(
+    stream: Stream,
+    asking: Asking,
+    sink: Annotated[
+        str | None, typer.Option(help="a sink of type parquet by its name, where there are several")
+    ] = None,
+    before: Annotated[
+        str, typer.Option(help="only windows committed before this time, like 2026-11-21T07:00:00Z")
+    ] = "",
+    windows: Annotated[int | None, typer.Option(min=2, help="at most this many windows, the oldest ones")] = None,
+    again: Annotated[bool, typer.Option("--again", help="take folders that were compacted before too")] = False,
+    run_name: RunName = "",
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Rewrite the Parquet folders of many windows into few with larger files. The rows that count stay the same.
+
+    Shows what it would do, and asks. Ingests, replays and readers go on. After a crash, the same command finishes what is left.
+
+    Example: tidemark compact orders --before 2026-11-21T00:00:00Z
+    """
+    opened = finding.opened(stream)
+    chosen = sink_to_compact(opened.stream.sinks, opened.stream.name, sink)
+    until = milliseconds(read_time(before)) if before else None
+    if asking.shows:
+        shown = _show_plan(opened, chosen, Asked(until, windows, again), as_json=as_json and asking.dry_run)
+        if not shown or not asking.agrees(_question(shown)):
+            return
+    name = run_name or new_run()
+    arguments = ["--stream-file", str(opened.file.path), "--sink", chosen.name, "--run", name]
+    arguments += ["--before", str(until)] if until is not None else []
+    arguments += ["--windows", str(windows)] if windows is not None else []
+    arguments += ["--again"] if again else []
+    submit(opened, COMPACT_JOB, arguments, look=lambda: Shown(f"compacting {chosen.name}"), verbose=verbose)
+    made = kind_of(chosen.type).with_compaction().made(opened, chosen, name)
+    _show(opened, chosen, made, Replacement, as_json=as_json)
+
+
+def _question(shown: Sequence[Replaceable]) -> str:
+    folders = sum(one.folders for one in shown)
+    return f"Merge {number(folders, 'folder')} into {len(shown)}, and remove them once nobody reads them?"
+
+
+def _show_plan(opened: OpenStream, sink: SinkSettings, asked: Asked, *, as_json: bool) -> Sequence[Replaceable]:
+    compaction = kind_of(sink.type).with_compaction()
+    shown = compaction.planned(opened, sink, asked)
+    _show(opened, sink, shown, Replaceable, as_json=as_json)
+    if run := compaction.at_work(opened, sink):
+        error(f"the compaction of run {run} is at work, or has died: this command goes on with what is left")
+    return shown
+
+
+def _show(
+    opened: OpenStream,
+    sink: SinkSettings,
+    found: Sequence[Replaceable | Replacement],
+    kind: type[Replaceable | Replacement],
+    *,
+    as_json: bool,
+) -> None:
+    shown: list[dict[str, Any]] = [asdict(one) for one in found]
+    columns = [one.name for one in fields(kind)]
+    value = {"stream": opened.book.stream, "sink": sink.name, "compacted": shown}
+    rows = [[", ".join(one["windows"]), *(one[name] for name in columns[1:])] for one in shown]
+    data(value, as_json=as_json, rows=rows, columns=columns)
+    if not shown:
+        error("there is nothing to compact: it takes two folders at least, with the same columns")

@@ -1,0 +1,98 @@
+"""`tidemark complete`: whether an hour, or another span of event time, is complete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.options import Json, Stream
+from tidemark.cli.output import data, error, line, moment
+from tidemark.cli.terminal import reading_shown
+from tidemark.errors import EXIT_DIFFERENCES, WrongUse
+from tidemark.offsets.reading import Reading
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.views.event_time.completeness import HOUR_MS, Answer, Span
+from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown, time_text
+
+
+def complete(
+    stream: Stream,
+    hour: Annotated[str, typer.Option(help="the hour that begins at this time, like 2026-11-21T13Z")] = "",
+    since: Annotated[str, typer.Option(help="instead of an hour: from this time on, like 2026-11-21T13:00:00Z")] = "",
+    until: Annotated[str, typer.Option("--until", "--until-time", help="before this time")] = "",
+    count: Annotated[
+        bool, typer.Option("--count", help="count late messages exactly: read from Kafka where they may lie")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Whether the messages of an hour, by their timestamps, are all in committed windows, partition by partition.
+
+    Also the watermark, what is missing and why, and how many messages came late. Ends with 1 when it is not complete.
+
+    Example: tidemark complete orders --hour 2026-11-21T13Z
+    """
+    span = _span(hour, since, until)
+    seen = progress(finding.opened(stream))
+    answers = seen.answers(span)
+    if count:
+        reading = Reading()
+        with reading_shown("counting late messages", reading):
+            answers = seen.counted(span, answers, reading)
+    watermark = seen.watermark()
+    done = all(one.complete for one in answers)
+    late, unread = late_total(answers), sum(one.late.unread for one in answers)
+    found = {
+        "stream": seen.opened.book.stream,
+        "since": time_text(span.start),
+        "until": time_text(span.until),
+        "complete": done,
+        "allowed_lateness_ms": seen.lateness_ms,
+        **progress_shown(seen, watermark),
+        "late": late,
+        "unread_after": unread,
+        "partitions": [answer_shown(one) for one in answers],
+    }
+    rows = [
+        (one.at, "yes" if one.complete else "no", one.rule.value, _missing(one), _number(one.late.least, one.late.most))
+        for one in answers
+    ]
+    data(found, as_json=as_json, rows=rows, columns=("partition", "complete", "rule", "missing", "late"))
+    if not as_json:
+        said = "complete" if done else "not complete"
+        line(
+            f"{moment(span.start)} to {moment(span.until)} is {said}; the watermark is {moment(watermark) or 'unknown'}"
+        )
+        if late["most"]:
+            more = "" if late["least"] == late["most"] else "; --count counts them"
+            error(f"late: {_number(late['least'], late['most'])} messages{more}")
+        if unread:
+            error(f"{unread} offsets after the span are unread, and may hold late messages")
+    if not done:
+        raise typer.Exit(EXIT_DIFFERENCES)
+
+
+def _span(hour: str, since: str, until: str) -> Span:
+    if bool(hour) == bool(since or until) or bool(since) != bool(until):
+        raise WrongUse("say which span: --hour alone, or both --since and --until")
+    if not hour:
+        return Span(milliseconds(read_time(since)), milliseconds(read_time(until)))
+    time = read_time(hour)
+    if time.minute or time.second or time.microsecond:
+        raise WrongUse(f"--hour {hour}: no hour begins then; give its beginning, or --since and --until")
+    start = milliseconds(time)
+    return Span(start, start + HOUR_MS)
+
+
+def _missing(one: Answer) -> str | None:
+    """The first missing range of a partition with its kind, and how many more there are."""
+    if not one.missing:
+        return None
+    kind, part = one.missing[0]
+    more = len(one.missing) - 1
+    return f"{kind.value} [{part.start}, {part.until})" + (f" and {more} more" if more else "")
+
+
+def _number(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"

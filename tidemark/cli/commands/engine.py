@@ -1,0 +1,132 @@
+"""`tidemark engine`: starts, shows and ends warm engines. Runs start theirs by themselves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.options import Json
+from tidemark.cli.output import data, error, number
+from tidemark.clients.connections import from_environment
+from tidemark.errors import EngineEnded, WrongUse
+from tidemark.submit.address import sockets
+from tidemark.submit.command import WARM, WarmEngine, engine_command, job_environment, warm_engine
+from tidemark.submit.status import ask
+
+app = typer.Typer(
+    help="Warm engines: Spark applications that stay, for the runs of many streams.", no_args_is_help=True
+)
+
+_LOOK_SECONDS = 0.1
+# How long an engine with nothing to do, or told to end now, may take to be gone.
+_PATIENCE_SECONDS = 60.0
+
+Connection = Annotated[str, typer.Option("--connection", help="the Spark connection that it belongs to")]
+Which = Annotated[str, typer.Option("--connection", help="only engines of this Spark connection")]
+
+
+@app.command()
+def start(connection: Connection = "spark_default") -> None:
+    """Start the engine of a Spark connection, unless it lives, and return when it takes runs.
+
+    Nobody has to: the first run starts it. After this, the first run is as quick as the others.
+
+    Example: tidemark engine start
+    """
+    found = from_environment(connection)
+    # A connection without the extra may be tried out.
+    engine = warm_engine(found) or WarmEngine()
+    if found.extra.get(WARM) in (None, False):
+        error(f"the connection {connection} does not have `{WARM}` among its extras: no run will use this engine")
+    code = subprocess.run(engine_command(found, engine, {}), env=job_environment(), check=False).returncode
+    if code:
+        raise EngineEnded(f"the engine of {connection} did not start")
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """The engines of this user on this machine: what each works on, and what waits.
+
+    Example: tidemark engine status
+    """
+    found = [(path, answer) for path in sockets() if (answer := ask(path, "status")) is not None]
+    value = [{"connection": _connection(path), "socket": str(path), **answer} for path, answer in found]
+    rows = [
+        (
+            one["connection"],
+            one["pid"],
+            f"{len(one['at_work'])} of {one['places']}",
+            len(one["waiting"]),
+            one["done"],
+            _age(one["seconds"]),
+            f"old: {one['stale']} has changed" if one["stale"] else "ready",
+        )
+        for one in value
+    ]
+    columns = ("connection", "process", "at work", "waiting", "done", "age", "state")
+    data({"engines": value}, as_json=as_json, rows=rows, columns=columns)
+    if not value:
+        error("no warm engine lives")
+    elif not as_json:
+        for one in value:
+            for run in one["at_work"]:
+                error(f"{one['connection']}: process {run['pid']}: {' '.join(run['command'])}")
+
+
+@app.command()
+@changes(when=lambda given: bool(given["now"]))
+def stop(
+    asking: Asking,
+    connection: Which = "",
+    now: Annotated[bool, typer.Option("--now", help="end the runs at work too; Airflow tries them again")] = False,
+) -> None:
+    """Tell engines to end. Runs at work go on to their end first; runs that wait, and later ones, start a new engine.
+
+    Example: tidemark engine stop
+    """
+    found = [path for path in sockets() if connection in ("", _connection(path))]
+    if now or asking.dry_run:
+        at_work = [run for path in found for run in (ask(path, "status") or {"at_work": ()})["at_work"]]
+        for run in at_work:
+            error(f"at work: process {run['pid']}: {' '.join(run['command'])}")
+        if not asking.agrees(f"End {number(len(found), 'engine')} and {number(len(at_work), 'run')} at work?"):
+            return
+    answers = {path: ask(path, "stop", now=now) for path in found}
+    if not any(answers.values()):
+        raise WrongUse(f"no warm engine{f' of {connection}' if connection else ''} lives")
+    for path, answer in answers.items():
+        if answer is None:
+            continue
+        if answer["at_work"] and not now:
+            error(f"{_connection(path)}: takes no more runs, and ends when {len(answer['at_work'])} have ended")
+        else:
+            _wait(answer)
+            error(f"{_connection(path)}: ended")
+
+
+def _connection(path: Path) -> str:
+    return path.name.split("-")[0]
+
+
+def _age(seconds: int) -> str:
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _wait(answer: dict[str, Any]) -> None:
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while any(_lives(int(answer[one])) for one in ("pid", "jvm")) and time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,161 @@
+"""`tidemark erase`: results that never come back."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from tidemark.cli import finding, request_options
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.estimates import counted
+from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
+from tidemark.cli.output import data, error, number
+from tidemark.cli.people import user
+from tidemark.cli.request_options import takes
+from tidemark.cli.submitting import new_run, process, show_answers
+from tidemark.cli.terminal import reading_shown
+from tidemark.errors import AnotherRequest
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.reading import Reading
+from tidemark.runs import erasing
+from tidemark.runs.erasing import Chosen, Remaining
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.answers import exact
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import EraseRequest, checked
+from tidemark.runs.requests.identity import fields_of
+from tidemark.runs.windows import lanes
+
+
+@takes(EraseRequest)
+@changes()
+def erase(
+    stream: Stream,
+    asking: Asking,
+    approved_by: ApprovedBy = "",
+    run_name: RunName = "",
+    take_over: TakeOver = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    **given: Any,
+) -> None:
+    """Remove the results of messages from every sink and the dead letters, for good: no replay brings them back.
+
+    Shows what it would erase, and asks. Kafka's own copy stays until Kafka deletes it. The command says what remains where.
+
+    Example: tidemark erase orders --records orders/3@17 --reason "request 4711"
+    """
+    opened = finding.opened(stream)
+    name = run_name or new_run()
+    begun = erasing.begun(opened, name) is not None
+    before: dict[str, RangeSet] = {}
+    values = request_options.values(given, dry_run=asking.dry_run)
+    if asking.dry_run or not begun or EraseRequest.asks(values):
+        asked = checked(EraseRequest, values, values, here=True)
+        fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, name))
+        if asking.dry_run:
+            begun = _begun_so(opened, name, fields)
+        reading = Reading()
+        with reading_shown("looking for the key", reading) if values.get("key") else nullcontext():
+            chosen, how = erasing.requested(
+                opened, name if begun or not asking.dry_run else new_run(), asked, fields, reading
+            )
+        if how:
+            error(how)
+        before = dict(chosen.before)
+        if asking.dry_run or (not begun and not chosen.offsets):
+            _show_plan(opened, chosen, asking, as_json=as_json)
+            return
+        if not begun:
+            if not _agreed(opened, chosen, asking):
+                return
+            people = People(user(), approved_by or None)
+            erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields)
+    if begun and not _goes_on(name, asking):
+        return
+    lane = lanes.lane_name(LaneKind.ERASE, name)
+    command = f"tidemark erase {stream}"
+    try:
+        pending = erasing.erase_without_spark(opened, lane, name, take_over=take_over)
+    except BaseException:
+        error(f"The erasure has begun, and is not finished. To go on: {command} --run {name}")
+        raise
+    process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
+    _show_done(opened, lane, name, before, as_json=as_json)
+
+
+def _goes_on(run: str, asking: Asking) -> bool:
+    """Whether to go on with an erasure that has begun."""
+    agreed = asking.agrees(f"Go on with the erasure that run {run} has begun, for good?")
+    if agreed:
+        error(f"going on with the erasure that run {run} has begun")
+    return agreed
+
+
+def _agreed(opened: OpenStream, chosen: Chosen, asking: Asking) -> bool:
+    """Show what would be erased, and whether it may be."""
+    if asking.shows:
+        _show_plan(opened, chosen, asking, as_json=False)
+    return asking.agrees(_question(opened, chosen))
+
+
+def _question(opened: OpenStream, chosen: Chosen) -> str:
+    messages, sinks = chosen.offsets.count(), len(opened.stream.sinks)
+    return f"Erase {number(messages, 'message')} from {number(sinks, 'sink')} and the dead letters, for good?"
+
+
+def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
+    """For a dry run: whether the run has begun with this request. Says so, and also when it has begun with another one."""
+    try:
+        found = erasing.begun(opened, run, fields)
+    except AnotherRequest as problem:
+        error(f"this would be refused: {problem}")
+        return False
+    if found is not None:
+        error(f"run {run} has begun, and would go on with what it has claimed")
+    return found is not None
+
+
+def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: bool) -> None:
+    found = erasing.remaining(opened, chosen.named)
+    if as_json:
+        value = {
+            "to_erase": counted(chosen.offsets),
+            "to_read_again": counted(chosen.rest),
+            "erased_before": {why: counted(part) for why, part in chosen.before.items()},
+            "places": [one.as_fields() for one in found],
+        }
+        data(value, as_json=True)
+    else:
+        show_answers(exact(chosen.answers))
+        _show_places(found, "would remain")
+    if asking.dry_run and chosen.offsets:
+        error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
+    elif not chosen.offsets:
+        error("nothing was found that is not erased already; nothing was changed")
+
+
+def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeSet], *, as_json: bool) -> None:
+    found = erasing.done(opened, lane)
+    places = erasing.remaining(opened, found.erased)
+    if as_json:
+        value = {
+            "stream": opened.book.stream,
+            "lane": lane,
+            "run": run,
+            "erased": counted(found.erased),
+            "read_again": counted(found.read_again),
+            "erased_before": {why: counted(part) for why, part in before.items()},
+            "tombstones": [one.as_fields() for one in found.tombstones],
+            "places": [one.as_fields() for one in places],
+        }
+        data(value, as_json=True)
+        return
+    show_answers(exact({**before, **found.answers}))
+    _show_places(places, "remains")
+
+
+def _show_places(places: list[Remaining], what: str) -> None:
+    rows = [(one.name, one.type, one.where(), one.remains or "nothing") for one in places]
+    data(None, as_json=False, rows=rows, columns=("place", "type", "where", what))

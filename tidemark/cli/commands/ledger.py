@@ -1,0 +1,302 @@
+"""`tidemark ledger`: shows and verifies the ledger, gives up windows, and moves positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tidemark.audit.coverage import coverage as coverage_of
+from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.options import Json, Stream
+from tidemark.cli.output import data, error, line, moment, number
+from tidemark.cli.people import user
+from tidemark.commit import protocol
+from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
+from tidemark.ledger import places
+from tidemark.ledger.book import Book
+from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.holes import Ingest
+from tidemark.ledger.newest import open_heads
+from tidemark.ledger.records import INGEST, LaneState, Window
+from tidemark.ledger.recovery.verifying import verify as problems_of
+from tidemark.ledger.register import accept_generation, new_token, required_head
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import read_time
+from tidemark.runs import erasing, skipping
+from tidemark.views.events import events as events_of
+
+app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
+
+
+@app.command()
+def show(
+    stream: Stream,
+    closed: Annotated[bool, typer.Option("--closed", help="closed lanes too")] = False,
+    as_json: Json = False,
+) -> None:
+    """The open lanes: how many windows each has committed, what is pending, and who asked for it and approved it.
+
+    Example: tidemark ledger show orders
+    """
+    found = []
+    book = finding.opened(stream).book
+    register = book.register()
+    heads = book.heads() if closed or register is None else open_heads(book, register[1])
+    entries = all_lanes(book) if closed else register[1].lanes if register else {}
+    for lane, stored in heads.items():
+        head, attempt = stored.head, stored.head.pending.attempt if stored.head.pending else None
+        entry = entries.get(lane)
+        paused = entry is not None and entry.paused is not None and head.state != LaneState.CLOSED
+        found.append(
+            {
+                "lane": lane,
+                "state": "paused" if paused else head.state.value,
+                "windows": head.seq,
+                "pending": head.pending.window.seq if head.pending else None,
+                "held_by": attempt.run if attempt else None,
+                "run": entry.run if entry else None,
+                "reason": entry.reason if entry else None,
+                "asked_by": entry.asked_by if entry else None,
+                "approved_by": entry.approved_by if entry else None,
+                "rate": entry.rate if entry else None,
+                # The sinks that the lane writes alone; None for all.
+                "only_sinks": list(entry.sinks) if entry and entry.sinks is not None else None,
+                "positions": {str(position.at): str(position.offset) for position in head.positions},
+            }
+        )
+    columns = ("lane", "state", "windows", "pending", "held_by", "asked_by", "approved_by", "reason")
+    headings = [name.replace("_", " ") for name in columns]
+    data(found, as_json=as_json, rows=[[one[name] or "" for name in columns] for one in found], columns=headings)
+    if not closed and register is not None and (others := register[1].closed):
+        error(f"{others} lanes are closed: --closed shows them too")
+
+
+@app.command()
+def coverage(stream: Stream, as_json: Json = False) -> None:
+    """For each partition: which lane has read which offsets, what a policy has jumped over, and the holes.
+
+    `before`: what no lane has read between a backfill and the beginning of the ingest. Nobody has asked for it.
+
+    Example: tidemark ledger coverage orders --json
+    """
+    view = finding.opened(stream).book.view()
+    found = coverage_of(view.windows, Ingest.seen(view))
+    plain = [
+        {
+            "partition": str(one.partition),
+            "lanes": {lane: _ranges(ranges) for lane, ranges in one.lanes.items()},
+            "holes": _ranges(one.holes),
+            "again": _ranges(one.again),
+            "lost": _ranges(one.lost),
+            "skipped": _ranges(one.skipped),
+            "before": _ranges(one.before),
+        }
+        for one in found
+    ]
+    rows = [(one.partition, lane, _text(ranges)) for one in found for lane, ranges in one.lanes.items()]
+    for what in ("lost", "skipped", "before", "holes"):
+        rows += [(one.partition, f"({what})", _text(part)) for one in found if (part := getattr(one, what))]
+    data(plain, as_json=as_json, rows=rows, columns=("partition", "lane", "offsets"))
+
+
+@app.command()
+def verify(stream: Stream) -> None:
+    """Check that every record is there, and is the one that the next record followed. Ends with 7 if not.
+
+    Example: tidemark ledger verify orders
+    """
+    opened = finding.opened(stream)
+    problems = problems_of(opened.book)
+    for problem in problems:
+        error(problem)
+    if problems:
+        raise typer.Exit(EXIT_LEDGER_UNREADABLE)
+    windows = sum(stored.head.seq for stored in opened.book.heads().values())
+    line(f"{opened.book.stream}: {windows} windows, all of them there and unchanged")
+
+
+@app.command()
+@changes()
+def abandon(
+    stream: Stream,
+    asking: Asking,
+    lane: Annotated[str, typer.Argument(help="the lane whose pending window is given up")],
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+    take_over: Annotated[bool, typer.Option("--take-over", help="although the window's holder seems alive")] = False,
+) -> None:
+    """Give up the pending window of a lane. Asks first. What is committed stays. The next window reads its offsets.
+
+    Refused while the window's holder gives signs of life: stop that run first.
+
+    Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
+    """
+    opened = finding.opened(stream)
+    pending = required_head(opened.book, lane).head.pending
+    if pending is not None and not asking.agrees(
+        f"Give up window {pending.window.seq} of {opened.book.stream}/{lane}, which may be at work?"
+    ):
+        return
+    window = protocol.abandon(opened.book, lane, reason, take_over=take_over)
+    if window is None:
+        line(f"{opened.book.stream}/{lane} has no pending window")
+    else:
+        line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
+    found = opened.book.head(lane)
+    if lane != INGEST and found is not None and found.head.state != LaneState.CLOSED:
+        line(f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ...")
+
+
+@app.command()
+@changes(when=lambda given: bool(given["accept"]))
+def clock(
+    stream: Stream,
+    asking: Asking,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="let runs go on from a last generation that is far ahead of all clocks")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the last generation, this machine's clock and the ledger server's clock, and how far apart they are.
+
+    Example: tidemark ledger clock orders
+    """
+    book = finding.opened(stream).book
+    if accept:
+        protocol.check_reason("clock --accept", reason)
+        if asking.shows:
+            _show_clocks(book, as_json=False)
+        if not asking.agrees(f"Let runs of {book.stream} count on from its last generation?"):
+            return
+        accept_generation(book, reason)
+    _show_clocks(book, as_json=as_json)
+
+
+def _show_clocks(book: Book, *, as_json: bool) -> None:
+    found = book.register()
+    value = {
+        "generation": found[1].generation if found else None,
+        "here": book.clock(),
+        "server": book.store.time() if found else None,
+    }
+    rows = [(what, moment(at)) for what, at in value.items()]
+    data(value, as_json=as_json, rows=rows, columns=("clock", "time"))
+
+
+@app.command("forget-place")
+@changes()
+def forget_place(
+    stream: Stream,
+    asking: Asking,
+    place: Annotated[
+        list[str],
+        typer.Argument(help="the name of the sink, and what else tells its places apart, such as table=orders"),
+    ],
+    reason: Annotated[str, typer.Option(help="why it is gone for good; it is kept in the ledger")] = "",
+    back: Annotated[
+        bool, typer.Option("--back", help="it is there again: clear there what was erased, and let runs write to it")
+    ] = False,
+) -> None:
+    """Say that a place with results is gone for good, and what it holds with it. No erasure or sweep goes there any more.
+
+    A place that is only away has to be brought back instead: an erasure clears all places first, and says so.
+
+    Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
+    """
+    opened = finding.opened(stream)
+    found = places.named(opened.book, place, erasing.places_now(opened))
+    words = " ".join(found.words)
+    if back:
+        if not asking.agrees(f"Clear in {words} what was erased, and let {opened.book.stream} write to it?"):
+            return
+        cleared = places.come_back(opened.book, found, opened.sweeper.erase)
+        line(f"{words}: what {cleared} erasures have erased is cleared there, and {opened.book.stream} may write to it")
+        return
+    protocol.check_reason("forget-place", reason)
+    if not asking.agrees(f"Say that {words} is gone for good, so that no erasure clears it any more?"):
+        return
+    noted = places.forget(opened.book, found, reason, user())
+    line(f"{words}: {noted.said()}. What it holds of erased messages is not cleared")
+
+
+@app.command()
+def events(stream: Stream, as_json: Json = False) -> None:
+    """What was lost, skipped, given up, or accepted by a policy of the stream file.
+
+    Example: tidemark ledger events orders
+    """
+    found = [asdict(one) for one in events_of(finding.opened(stream).book)]
+    rows = [(moment(one["at"]), *(one[name] for name in ("what", "where", "why", "run"))) for one in found]
+    data(found, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
+
+
+@app.command()
+@changes()
+def skip(
+    stream: Stream,
+    asking: Asking,
+    to: Annotated[
+        list[str],
+        typer.Option(help="latest, a time with its zone, or topic/partition@offset (once for each partition)"),
+    ],
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+    as_json: Json = False,
+) -> None:
+    """Move the ingest forward over offsets that it will not read. They are recorded as skipped; a backfill can read them.
+
+    Shows them, and asks.
+
+    Example: tidemark ledger skip orders --to latest --reason "a load test filled the topic"
+    """
+    opened = finding.opened(stream)
+    run = f"tidemark ledger skip {new_token()[:8]}"
+    target = _target(to)
+    if asking.shows:
+        shown = skipping.skip(opened, target, reason, run, write=False)
+        _show_gaps(shown, as_json=as_json)
+        # What was shown is skipped, wherever the end is by then.
+        target = {
+            (one.partition.topic, one.partition.partition): one.until for one in (gap.as_range() for gap in shown.gaps)
+        }
+        offsets = sum(len(gap.as_range()) for gap in shown.gaps)
+        if not asking.agrees(f"Skip {number(offsets, 'offset')} of {opened.book.stream}?"):
+            return
+    window = skipping.skip(opened, target, reason, run, write=True)
+    if not asking.shows:
+        _show_gaps(window, as_json=as_json)
+
+
+def _show_gaps(window: Window, *, as_json: bool) -> None:
+    found = [{"range": str(gap.as_range()), "kind": gap.kind.value} for gap in window.gaps]
+    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("offsets", ""))
+
+
+def _ranges(ranges: RangeSet) -> list[list[str]]:
+    """[from, until) pairs, as strings: JavaScript loses digits above 2^53."""
+    return [[str(one.start), str(one.until)] for one in ranges]
+
+
+def _text(ranges: RangeSet) -> str:
+    return " ".join(f"[{one.start}, {one.until})" for one in ranges)
+
+
+def _target(said: Sequence[str]) -> skipping.Target:
+    """Where a skip goes: `latest`, one time, or coordinates. Raises WrongUse."""
+    if any("@" in one for one in said):
+        wanted = [coordinate for one in said for coordinate in parse_coordinates(one)]
+        offsets = {(one.partition.topic, one.partition.partition): one.offset for one in wanted}
+        if len(offsets) < len(wanted):
+            raise WrongUse("--to names a partition twice")
+        return offsets
+    if list(said) == ["latest"]:
+        return "latest"
+    if len(said) > 1 or said == ["earliest"]:
+        raise WrongUse(
+            f"--to {' '.join(said)}: expected latest, one time, or topic/partition@offset for each partition"
+        )
+    return read_time(said[0])

@@ -1,0 +1,299 @@
+"""`tidemark backfill` and `tidemark replay`: what those DAGs do, for the same requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark.audit.comparison import ReplayComparison
+from tidemark.cli import coordinates, finding, request_options
+from tidemark.cli.comparison_job import compared, show_comparison
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.estimates import counted, show_estimate
+from tidemark.cli.lanes_of_runs import work_off
+from tidemark.cli.options import (
+    ApprovedBy,
+    From,
+    Json,
+    RunName,
+    Stream,
+    TakeOver,
+    Until,
+    Verbose,
+)
+from tidemark.cli.output import data, error, number
+from tidemark.cli.people import user
+from tidemark.cli.request_options import takes
+from tidemark.cli.submitting import new_run, show_answers, show_committed
+from tidemark.errors import AnotherRequest, WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.comparisons import as_value, find_comparison
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import claims, plan
+from tidemark.runs.requests.answers import exact, table
+from tidemark.runs.requests.approval import People, check_approved
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.outcomes import answers_of
+from tidemark.runs.requests.plan import Plan
+from tidemark.runs.requests.selecting import between_offsets
+from tidemark.runs.windows import lanes
+from tidemark.views.summary import committed_by
+
+Requests = type[BackfillRequest] | type[ReplayRequest]
+
+
+@takes(BackfillRequest)
+@changes()
+def backfill(
+    stream: Stream,
+    asking: Asking,
+    from_: From = None,
+    until: Until = None,
+    approved_by: ApprovedBy = "",
+    run_name: RunName = "",
+    take_over: TakeOver = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    **given: Any,
+) -> None:
+    """Read offsets that no window has read yet, in a lane of their own. Shows them, and asks.
+
+    Example: tidemark backfill orders --before-first --reason "the first days too"
+    """
+    opened = finding.opened(stream)
+    asked = _values(opened, given, from_, until, dry_run=asking.dry_run)
+    people, command = People(user(), approved_by or None), f"tidemark backfill {stream}"
+    written = _bounds(from_, until)
+    _selected(opened, BackfillRequest, asked, command, run_name, people, asking, take_over, verbose, as_json, written)
+
+
+@takes(ReplayRequest)
+@changes()
+def replay(
+    stream: Stream,
+    asking: Asking,
+    from_: From = None,
+    until: Until = None,
+    approved_by: ApprovedBy = "",
+    run_name: RunName = "",
+    take_over: TakeOver = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    **given: Any,
+) -> None:
+    """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
+
+    Shows what it would do, and asks. --compare --dry-run also shows what would change, as `tidemark report` does later.
+
+    Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
+    """
+    opened = finding.opened(stream)
+    asked = _values(opened, given, from_, until, dry_run=asking.dry_run)
+    people, command = People(user(), approved_by or None), f"tidemark replay {stream}"
+    written = _bounds(from_, until)
+    _selected(opened, ReplayRequest, asked, command, run_name, people, asking, take_over, verbose, as_json, written)
+
+
+def _selected(
+    opened: OpenStream,
+    request: Requests,
+    values: dict[str, Any],
+    command: str,
+    run_name: str,
+    people: People,
+    asking: Asking,
+    take_over: bool,
+    verbose: bool,
+    as_json: bool,
+    written: Mapping[str, str] | None = None,
+) -> None:
+    """`written` has the fields that this command has filled in by what was written as other options."""
+    kind, name = request.kind, run_name or new_run()
+    begun = lanes.begun(opened, kind, name) is not None
+    left_out: Mapping[str, RangeSet] = {}
+    # An earlier try of the run has compared before it opened the lane.
+    changes = find_comparison(opened, name) if begun and values.get("compare") else None
+    if values["dry_run"] or not begun or request.asks(values):
+        asked = _checked(request, values, name if begun else "")
+        planned = _planned_for(opened, asked, name, written or {})
+        if not planned.begun:
+            changes = _compared(opened, planned, name, people, verbose=verbose) or changes
+        if asked.dry_run:
+            _show(opened, planned, changes, as_json=as_json)
+            return
+        if not planned.begun:
+            left_out = planned.left_out
+            if not _agreed(opened, planned, None if as_json and asking.yes else changes, asking):
+                return
+            claims.claim(opened, planned, name, people)
+    jobs = lanes.jobs_of(opened, kind, name)
+    mine = [lane for job in jobs for lane in job]
+    if begun and (said := lanes.said_if_done(opened, kind, name)):
+        for lane in mine:
+            lanes.finish(opened, lane)
+        error(said)
+    elif not begun or _goes_on(kind, name, asking):
+        work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
+    else:
+        return
+    _show_done(opened, mine, name, left_out, changes, as_json=as_json)
+
+
+def _goes_on(kind: LaneKind, run: str, asking: Asking) -> bool:
+    """Whether to go on with a run that has begun. It reads what it has claimed, whatever the request is now."""
+    agreed = asking.agrees(f"Go on with the {kind.value} that run {run} has begun?")
+    if agreed:
+        error(f"going on with the {kind.value} that run {run} has begun: its offsets, at its rate")
+    return agreed
+
+
+def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, asking: Asking) -> bool:
+    """Show what a run will do, and whether it may."""
+    if asking.yes:
+        _show_before(planned, changes)
+        return True
+    _show(opened, planned, changes, as_json=False)
+    return asking.agrees(_question(opened, planned))
+
+
+def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
+    """The request in some values; the run of this name has `begun`, if there is a name."""
+    try:
+        return checked(request, values, values, here=True)
+    except WrongUse as problem:
+        if not begun:
+            raise
+        raise WrongUse(f"{problem}. Run {begun} has begun: to go on with it, name the run and nothing else") from None
+
+
+def _planned_for(opened: OpenStream, asked: plan.Request, run: str, written: Mapping[str, str]) -> Plan:
+    """The plan of a request under the name of a run. A dry run says that it would be refused, and shows the plan without it.
+
+    Raises AnotherRequest for a comparison under a name that another request has used.
+    """
+    try:
+        planned = plan.of_request(opened, asked, run, written)
+    except AnotherRequest as problem:
+        if not asked.dry_run or (isinstance(asked, ReplayRequest) and asked.compare):
+            raise
+        error(f"this would be refused: {problem}")
+        return plan.of_request(opened, asked)
+    if planned.begun and asked.dry_run:
+        error(f"run {run} has begun, and would go on with what it has claimed")
+    return planned
+
+
+def _compared(opened: OpenStream, planned: Plan, run: str, people: People, *, verbose: bool) -> ReplayComparison | None:
+    """What a replay will change, if its request asks for that."""
+    asked = planned.request
+    if not isinstance(asked, ReplayRequest) or not asked.compare or not planned.ranges:
+        return None
+    if not asked.dry_run:
+        # Refused before Spark is started.
+        check_approved(opened.stream.limits.approve_above, planned.ranges.count(), people)
+    return compared(opened, run, planned.ranges, planned.sinks, verbose=verbose)
+
+
+def _show_before(planned: Plan, changes: ReplayComparison | None) -> None:
+    """What a run will do, before it does it.
+
+    If its job fails, who goes on with `--run` gets the answers to what was read, and no longer those to what was left out.
+    """
+    if changes is not None:
+        show_comparison(changes)
+    _show_more_or_less(planned)
+    for said in table(exact(planned.left_out)) if planned.left_out else ():
+        error(said)
+
+
+def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *, as_json: bool) -> None:
+    """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
+    guess, stored = plan.estimated(opened, planned), plan.stored_now(opened, planned)
+    digest = plan.digest(opened, planned)
+    value = {
+        "kind": planned.kind.value,
+        "sinks": None if planned.sinks is None else list(planned.sinks),
+        **counted(planned.ranges),
+        "again": counted(planned.again),
+        "added": counted(planned.added),
+        "left_out": {why: counted(ranges) for why, ranges in planned.left_out.items()},
+        **stored.as_fields(),
+        "plan": digest,
+        "estimate": guess,
+        **_comparison(changes),
+    }
+    if as_json:
+        data(value, as_json=True)
+    else:
+        show_answers(exact(planned.answers()))
+        if changes is not None:
+            show_comparison(changes)
+    how = "dry run: " if planned.request.dry_run else ""
+    error(f"{how}{planned.all.count()} offsets would be read; of {stored} messages of them rows are stored")
+    show_estimate(guess)
+    if planned.request.dry_run:
+        error(f"to start exactly this, and nothing else: --plan {digest}")
+    _show_more_or_less(planned)
+
+
+def _show_done(
+    opened: OpenStream,
+    mine: list[str],
+    run: str,
+    left_out: Mapping[str, RangeSet],
+    changes: ReplayComparison | None,
+    *,
+    as_json: bool,
+) -> None:
+    """What the run has committed, the answer to each of its offsets, and in JSON what it was going to change."""
+    found = [one for lane in mine for one in answers_of(opened, committed_by(opened, lane, run))]
+    answers, more = sorted([*found, *exact(left_out)]), _comparison(changes)
+    show_committed(opened, mine, run, as_json=as_json, answers=answers, more=more)
+
+
+def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
+    return {} if changes is None else {"comparison": as_value(changes)}
+
+
+def _question(opened: OpenStream, planned: Plan) -> str:
+    """What a person agrees to: a replay replaces what is stored, and a backfill adds to it."""
+    names = planned.sinks if planned.sinks is not None else [one.name for one in opened.stream.sinks]
+    offsets, sinks = number(planned.all.count(), "offset"), number(len(names), "sink")
+    replaces = planned.kind == LaneKind.REPLAY or planned.again
+    if replaces:
+        return f"Read {offsets} again, and replace what {sinks} {'has' if len(names) == 1 else 'have'} of them?"
+    return f"Read {offsets}, and add them to {sinks}?"
+
+
+def _show_more_or_less(planned: Plan) -> None:
+    if planned.sinks is not None:
+        error(f"into {', '.join(planned.sinks)} alone: other sinks and the dead letters stay as they are")
+    if planned.added:
+        error(f"added, since {planned.because}: {planned.added.count()} offsets")
+    for why, ranges in planned.left_out.items():
+        error(f"left out, {why}: {ranges.count()} offsets")
+
+
+def _bounds(lower: list[str] | None, upper: list[str] | None) -> dict[str, str]:
+    """Bounds as they were written, in the place of ranges: an open end moves, and the request stays the same."""
+    said = [f"{name} {' '.join(texts)}" for name, texts in (("from", lower), ("until", upper)) if texts]
+    return {"ranges": ", ".join(said)} if said else {}
+
+
+def _values(
+    opened: OpenStream, given: Mapping[str, Any], lower: list[str] | None, upper: list[str] | None, **more: Any
+) -> dict[str, Any]:
+    """The values of a request, whose ranges may be written as two bounds."""
+    found = request_options.values(given, **more)
+    if not lower and not upper:
+        return found
+    if given.get("ranges"):
+        raise WrongUse("use either --ranges, or --from and --until: both choose offsets")
+    bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
+    # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
+    ranges = "\n".join(
+        f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
+        for one in between_offsets(opened, *bounds)
+    )
+    return {**found, "ranges": ranges}

@@ -1,0 +1,156 @@
+"""`tidemark show` and `tidemark results`: where one message is and what is stored of it, and the rows that count."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.options import Json, Stream
+from tidemark.cli.output import data, line, moment
+from tidemark.errors import WrongUse
+from tidemark.ledger.elsewhere import for_readers
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.contract import Columns, SinkSettings, in_columns
+from tidemark.sinks.dead_letters import described
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.texts import place
+from tidemark.streams.model import DeadLetters
+from tidemark.views.messages import message as message_view
+from tidemark.views.messages import where
+from tidemark.views.messages.avro_record import avro_record
+
+_OF_DEAD_LETTERS = ("reason", "attempts", "redrives", "key", "value")
+
+
+def show(
+    stream: Stream,
+    coordinate: Annotated[
+        str,
+        typer.Argument(help="topic/partition@offset; or with a time like 2026-11-21T07:00:00Z instead of the offset"),
+    ],
+    message: Annotated[bool, typer.Option("--message", help="also the message itself, as Kafka has it")] = False,
+    as_json: Json = False,
+) -> None:
+    """Where a message went: what became of it, in which window, by which run, and what is stored of it.
+
+    Also the other windows that have read it, who jumped over it, and whether Kafka still holds it.
+
+    Example: tidemark show orders orders/3@91234
+    """
+    opened = finding.opened(stream)
+    found = where.located(opened, where.coordinate(opened, coordinate))
+    values = message_view.as_values(found)
+    if message:
+        values["message"] = message_view.page_of(found, payload=True)["message"]
+        record = avro_record(opened.stream, opened.connections, found.message)
+        values["avro"] = message_view.record_shown(record)
+    if as_json:
+        data(values, as_json=True)
+        return
+    line(f"{values['coordinate']}: {values['sentence']}")
+    windows = [
+        [one["lane"], one["seq"], one["generation"], one["run"], message_view.counts_said(one)]
+        for one in values["windows"]
+    ]
+    if windows:
+        data(values, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
+    for row in values["rows"]:
+        fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
+        words = ["tombstone", fields] if row["tombstone"] else [fields]
+        line(f"{row['place']} index {row['index']}: {' '.join(words).rstrip()}")
+    for under in values["under_keys"]:
+        key, fields = (" ".join(f"{name}={value}" for name, value in under[part].items()) for part in ("key", "fields"))
+        line(f"{under['place']}, under {key}: {fields} ({under['said']})")
+    for one in values["unsaid"]:
+        line(f"{one['place']}: {one['why']}")
+    for gap in values["gaps"]:
+        line(f"{gap['kind']}: window {gap['seq']} of {gap['lane']} jumped over {gap['range']} ({gap['policy']})")
+    line(f"Kafka: {values['kafka']['sentence']}")
+    if message:
+        _show_message(values["message"])
+        _show_record(values["avro"])
+
+
+def _show_message(found: dict[str, Any] | None) -> None:
+    if found is None:
+        return
+    set_by = "the broker" if found["appended"] else "the producer"
+    line(f"time: {moment(found['timestamp']) or 'none'}, set by {set_by}")
+    parts = [("key", found["key"]), ("value", found["value"])]
+    parts += [(f"header {one['name']['text']}", one["value"]) for one in found["headers"]]
+    for name, value in parts:
+        if value is None:
+            line(f"{name}: none")
+            continue
+        more = f" ({value['more']} bytes more)" if value["more"] else ""
+        line(f"{name}, {value['bytes']} bytes: {value['text']}{more}")
+
+
+def _show_record(found: dict[str, Any] | None) -> None:
+    if found is None:
+        return
+    record = found["record"]
+    if record is None:
+        line(f"Avro: {found['problem']}")
+        return
+    more = f" ({record['more']} bytes more)" if record["more"] else ""
+    line(f"Avro, by {found['by']}: {record['text']}{more}")
+
+
+def results(
+    stream: Stream,
+    sink: Annotated[str | None, typer.Option(help="a sink by its name; the first one unless named")] = None,
+    dead_letters: Annotated[
+        bool, typer.Option("--dead-letters", help="the dead letters instead of the results, with their reasons")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="at most this many rows")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Result rows that count: of HBase in the order of their coordinates or keys, of Parquet window by window, of Kafka as
+    they stand in the topic.
+
+    Example: tidemark results orders --limit 5
+    """
+    opened = finding.opened(stream)
+    chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
+    with closing(rows_of(opened, chosen, limit)) as all_rows:
+        found = list(islice(all_rows, limit))
+    shown = _as_columns(opened, chosen, found)
+    data(found, as_json=as_json, rows=shown.rows, columns=shown.names)
+
+
+def readable(opened: OpenStream, name: str | None) -> SinkSettings:
+    """The sink of this name, or the first one. Raises WrongUse naming those that there are."""
+    sinks = {one.name: one for one in opened.stream.sinks}
+    if name is not None and name not in sinks:
+        raise WrongUse(f"{opened.stream.name} has no sink {name}; there are: {', '.join(sinks)}")
+    return sinks[name] if name is not None else next(iter(sinks.values()))
+
+
+def rows_of(
+    opened: OpenStream, chosen: SinkSettings | DeadLetters, limit: int
+) -> Generator[dict[str, Any], None, None]:
+    """The rows of a sink, as its type shows them, or the dead letters; with the coordinate, where a row has one.
+
+    `limit` is how many the caller takes at most: files are read only as far.
+    """
+    opened = replace(opened, book=for_readers(opened.book))
+    if isinstance(chosen, SinkSettings):
+        yield from kind_of(chosen.type).without_spark().rows(opened, chosen, limit)
+        return
+    for row in hbase_rows(opened.book, opened.dead_letter_table(), None):
+        yield {**place(row.place), **described(row)}
+
+
+def _as_columns(opened: OpenStream, chosen: SinkSettings | DeadLetters, rows: Sequence[dict[str, Any]]) -> Columns:
+    """The same rows as a table for people."""
+    if isinstance(chosen, SinkSettings):
+        return kind_of(chosen.type).without_spark().in_columns(chosen, list(opened.fields), rows)
+    return in_columns(_OF_DEAD_LETTERS, rows)

@@ -1,0 +1,85 @@
+"""`tidemark pause`, `resume` and `cancel`: for a backfill or replay that is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.estimates import counted
+from tidemark.cli.options import Json, Reason, Stream
+from tidemark.cli.output import data, error, line, number
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import steering
+from tidemark.runs.live.open_stream import OpenStream
+
+Lane = Annotated[str, typer.Argument(help="a backfill or replay, by its lane or by the name of its run")]
+
+
+def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
+    """Let no further window of a backfill or replay begin. The window in work is finished, and the claim stays.
+
+    The run then ends with code 3. `tidemark resume` lets it go on.
+
+    Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
+    """
+    opened = finding.opened(stream)
+    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.pause(opened, one, reason))
+    line(f"{_named(opened, found)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
+
+
+def resume(stream: Stream, lane: Lane) -> None:
+    """Let windows of a paused backfill or replay begin again. Then run it again under its name, or clear its task in Airflow.
+
+    Example: tidemark resume orders replay-1f0c2d3e4b5a
+    """
+    opened = finding.opened(stream)
+    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.resume(opened, one))
+    line(f"{_named(opened, found)} may go on: run it again under its name, or clear its failed task in Airflow")
+
+
+@changes()
+def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: Json = False) -> None:
+    """End a backfill or replay now, and free its claim. Its committed windows stay; what the window in work wrote never counts.
+
+    Shows what would not be read, and asks. A job that runs stops within seconds, as fenced. A later request can take the rest.
+
+    Example: tidemark cancel orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
+    """
+    opened = finding.opened(stream)
+    named = steering.lanes_of(opened, lane)
+    if asking.shows:
+        open_now = steering.of_all(named, lambda one: steering.would_cancel(opened, one, reason))
+        _show_cancelled(open_now, as_json=as_json and asking.dry_run)
+        unread = sum(one.left.count() for one in open_now.values())
+        if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number(unread, 'offset')} not read?"):
+            return
+    found = steering.of_all(named, lambda one: steering.cancel(opened, one, reason))
+    windows, left, given_up = _show_cancelled(found, as_json=as_json)
+    in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
+    error(f"{_named(opened, found)} is closed: {windows} windows are committed and stay{in_work}")
+    error(f"{left.count()} offsets were not read, and are free for a later request")
+
+
+def _show_cancelled(found: Mapping[str, steering.Cancelled], *, as_json: bool) -> tuple[int, RangeSet, dict[str, int]]:
+    """Show what is not read of some lanes. Gives their committed windows, that, and the windows given up by lane."""
+    windows = sum(one.windows for one in found.values())
+    left = RangeSet(part for one in found.values() for part in one.left)
+    given_up = {name: one.given_up for name, one in found.items() if one.given_up is not None}
+    value = {
+        "lane": " ".join(found),
+        "committed_windows": windows,
+        "given_up_window": next(iter(given_up.values()), None),
+        "given_up": [f"{name}/{seq}" for name, seq in given_up.items()],
+        "not_read": counted(left),
+    }
+    rows = [(one.partition, one.start, one.until, len(one)) for one in left]
+    data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
+    return windows, left, given_up
+
+
+def _named(opened: OpenStream, lanes: Iterable[str]) -> str:
+    return " and ".join(f"{opened.book.stream}/{one}" for one in lanes)

@@ -1,0 +1,1 @@
+"""A ledger that is moved, damaged or lost: backups, rebuilding from the history, verifying."""

@@ -1,0 +1,378 @@
+"""A stream's ledger in a file: a backup while runs go on, its restoration in an empty place, and a move.
+
+A backup is one state that the ledger could have been in. It is read in an order that makes it so:
+
+1. Values of sinks, which name committed windows. So they name none that the heads do not know.
+2. The register, which names the lanes. Lanes that are opened later are left out.
+3. The heads of these lanes. Each says how far its lane is; windows that are committed later are left out. If the topics in
+   the register have changed meanwhile, the register and the heads are read again.
+4. All that the heads refer to, which never changes.
+
+A restoration writes in the same order, but the register last. Without a register no run begins, so a restoration that
+was cut off is finished by repeating it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct, structs
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import REGISTER, Book, head_key, record_key
+from tidemark.ledger.closed import ClosedLanes, page_key
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.limits import check_size
+from tidemark.ledger.records import FORMAT, Head, LaneState, Register
+from tidemark.ledger.register import change, new_token
+from tidemark.ledger.selections import values_of
+from tidemark.ledger.sink_values import RESERVED
+from tidemark.ledger.stores.contract import Key, LedgerStore
+from tidemark.ledger.stores.doubt import NotMine, swap_surely
+
+# Values that say how runs are doing, and the marks of settled windows: settling once more does no harm.
+_LEFT_OUT = frozenset({"beat", "clock", "settled"})
+_FIRST = frozenset({"closed", "head", "register"})
+# Keys that go on with a lane and a window's number.
+_OF_WINDOWS = frozenset({"blocks", "history", "receipt"})
+
+# A ledger that was lost may have drawn ordinals since the backup. There are 16,384 of them in a stream's life.
+_ORDINALS_PERHAPS_LOST = 64
+
+
+class _Begin(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The first line of a backup. `at` is in milliseconds since 1970. Nothing came after a `final` backup."""
+
+    format: int = FORMAT
+    stream: str
+    at: int
+    final: bool
+
+
+class _Value(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A line of a backup: a key and its value, which is base64 in the file."""
+
+    key: tuple[str, ...]
+    value: bytes
+
+
+class _End(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The last line: how many values come before it, and the SHA-256 of all lines before it."""
+
+    values: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a backup holds. `at` is in milliseconds since 1970; `lanes` gives the number of windows of each lane."""
+
+    at: int
+    values: int
+    lanes: Mapping[str, int]
+
+
+def back_up(book: Book, path: Path) -> Summary:
+    """Write the ledger to a new file (lines of JSON, with gzip). Runs may go on meanwhile.
+
+    Raises WrongUse when the file exists or cannot be written, or when the stream has no ledger yet.
+    """
+    found = book.register()
+    if found is None:
+        raise WrongUse(f"{book.stream} has no ledger yet: nothing to back up")
+    return write(book, path, _state(book), final=found[1].retired is not None)
+
+
+def write(book: Book, path: Path, values: Iterable[tuple[Key, bytes]], *, final: bool = False) -> Summary:
+    """Write these values of a ledger to a new file. Raises WrongUse when the file exists or cannot be written."""
+    check_new(path)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            summary = _write(book, file, values, final=final)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as problem:
+        raise WrongUse(f"{path}: cannot be written: {problem.strerror}") from problem
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+    return summary
+
+
+def check_new(path: Path) -> None:
+    """Raises WrongUse when the file of a backup exists."""
+    if path.exists():
+        raise WrongUse(f"{path} exists already; name a new file")
+
+
+def retire(book: Book, reason: str) -> None:
+    """End the use of this ledger for good, so that the next backup is final. Repeatable.
+
+    No run draws a generation from a retired ledger. An attempt that is at work loses its window: it commits before this
+    call ends, or never.
+    """
+    register = change(
+        book, lambda register: register if register.retired else structs.replace(register, retired=reason)
+    )
+    for lane in register.lanes:
+        while (found := book.head(lane)) is not None:
+            # Whatever a run expected to find in the head, it is gone now.
+            anew = encode(_anew(found.head))
+            with suppress(NotMine):
+                swap_surely(book.store, head_key(lane), found.bytes, anew, anew.__eq__)
+                break
+
+
+def restorable(book: Book, path: Path) -> Summary:
+    """What a backup has, after every check that `restore` makes. Writes nothing, and raises what that raises."""
+    begin, values = _to_restore(book, path), 0
+    lanes = {}
+    for key, value in _values(path):
+        values += 1
+        if key[0] == "head":
+            lanes[key[1]] = decode(value, Head, str(path)).seq
+    return Summary(begin.at, values, lanes)
+
+
+def restore(book: Book, path: Path) -> Summary:
+    """Write a backup into an empty ledger. Repeating it finishes one that was cut off.
+
+    Raises WrongUse when the file is not a whole backup of this stream, or when the ledger holds anything else; TooLarge
+    when a value does not fit into this kind of ledger. Then nothing was written.
+    """
+    begin = _to_restore(book, path)
+    book.store.prepare()
+    register: Register | None = None
+    heads: dict[str, Head] = {}
+    there: set[str] = set()
+    values = 0
+    for key, value in _values(path):
+        values += 1
+        if key == REGISTER:
+            register = decode(value, Register, str(path))
+        elif key[0] == "head":
+            head = heads[key[1]] = decode(value, Head, str(path))
+            _restore_head(book, head)
+        elif not _is_last(heads, key):
+            _put(book, key, value)
+        elif _has_record(book, heads[key[1]]):
+            # Byte by byte: the window that follows names its digest.
+            there.add(key[1])
+            _put(book, key, value)
+    for lane, head in heads.items():
+        if lane not in there and head.last is not None and _has_record(book, head):
+            _put(book, record_key(lane, head.seq), encode(head.last))
+    assert register is not None  # noqa: S101 - `_checked` has seen it
+    ordinal = register.ordinal + (0 if begin.final else _ORDINALS_PERHAPS_LOST)
+    now = structs.replace(
+        register,
+        generation=max(register.generation, book.clock(), *map(_generation, heads.values())),
+        ordinal=ordinal,
+        least_ordinal=register.least_ordinal if begin.final else ordinal,
+        token=new_token(),
+        retired=None,
+    )
+    _put(book, REGISTER, encode(now))
+    return Summary(begin.at, values, {lane: head.seq for lane, head in heads.items()})
+
+
+def _to_restore(book: Book, path: Path) -> _Begin:
+    begin = _checked(book, path)
+    if book.register() is not None:
+        raise WrongUse(
+            f"{book.stream} has a ledger here already, and a restoration replaces nothing. Name another table or path "
+            "in the stream file's ledger"
+        )
+    return begin
+
+
+# writing
+
+
+def _write(book: Book, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, final: bool) -> Summary:
+    digest, values, lanes = hashlib.sha256(), 0, {}
+    at = book.clock()
+    # Without a time and a name in the file's header: the same ledger gives the same bytes.
+    with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
+
+        def line(value: Struct) -> None:
+            text = msgspec.json.encode(value) + b"\n"
+            packed.write(text)
+            digest.update(text)
+
+        line(_Begin(stream=book.stream, at=at, final=final))
+        for key, value in state:
+            values += 1
+            line(_Value(key, value))
+            if key[0] == "head":
+                lanes[key[1]] = decode(value, Head, key[1]).seq
+        packed.write(msgspec.json.encode(_End(values=values, sha256=digest.hexdigest())) + b"\n")
+    return Summary(at, values, lanes)
+
+
+def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
+    """The keys and values of one state; the module's docstring says in which order, and why."""
+    store = book.store
+    yield from of_sinks(store)
+    register, pages, heads = _lanes(book)
+    yield REGISTER, register
+    yield from pages.items()
+    yield from ((head_key(lane), value) for lane, value in heads.items())
+    yield from referred_to(store, {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()})
+
+
+def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
+    """The register, the pages of closed lanes, and the heads of the lanes that these name.
+
+    A run that accepts a recreated topic changes the register, and then a head. Heads that were read meanwhile may name what
+    the register that was read before does not know: then all is read again.
+    """
+    store = book.store
+    found = _register(book)
+    while True:
+        known = set(found[1].lanes)
+        # What the pages have beyond these was closed after the register was read.
+        names = {page_key(number) for number in (range(found[1].closed_page + 1) if found[1].closed else ())}
+        pages = {key: value for key, value in store.scan(("closed",)) if key in names}
+        for key, value in pages.items():
+            known |= decode(value, ClosedLanes, "/".join(key)).lanes.keys()
+        heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
+        now = _register(book)
+        if now[1].topics == found[1].topics:
+            return found[0], pages, heads
+        found = now
+
+
+def _register(book: Book) -> tuple[bytes, Register]:
+    found = book.register()
+    if found is None:
+        raise WrongUse(f"the register of {book.stream} was there and is gone: it was lost")
+    return found
+
+
+def of_sinks(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
+    """The values of sinks."""
+    return ((key, value) for key, value in store.scan(()) if key[0] not in RESERVED)
+
+
+def referred_to(store: LedgerStore, reached: Mapping[str, int]) -> Iterator[tuple[Key, bytes]]:
+    """All that heads refer to, of the windows up to the number that each lane has reached."""
+    yield from values_of(store)
+    for word in sorted(RESERVED - _FIRST - _LEFT_OUT - {"selection"}):
+        for key, value in store.scan((word,)):
+            if word not in _OF_WINDOWS or int(key[2]) <= reached.get(key[1], 0):
+                yield key, value
+
+
+# reading
+
+
+def _values(path: Path) -> Iterator[tuple[Key, bytes]]:
+    """The values of a backup that `_checked` has read whole."""
+    with gzip.open(path) as file:
+        next(file)
+        for text in file:
+            if text.startswith(b"["):
+                value = msgspec.json.decode(text, type=_Value)
+                yield value.key, value.value
+
+
+def _checked(book: Book, path: Path) -> _Begin:
+    """Read a backup whole, before anything is written. Raises WrongUse naming the line, TooLarge naming the key."""
+    digest, number, has_register = hashlib.sha256(), 0, False
+    begin: _Begin | None = None
+    end: _End | None = None
+    try:
+        with gzip.open(path) as file:
+            for number, text in enumerate(file):
+                if end is not None:
+                    raise WrongUse(f"{path}, line {number + 1}: expected nothing after the line that ends a backup")
+                if number == 0:
+                    begin = _begin(book, path, text)
+                elif text.startswith(b"["):
+                    value = msgspec.json.decode(text, type=_Value)
+                    check_size(book.store, value.value, f"{'/'.join(value.key)} of {path}", "restore it into HBase")
+                    has_register |= value.key == REGISTER
+                else:
+                    end = msgspec.json.decode(text, type=_End)
+                    continue
+                digest.update(text)
+    except (OSError, EOFError, msgspec.DecodeError) as problem:
+        raise WrongUse(f"{path}, line {number + 1}: this is no whole backup of a ledger: {problem}") from problem
+    if begin is None or end is None or end.sha256 != digest.hexdigest() or not has_register:
+        raise WrongUse(f"{path} is no whole backup of a ledger: it ends early, or was changed")
+    return begin
+
+
+def _begin(book: Book, path: Path, text: bytes) -> _Begin:
+    begin = msgspec.json.decode(text, type=_Begin)
+    if begin.format > FORMAT:
+        raise WrongUse(f"{path} has format {begin.format}, and this version knows formats up to {FORMAT}")
+    if begin.stream != book.stream:
+        raise WrongUse(f"{path} is a backup of the stream {begin.stream}, and not of {book.stream}")
+    return begin
+
+
+# restoring
+
+
+def _generation(head: Head) -> int:
+    """The newest generation that a head knows. It may have been drawn after the register was read."""
+    pending = head.pending.attempt if head.pending else None
+    return max((one.generation for one in (pending, head.last and head.last.attempt) if one), default=0)
+
+
+def _anew(head: Head) -> Head:
+    """The same state in another value. No attempt that began with the earlier value can commit on this one."""
+    pending = head.pending and structs.replace(head.pending, attempt=None)
+    return structs.replace(head, token=new_token(), pending=pending)
+
+
+def _restore_head(book: Book, head: Head) -> None:
+    value = encode(_anew(head))
+
+    def is_same(stored: bytes) -> bool:
+        """But for the token: a restoration that was cut off has drawn another one."""
+        return structs.replace(decode(stored, Head, head.lane), token=head.token) == structs.replace(
+            decode(value, Head, head.lane), token=head.token
+        )
+
+    _swap(book, head_key(head.lane), value, is_same)
+
+
+def _has_record(book: Book, head: Head) -> bool:
+    """Whether this kind of ledger has the record of a lane's last window in the history.
+
+    Where a commit does not write the record, settling does, before the next window is pinned or the lane is closed.
+    Without the record, the next run settles that window once more.
+    """
+    return book.store.commits_records or head.pending is not None or head.state == LaneState.CLOSED
+
+
+def _is_last(heads: Mapping[str, Head], key: Key) -> bool:
+    """Whether this is the record of a lane's last window."""
+    return key[0] == "history" and key[1] in heads and heads[key[1]].seq == int(key[2])
+
+
+def _put(book: Book, key: Key, value: bytes) -> None:
+    _swap(book, key, value, value.__eq__)
+
+
+def _swap(book: Book, key: Key, value: bytes, is_mine: Callable[[bytes], bool]) -> None:
+    try:
+        swap_surely(book.store, key, None, value, is_mine)
+    except NotMine:
+        raise WrongUse(
+            f"{book.stream}/{'/'.join(key)} is there already, with another value than in the backup. It was left as it "
+            "is: name another table or path in the stream file's ledger, and restore there"
+        ) from None

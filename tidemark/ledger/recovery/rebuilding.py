@@ -1,0 +1,383 @@
+"""A backup out of what is left of a damaged ledger: its register, heads or pages of closed lanes are made from the history.
+
+Each record of the history has its window, its attempt, and the positions after it. So the history says where each lane is.
+It does not say what was pending, what was committed and not settled yet, who asked for a lane, and what a paused or
+half-read lane had left to do. So the ingest goes on after its last settled window. Any other lane that has lost its head,
+or its entry in the register, is closed: what it has committed counts, and the rest has to be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import structs
+
+from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
+from tidemark.ledger.book import REGISTER, Book, head_key
+from tidemark.ledger.closed import ClosedLanes, in_pages, page_key
+from tidemark.ledger.codec import RESTORE, decode, encode
+from tidemark.ledger.incarnations import still_rising
+from tidemark.ledger.ordering import noted
+from tidemark.ledger.records import (
+    INGEST,
+    Accepted,
+    Guarantee,
+    Head,
+    LaneEntry,
+    LaneState,
+    Record,
+    Register,
+    SinkReceipt,
+    TopicChange,
+    TopicIncarnation,
+    Window,
+    each_place,
+    erases,
+    positions,
+)
+from tidemark.ledger.recovery.backup import Summary, of_sinks, referred_to, write
+from tidemark.ledger.register import new_token
+from tidemark.ledger.stores.contract import Key
+from tidemark.offsets.ranges import TopicPartition
+
+# What a register knows of places, and no window does.
+PLACES = (
+    "places that only attempts without a commit have written to, and which places are gone for good: an erasure clears those "
+    "that windows have named, and those of the stream file"
+)
+CLOSED_BECAUSE = "the ledger was rebuilt from its history"
+# The policy of a change that the history has, and that a lost register had accepted.
+FOUND_IN = "found in the history"
+
+
+@dataclass
+class _Chain:
+    """What the history says of one lane."""
+
+    first: Record
+    last: Record
+    unpositioned: int = 0
+
+
+@dataclass
+class _Left:
+    """What was found, completed by what the history says. `missing` says in words what was not found."""
+
+    heads: dict[str, Head] = field(default_factory=dict)
+    chains: dict[str, _Chain] = field(default_factory=dict)
+    entries: dict[str, LaneEntry] = field(default_factory=dict)
+    topics: dict[str, dict[int, TopicIncarnation]] = field(default_factory=dict)
+    # The number of the ingest's first window of each incarnation of a topic.
+    first: dict[tuple[str, int], int] = field(default_factory=dict)
+    register: Register | None = None
+    generation: int = 0
+    ordinal: int = 0
+    # The places that windows have written, by type of sink.
+    places: dict[tuple[object, ...], SinkReceipt] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of a ledger: the values of a backup that can be restored, and what was missing, in words."""
+
+    book: Book
+    values: Callable[[], Iterator[tuple[Key, bytes]]]
+    missing: list[str]
+
+    def write(self, path: Path) -> Summary:
+        """Write it to a new file. Raises WrongUse when the file exists or cannot be written."""
+        return write(self.book, path, self.values())
+
+
+def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], bool]) -> Left:
+    """What is left of a ledger, completed by what its history says.
+
+    `ledger_id` finds the id of a ledger whose register is lost; the results carry it. `by_order` says whether rows of a type
+    of sink have versions by the order of a topic's messages (`ordering.py`). Changes nothing in the ledger.
+    Raises WrongUse when nothing is left to begin with, or an order is lost by which rows were written. Raises
+    LedgerUnreadable for a damaged record of the history.
+    """
+    of_sinks_first = list(of_sinks(book.store))
+    left = _found(book)
+    if not left.chains and not left.heads and left.register is None:
+        raise WrongUse(f"{book.stream} has no history, no heads and no register here: there is nothing to rebuild from")
+    for lane in sorted(left.heads.keys() | left.chains.keys() | left.entries.keys()):
+        _complete(book, left, lane)
+    if left.register is None:
+        _check_order(book, left, by_order)
+        left.missing.append(PLACES)
+    register = left.register or _register(book, left, ledger_id())
+    closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
+    pages = list(in_pages(book.stream, closed, book.store.max_value_bytes))
+    register = structs.replace(
+        register,
+        lanes={lane: entry for lane, entry in left.entries.items() if lane not in closed},
+        closed=len(closed),
+        closed_page=max(0, len(pages) - 1),
+    )
+
+    def values() -> Iterator[tuple[Key, bytes]]:
+        yield from of_sinks_first
+        yield REGISTER, encode(register)
+        yield from ((page_key(number), encode(page)) for number, page in enumerate(pages))
+        yield from ((head_key(lane), encode(head)) for lane, head in sorted(left.heads.items()))
+        yield from referred_to(book.store, {lane: head.seq for lane, head in left.heads.items()})
+
+    return Left(book, values, left.missing)
+
+
+def rebuild(
+    book: Book, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
+) -> tuple[Summary, list[str]]:
+    """Write what is left of a ledger to a new file, as a backup that can be restored. Gives also what was missing, in words.
+
+    Raises what `left_of` and its `write` raise.
+    """
+    left = left_of(book, ledger_id, by_order)
+    return left.write(path), left.missing
+
+
+# what is there
+
+
+def _found(book: Book) -> _Left:
+    left = _Left()
+    try:
+        register = book.register()
+        left.register = register[1] if register else None
+        if register is None:
+            left.missing.append("the register")
+    except LedgerUnreadable as problem:
+        left.missing.append(f"the register: {problem}")
+    if left.register is not None:
+        left.entries.update(left.register.lanes)
+    _read_pages(book, left)
+    for key, stored in book.store.scan(("head",)):
+        try:
+            left.heads[key[1]] = book.head_in(key[1], stored).head
+        except (LedgerUnreadable, LedgerContradiction) as problem:
+            left.missing.append(f"the head of {key[1]}: {problem}")
+    for _, record in book.records_with_bytes():
+        _learn(left, book.with_receipt(record))
+    for head in left.heads.values():
+        _learn_of_head(left, head)
+    return left
+
+
+def _read_pages(book: Book, left: _Left) -> None:
+    pages = 0
+    for key, stored in book.store.scan(("closed",)):
+        pages += 1
+        try:
+            left.entries.update(decode(stored, ClosedLanes, "/".join(key)).lanes)
+        except LedgerUnreadable as problem:
+            left.missing.append(f"a page of closed lanes: {problem}")
+    if left.register is not None and left.register.closed and pages <= left.register.closed_page:
+        left.missing.append(f"{left.register.closed_page + 1 - pages} pages of closed lanes")
+
+
+def _learn_of_head(left: _Left, head: Head) -> None:
+    if head.last is not None:
+        _learn(left, head.last, in_history=False)
+    if head.pending is not None:
+        # What began with it may be in no committed window yet.
+        _learn_topics(left, head.lane, head.pending.window)
+    if head.pending is not None and head.pending.attempt is not None:
+        left.generation = max(left.generation, head.pending.attempt.generation)
+        left.ordinal = max(left.ordinal, head.pending.attempt.ordinal)
+    given_up = head.abandoned.ordinal if head.abandoned else None
+    left.ordinal = max(left.ordinal, head.ordinal or 0, given_up or 0)
+
+
+def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
+    left.generation = max(left.generation, record.attempt.generation)
+    left.ordinal = max(left.ordinal, record.attempt.ordinal)
+    _learn_topics(left, record.lane, record.window)
+    for one in record.places:
+        left.places.setdefault(one.as_place, one)
+    if not in_history:
+        return
+    chain = left.chains.setdefault(record.lane, _Chain(record, record))
+    chain.last = record
+    if record.window.guarantee == Guarantee.NONE:
+        chain.unpositioned = record.seq
+
+
+def _learn_topics(left: _Left, lane: str, window: Window) -> None:
+    """The incarnations that a window has read, each where the ingest's first window of it began."""
+    begins = _starts(window)
+    beginning = set()
+    # What an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
+    for one in window.ranges if not erases(lane) else ():
+        topic_id = window.topic_ids.get(one.topic)
+        if topic_id is None:
+            continue
+        known = left.topics.setdefault(one.topic, {})
+        found = known.get(one.incarnation) or TopicIncarnation(
+            topic_id=topic_id, incarnation=one.incarnation, since=window.pinned_at
+        )
+        # The history is read in the order of the numbers. All partitions of the topic are in its first window.
+        if lane == INGEST and left.first.setdefault((one.topic, one.incarnation), window.seq) == window.seq:
+            starts = {**dict(found.starts), one.partition: begins[one.at]}
+            found = structs.replace(found, since=window.pinned_at, starts=tuple(sorted(starts.items())))
+            beginning.add((one.topic, one.incarnation))
+        known[one.incarnation] = found
+    if lane == INGEST:
+        for topic, incarnation in sorted(beginning):
+            _go_on_with_the_order(left.topics[topic], incarnation)
+        _note_partitions(left, window)
+
+
+def _go_on_with_the_order(known: dict[int, TopicIncarnation], incarnation: int) -> None:
+    """Where a log was cut, the topic is the same one: its order goes on to rise where it had begun to."""
+    one, before = known[incarnation], known.get(incarnation - 1)
+    if before is not None and before.topic_id == one.topic_id:
+        rising = still_rising(before, dict(one.starts))
+        known[incarnation] = structs.replace(one, partitions=before.partitions, raised=rising)
+
+
+def _note_partitions(left: _Left, window: Window) -> None:
+    """As the pin of the window has noted them: it has all partitions that a topic had, also those without new messages."""
+    ends: dict[tuple[str, int], dict[TopicPartition, int]] = {}
+    for one in window.ranges:
+        ends.setdefault((one.topic, one.incarnation), {})[one.at] = max(one.log_end, one.until)
+    for (topic, incarnation), found in ends.items():
+        if (known := left.topics.get(topic, {}).get(incarnation)) is not None:
+            left.topics[topic][incarnation] = noted({topic: (known,)}, found, window.pinned_at)[topic][0]
+
+
+def _incarnations(known: Mapping[int, TopicIncarnation]) -> tuple[TopicIncarnation, ...]:
+    """The incarnations of a topic. One with the same id as the one before began where its log was cut."""
+    found: list[TopicIncarnation] = []
+    for number in sorted(known):
+        one = known[number]
+        if not found:
+            found.append(structs.replace(one, starts=()))
+            continue
+        cut = one.topic_id == found[-1].topic_id
+        change = TopicChange.TRUNCATED if cut else TopicChange.RECREATED
+        begun = Accepted(change=change, policy=FOUND_IN, run="ledger rebuild", at=one.since)
+        found.append(structs.replace(one, begun=begun, starts=one.starts if cut else ()))
+    return tuple(found)
+
+
+# what is made
+
+
+def _complete(book: Book, left: _Left, lane: str) -> None:
+    """Make the head and the entry of a lane if they are missing, and close what cannot go on."""
+    entry, head, chain = left.entries.get(lane), left.heads.get(lane), left.chains.get(lane)
+    if head is None and entry is not None and entry.state == LaneState.OPENING:
+        return
+    if head is None or (chain is not None and head.seq < chain.last.seq):
+        if chain is None and lane == INGEST:
+            raise WrongUse(
+                f"the head of {book.stream}/{INGEST} is lost, and no window of it is in the history: nothing says how far "
+                f"it was. {RESTORE}"
+            )
+        left.missing.append(f"the head of {lane}" if head is None else f"the newest head of {lane}")
+        head = _head(book, lane, entry, chain)
+    if entry is None:
+        if left.register is not None:
+            left.missing.append(f"the entry of {lane} in the register")
+        entry = _entry(lane, head, chain)
+        if lane != INGEST and head.state != LaneState.CLOSED:
+            head = structs.replace(head, state=LaneState.CLOSED, pending=None, closed_early=CLOSED_BECAUSE)
+    if head.state == LaneState.CLOSED and entry.state != LaneState.CLOSED:
+        at = max(book.clock(), head.last.committed_at + 1 if head.last else 0)
+        entry = structs.replace(
+            entry, state=LaneState.CLOSED, closed_at=at, windows=head.seq, closed_early=head.closed_early
+        )
+    left.entries[lane], left.heads[lane] = entry, head
+
+
+def _head(book: Book, lane: str, entry: LaneEntry | None, chain: _Chain | None) -> Head:
+    """The head of a lane after its last window in the history. Only the ingest goes on; other lanes are closed."""
+    last = chain.last if chain else None
+    kind = entry.kind if entry else last.kind if last else None
+    assert kind is not None  # noqa: S101 - a lane without a head was found by its entry or in the history
+    was_closed = entry is not None and entry.state == LaneState.CLOSED
+    return Head(
+        stream=book.stream,
+        lane=lane,
+        kind=kind,
+        state=LaneState.OPEN if lane == INGEST else LaneState.CLOSED,
+        token=new_token(),
+        seq=last.seq if last else 0,
+        positions=last.positions if last else entry.start if entry else (),
+        last=last,
+        unpositioned=chain.unpositioned if chain else 0,
+        closed_early=None if lane == INGEST else entry.closed_early if entry and was_closed else CLOSED_BECAUSE,
+        asked=entry.asked if entry else None,
+    )
+
+
+def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
+    """An open lane's entry, as the first window tells it."""
+    first = chain.first if chain else head.last
+    window = first.window if first else head.pending.window if head.pending else None
+    return LaneEntry(
+        kind=head.kind,
+        state=LaneState.OPEN,
+        token=head.token,
+        opened_at=window.pinned_at if window else 0,
+        run=window.run if window else "",
+        reason=window.reason if window else None,
+        start=positions(_starts(first.window)) if lane == INGEST and first else (),
+        selection=window.selection if window else None,
+        sinks=window.sinks if window else None,
+        erases=window.erases if window else None,
+        asked=head.asked,
+    )
+
+
+def _starts(window: Window) -> dict[TopicPartition, int]:
+    """Where a window of the ingest began in each partition: with what it has read or jumped over."""
+    starts = {one.at: one.start for one in window.ranges}
+    for gap in window.gaps:
+        at = gap.as_range().partition
+        starts[at] = min(gap.start, starts.get(at, gap.start))
+    return starts
+
+
+def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> None:
+    """Versions of a lost order lie in a table of newest values: a newer value must not be written below one of them.
+
+    The history says between which windows partitions were added, not where the logs ended when a run first saw that. A
+    change of a topic that no window of the ingest has met may have come before it was recreated. All else is found again:
+    each cut begins the next epoch, and an order that no window of the ingest has met has no versions yet.
+    """
+    table = next((place for place in sorted(left.places.values(), key=_by_type) if by_order(place.type)), None)
+    if table is None:
+        return
+    for topic, known in sorted(left.topics.items()):
+        if any(one.raised for one in known.values()):
+            why = "partitions were added to"
+        elif len({one.topic_id for one in known.values()}) > 1 or max(known) > len(known):
+            why = "somebody recreated or cut"
+        else:
+            continue
+        raise WrongUse(
+            f"the register of {book.stream} is lost. It alone knew where the order of the messages changed when {why} {topic}. "
+            f"By that order, the sink {table.name} has written versions ({table.where()}): newer values could be hidden there. "
+            f"{RESTORE}"
+        )
+
+
+def _by_type(place: SinkReceipt) -> str:
+    return place.type
+
+
+def _register(book: Book, left: _Left, ledger_id: str) -> Register:
+    return Register(
+        stream=book.stream,
+        ledger=ledger_id,
+        generation=left.generation,
+        token=new_token(),
+        topics={topic: _incarnations(known) for topic, known in left.topics.items()},
+        ordinal=left.ordinal,
+        places=each_place(left.places.values()),
+    )

@@ -1,0 +1,1 @@
+"""Where a ledger's values are kept: HBase, ZooKeeper, a database, or a store of one's own."""

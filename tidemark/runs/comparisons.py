@@ -1,0 +1,50 @@
+"""Comparisons of replays: what a replay will change is kept in the ledger under the name of its run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidemark.audit.comparison import MOST_EXAMPLES, ReplayComparison, name_of_comparison
+from tidemark.errors import Conflict, LedgerContradiction
+from tidemark.ledger.book import View
+from tidemark.ledger.codec import decode, encode
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.live.open_stream import OpenStream
+
+
+def store_comparison(opened: OpenStream, found: ReplayComparison) -> None:
+    """Store a comparison under its run's name, with fewer examples if one value of the ledger has no room for all."""
+    for most in (MOST_EXAMPLES, 5, 1, 0):
+        value = encode(found.naming(most))
+        if len(value) <= opened.book.store.max_value_bytes:
+            break
+    opened.book.store_report(name_of_comparison(found.run), value)
+
+
+def find_comparison(opened: OpenStream, run: str) -> ReplayComparison | None:
+    """What the replay of a run was going to change; None when it was not compared."""
+    stored = opened.book.report(name_of_comparison(run))
+    return None if stored is None else decode(stored, ReplayComparison, f"the comparison of {run}")
+
+
+def stored_comparison(opened: OpenStream, run: str) -> ReplayComparison:
+    """The comparison that a run must have stored. Raises LedgerContradiction when it is not there."""
+    found = find_comparison(opened, run)
+    if found is None:
+        raise LedgerContradiction(f"the comparison of {run} is not in the ledger, although the job has ended")
+    return found
+
+
+def as_value(found: ReplayComparison) -> dict[str, Any]:
+    """A comparison for JSON and for a task's result, with its sentence. Offsets are within texts."""
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    return {**value, "differences": found.differences, "sentence": found.sentence()}
+
+
+def check_unchanged(before: View, now: View, offsets: RangeSet) -> None:
+    """Raises Conflict when another lane has committed some of the offsets between two views of the ledger."""
+    known = {one.generation for one in before.windows}
+    if any(one.generation not in known and one.covers & offsets for one in now.windows):
+        raise Conflict("another replay has committed some of these offsets while they were compared: compare again")

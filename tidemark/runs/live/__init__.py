@@ -1,0 +1,1 @@
+"""A stream as it is now: its servers, its topics, and what Kafka says about them."""

@@ -1,0 +1,192 @@
+"""What there is to read now: a stream's topics, what Kafka says about them, and their incarnations in the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from tidemark.clients.kafka.topics import TopicLog
+from tidemark.errors import TopicUnknown
+from tidemark.ledger import ordering
+from tidemark.ledger.incarnations import Topics, accepted, by_cuts, learned, newest
+from tidemark.ledger.records import INGEST, Head, Register, Window, WindowRange
+from tidemark.ledger.register import change_topics
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.planning import checking
+from tidemark.planning.inputs import Known, Request
+from tidemark.runs.live.open_stream import OpenStream
+
+# A broker that has just become leader may give an older end than the leader before it (KAFKA-7703). So an end below the
+# positions is asked for this many times more before it is believed.
+_STALE_ANSWERS = 3
+_STALE_PAUSE_SECONDS = 1.0
+
+
+def topics_now(opened: OpenStream) -> tuple[str, ...]:
+    """The topics that the stream reads: the named ones. With a pattern: those that exist or were read before, and match.
+
+    Raises TopicUnknown when no topic matches.
+    """
+    source = opened.stream.source
+    if source.pattern is None:
+        return source.named()
+    ingest = opened.book.head(INGEST)
+    read = {at.topic for at in ingest.head.offsets()} if ingest else set()
+    found = tuple(sorted(topic for topic in opened.log.names() | read if source.reads(topic)))
+    if not found:
+        raise TopicUnknown(f"no topic matches source.pattern {source.pattern!r}: create one, or correct the pattern")
+    return found
+
+
+def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Known:
+    """What Kafka says about these topics, and their incarnations in the ledger.
+
+    With `learn`, new topics are entered in the ledger. Without, they only get the number that they would have there: for
+    whoever asks and plans. Only what pins a window learns.
+    """
+    # Before Kafka is asked: an incarnation that another run has entered meanwhile is newer than this look at Kafka.
+    found = opened.book.register()
+    known = found[1].topics if found else {}
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    # A missing topic refuses the plan, so the ledger must stay as it is.
+    missing = [topic for topic in topics if topic not in logs and not (topic in known and newest(known, topic).left)]
+    if learn and not missing:
+        entered = change_topics(opened.book, partial(_learned, opened, logs))
+        return _known(opened, logs, {**entered, **known})
+    return _known(opened, logs, _learned(opened, logs, known))
+
+
+def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
+    """The offsets that Kafka holds of these topics. Below the cut of a log, they belong to an earlier incarnation."""
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    register = opened.book.register()
+    known = register[1].topics if register else {}
+    there = RangeSet(
+        OffsetRange(TopicPartition(topic, number), log.start, log.end)
+        for topic, found in logs.items()
+        for number, log in found.partitions.items()
+    )
+    ours = {
+        (topic, one.incarnation)
+        for topic, found in logs.items()
+        for one in known.get(topic, ())
+        if one.topic_id == found.topic_id
+    }
+    found = by_cuts(known, there)
+    return found.only(at for at in found.partitions if (at.topic, at.incarnation) in ours)
+
+
+def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> None:
+    """Note where the logs of a topic with added partitions end now: there the order of its messages changes."""
+    found, now = opened.book.register(), opened.book.clock()
+    read = ingest.offsets() if ingest else {}
+    ends = {at: max(log.end, read.get(at, 0)) for at, log in known.partitions().items()}
+    if found is None or ordering.noted(found[1].topics, ends, now) is found[1].topics:
+        return
+    # Not the last stable offsets: messages that an open transaction holds back were written before too.
+    high = opened.log.high_watermarks(known.logs)
+    ends = {at: max(end, high[at.topic, at.partition]) for at, end in ends.items()}
+    change_topics(opened.book, lambda topics: ordering.noted(topics, ends, now))
+
+
+def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool) -> Known:
+    """As `known_now`, for the lane's positions: also finds logs that were cut, and accepts the changes that a policy accepts.
+
+    Without `learn` the ledger stays as it is, and the answer is as if it had been changed.
+    """
+    known = with_epoch_ends(opened, known_up_to(opened, request.topics, checking.reached(head), learn=learn), head)
+    found = checking.changes(head, known, request)
+    if not found:
+        return known
+
+    def accept(topics: Topics) -> Topics:
+        topics = _learned(opened, known.logs, topics)
+        for change in found:
+            topics = accepted(topics, change, request.run, request.now)
+        return topics
+
+    if learn:
+        return _known(opened, known.logs, change_topics(opened.book, accept))
+    register = opened.book.register()
+    return _known(opened, known.logs, accept(register[1].topics if register else {}))
+
+
+def known_up_to(
+    opened: OpenStream, topics: tuple[str, ...], positions: Mapping[TopicPartition, int], *, learn: bool = True
+) -> Known:
+    """As `known_now`, and asks again where a log seems to end below these positions: the answer may be stale."""
+    known = known_now(opened, topics, learn=learn)
+    for _ in range(_STALE_ANSWERS):
+        if not any(log.written < positions.get(at, known.starts.get(at, 0)) for at, log in known.partitions().items()):
+            break
+        time.sleep(_STALE_PAUSE_SECONDS)
+        known = known_now(opened, topics, learn=learn)
+    return known
+
+
+def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
+    """`known` with the ends of the leader epochs of the ingest's last window, for partitions with a newer leader."""
+    if ingest.last is None:
+        return known
+    ends = opened.log.epoch_ends(newer_epochs(ingest.last.window, known.logs))
+    incarnations = known.incarnations
+    return replace(
+        known,
+        epoch_ends={
+            TopicPartition(topic, partition, incarnations[topic]): end
+            for (topic, partition), end in ends.items()
+            if topic in incarnations
+        },
+    )
+
+
+def _learned(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> Topics:
+    return learned(topics, {topic: log.topic_id for topic, log in logs.items()}, opened.book.clock())
+
+
+def _known(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> Known:
+    last = {topic: newest(topics, topic) for topic in topics}
+    current = {
+        topic: last[topic] for topic, log in logs.items() if topic in last and last[topic].topic_id == log.topic_id
+    }
+    return Known(
+        logs,
+        {topic: one.incarnation for topic, one in current.items()},
+        chosen=opened.stream.source.partitions,
+        newest={topic: one.incarnation for topic, one in last.items()},
+        left=frozenset(topic for topic, one in last.items() if one.left is not None and topic not in logs),
+        starts={
+            TopicPartition(topic, partition, one.incarnation): offset
+            for topic, one in current.items()
+            for partition, offset in one.starts
+        },
+    )
+
+
+def newest_incarnations(register: Register) -> dict[str, int]:
+    return {topic: newest(register.topics, topic).incarnation for topic in register.topics}
+
+
+def newer_epochs(window: Window, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+    """The partitions of a window that have a newer leader epoch now, with the epoch that the window was pinned under."""
+    return newer_epochs_of(window, window.ranges, logs)
+
+
+def newer_epochs_of(
+    window: Window, ranges: Iterable[WindowRange], logs: Mapping[str, TopicLog]
+) -> dict[tuple[str, int], int]:
+    """The same for some ranges of the window."""
+    found = {}
+    for one in ranges:
+        log = logs.get(one.topic)
+        now = log.partitions.get(one.partition) if log and log.topic_id == window.topic_ids.get(one.topic) else None
+        if (
+            now
+            and now.leader_epoch is not None
+            and one.leader_epoch is not None
+            and now.leader_epoch > one.leader_epoch
+        ):
+            found[one.topic, one.partition] = one.leader_epoch
+    return found

@@ -1,0 +1,121 @@
+"""Looking at one message in Kafka. A stream shows the messages that it reads or has read, and nobody what was erased.
+
+Kafka's connection may read more topics than a stream, and who may see a stream may not see these. So everything that shows a
+message, or says what Kafka has of a topic that a user names, asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.clients.kafka.slots import Found
+from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
+from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.elsewhere import erased_elsewhere
+from tidemark.ledger.erased import erased_by, is_erased
+from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.lookup import look_up
+from tidemark.ledger.records import TopicIncarnation, erases
+from tidemark.offsets.coordinates import Coordinate, in_four_parts
+from tidemark.offsets.ranges import FIRST_INCARNATION, RangeSet, TopicPartition
+from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.open_stream import OpenStream
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What Kafka has at a coordinate: None when it has no such partition, or none of its incarnation; or why it said nothing.
+
+    `hidden`: by what the message was erased, here or in another stream of the ledger. Then nothing of it is shown.
+    """
+
+    slot: Found | str | None
+    hidden: str | None = None
+    # Whether the topic is one of the stream: otherwise Kafka was not asked.
+    ours: bool = True
+
+
+def of_the_stream(opened: OpenStream, named: Iterable[str]) -> set[str]:
+    """Those among some topics that the stream reads, or that its ledger knows.
+
+    The names are people's. So none is matched against the stream's pattern: a name has to be one that the pattern found
+    in Kafka. For that, Kafka is asked, and Unreachable or NotAuthorized raised.
+    """
+    source, wanted = opened.stream.source, set(named)
+    register = opened.book.register()
+    found = wanted & (set(register[1].topics) if register else set()) | wanted & set(source.named())
+    if found == wanted or source.pattern is None:
+        return found
+    try:
+        return found | wanted & set(topics_now(opened))
+    except TopicUnknown:
+        return found
+
+
+def check_known(opened: OpenStream, at: Coordinate) -> None:
+    """Raises WrongUse for an incarnation that the ledger does not know. A topic that no window has read has the first one."""
+    register = opened.book.register()
+    known = register[1].topics.get(at.partition.topic, ()) if register else ()
+    numbers = sorted(one.incarnation for one in known) or [FIRST_INCARNATION]
+    if at.partition.incarnation not in numbers:
+        raise WrongUse(
+            f"{at}: the ledger knows no incarnation {at.partition.incarnation} of {at.partition.topic}; it knows "
+            f"{', '.join(map(str, numbers))}. Name one of these, or leave the incarnation out"
+        )
+
+
+def look(opened: OpenStream, at: Coordinate) -> Looked:
+    """What Kafka has at a coordinate of the stream, and never a message that was erased.
+
+    Of another topic, Kafka is not asked. Raises the ledger's errors, and those of `of_the_stream`.
+    """
+    topic = at.partition.topic
+    if topic not in of_the_stream(opened, [topic]):
+        return Looked(None, ours=False)
+    register = opened.book.register()
+    known = register[1].topics.get(topic, ()) if register else ()
+    hidden = _erased(opened, known, at)
+    try:
+        now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
+        if now is None:
+            return Looked(None, hidden)
+        if not known:
+            known = (TopicIncarnation(topic_id=now.topic_id, incarnation=FIRST_INCARNATION, since=0),)
+            hidden = _erased(opened, known, at)
+        if not _holds(known, now.topic_id, at):
+            return Looked(None, hidden)
+        slot = opened.log.slot(topic, at.partition.partition, at.offset)
+    except (Unreachable, NotAuthorized, AuthenticationFailed) as problem:
+        return Looked(f"{type(problem).__name__}: {problem}", hidden)
+    if slot is not None and hidden is not None:
+        slot = replace(slot, message=None)
+    return Looked(slot, hidden)
+
+
+def _holds(known: Sequence[TopicIncarnation], topic_id: str, at: Coordinate) -> bool:
+    """Whether an offset of the topic that Kafka has is of this incarnation.
+
+    Below the cut of a log, Kafka has what an earlier incarnation has read; above it, nothing of that one any more.
+    """
+    topic, partition, incarnation = at.partition
+    anywhere = RangeSet([Coordinate(TopicPartition(topic, partition), at.offset).as_range()])
+    ours = {one.incarnation for one in known if one.topic_id == topic_id}
+    return incarnation in ours and (at.partition, at.offset) in by_cuts({topic: tuple(known)}, anywhere)
+
+
+def _erased(opened: OpenStream, known: Sequence[TopicIncarnation], at: Coordinate) -> str | None:
+    """Why the message of a topic id, a partition and an offset was erased; None if it was not."""
+    ids = {one.topic_id for one in known if one.incarnation == at.partition.incarnation}
+    same = tuple(one for one in known if one.topic_id in ids)
+    if any(erases(lane) for lane in all_lanes(opened.book)):
+        # Also where it was erased as one of another incarnation: what was taken for a cut may have been none.
+        for one in same:
+            place = Coordinate(at.partition._replace(incarnation=one.incarnation), at.offset)
+            record = look_up(opened.book, place).counting()
+            if record is not None and is_erased(opened.book, record, place):
+                return f"{erased_by(record)}, as {in_four_parts(place)}"
+    for other in erased_elsewhere(opened.book, {at.partition.topic: same}):
+        if (at.partition, at.offset) in other.offsets:
+            return other.said()
+    return None

@@ -1,0 +1,121 @@
+"""A stream with its servers. Every program that works on a stream opens it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tidemark.clients.connections import Connections, from_environment
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.lake import file_system_settings
+from tidemark.clients.object_stores import access_of
+from tidemark.clients.object_stores import note as note_lakes
+from tidemark.commit.protocol import Sweeper
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.stores.kind import NamesLeaders, Waits
+from tidemark.ledger.stores.kinds import ledger_store
+from tidemark.runs.live.one_machine import check_one_machine
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.dead_letters.contract import DeadLetters
+from tidemark.sinks.dead_letters.kinds import dead_letters_of
+from tidemark.sinks.hbase.table import ResultTable, result_table
+from tidemark.sinks.sweeping import SinkSweeper
+from tidemark.streams.loading import StreamFile, load
+from tidemark.streams.model import Stream
+
+
+@dataclass(frozen=True)
+class OpenStream:
+    """A stream file with its ledger, its Kafka cluster and its connections. Opening it asks no server."""
+
+    file: StreamFile
+    book: Book
+    log: KafkaLog
+    sweeper: Sweeper
+    connections: Connections
+
+    def file_system_settings(self) -> dict[str, str]:
+        """Hadoop's settings for the files of a stream. They hold secrets. Raises WrongUse when two connections disagree."""
+        names = sorted(self._files())
+        found: dict[str, str] = {}
+        for name in names:
+            for setting, value in self._settings(name).items():
+                if found.setdefault(setting, value) != value:
+                    raise WrongUse(
+                        f"the connections {' and '.join(names)} give {setting} different values, and a Spark job has one; "
+                        "name the bucket in the setting, as in fs.s3a.bucket.NAME.secret.key"
+                    )
+        return found
+
+    def _settings(self, name: str) -> dict[str, str]:
+        """Hadoop's settings by one connection: those of its bucket, and what it sets itself."""
+        connection = self.connections(name)
+        access = access_of(connection)
+        return {**(access.for_hadoop() if access else {}), **file_system_settings(connection)}
+
+    def file_systems(self) -> set[str]:
+        """The file systems that a stream writes to, as `s3a://bucket`; without those of this machine."""
+        places = (urlsplit(str(self.connections(name).extra.get("path", ""))) for name in self._files())
+        return {f"{one.scheme}://{one.netloc}" for one in places if one.scheme not in ("", "file")}
+
+    def _files(self) -> set[str]:
+        return files_of(self.stream)
+
+    @property
+    def stream(self) -> Stream:
+        return self.file.stream
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of the result rows and their types."""
+        return self.stream.fields
+
+    def result_table(self, connection: str, table: str) -> ResultTable:
+        return result_table(self.connections, connection, table)
+
+    def dead_letter_table(self) -> DeadLetters:
+        """The dead letters, in whatever store the stream file names. Asks no server."""
+        return dead_letters_of(self.stream.dead_letters, self.book, self.connections)
+
+
+def files_of(stream: Stream) -> set[str]:
+    """The connections of the file systems that a stream writes to."""
+    named = [*(sink.file_system for sink in stream.sinks), stream.dead_letters.file_system]
+    return {one for one in named if one is not None}
+
+
+def open_stream(
+    path: Path,
+    connections: Connections = from_environment,
+    *,
+    waits: Waits | None = None,
+    log: KafkaLog | None = None,
+) -> OpenStream:
+    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing, and what `check_one_machine` raises.
+
+    `waits`: the ledger's waits, instead of those that suit a job. `log`: a log to use instead of a new one.
+    """
+    file = load(path)
+    stream = file.stream
+    check_one_machine(stream, connections)
+    log = log or KafkaLog(kafka_endpoint(connections(stream.source.kafka)))
+    note_lakes(stream.name, frozenset(files_of(stream)), connections)
+    group = stream.source.export_group
+    store = ledger_store(stream.ledger, stream.name, connections, waits)
+    if isinstance(store, NamesLeaders):
+        store.name_leaders(log.leaders)
+    return OpenStream(
+        file=file,
+        book=Book(
+            store,
+            stream.name,
+            export=partial(log.commit_group, group) if group else None,
+        ),
+        log=log,
+        sweeper=SinkSweeper(connections),
+        connections=connections,
+    )

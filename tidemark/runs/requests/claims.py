@@ -1,0 +1,82 @@
+"""Opening the lanes of a backfill or a replay, which claim the offsets of its plan."""
+
+from __future__ import annotations
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import Asked, LaneKind, positions
+from tidemark.ledger.register import NewLane, open_together
+from tidemark.offsets.ranges import RangeSet
+from tidemark.planning.dividing import in_parts
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import plan
+from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.requests.plan import Plan
+from tidemark.runs.windows import lanes, whole_windows
+
+
+def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN) -> list[str]:
+    """Open the lanes of a run for its plan, all in one step. Returns their names, as `lanes.lanes_of`.
+
+    A backfill reads `again` in replay lanes. Each of the two selections is divided among as many lanes as the request says, at
+    most. The names follow from the run's name, so that a retry finds the lanes that the first try opened or closed. The rate
+    is divided among the lanes that work at once. Where the run has begun, its lanes are returned as they are.
+
+    Raises AnotherRequest where the run has begun with another request, LaneClosed where it has and nothing is left to do but
+    what was cancelled, StaleLedger where the request names another plan, NotApproved for too many offsets without a second
+    person, OffsetsErased for what was erased since the plan was made.
+    """
+    kind, request = planned.kind, planned.request
+    if lanes.begun(opened, kind, run, planned.fields) is not None:
+        lanes.left_of(opened, lanes.jobs_of(opened, kind, run))
+        return lanes.lanes_of(opened, kind, run)
+    # It may have waited for a second person, or for a comparison.
+    plan.check(opened, planned, planned.view)
+    chosen = [
+        (one, name, part)
+        for one, name, part in (
+            (kind, run, planned.ranges),
+            (LaneKind.REPLAY, lanes.again_of(run), planned.again),
+        )
+        if part
+    ]
+    if not chosen:
+        raise WrongUse(f"there is nothing to {kind.value}: everything selected was erased, or the selection is empty")
+    check_approved(opened.stream.limits.approve_above, sum(part.count() for _, _, part in chosen), by)
+    rate, at_once = request.rate, request.lanes
+    if at_once > 1:
+        rate = rate if rate is not None else opened.stream.limits.max_records_per_second
+        at_once = at_once if rate is None else min(at_once, rate)
+    divided = [(one, name, _divided(opened, planned, one, part, at_once)) for one, name, part in chosen]
+    at_once = max(len(parts) for _, _, parts in divided)
+    claimed = {name: opened.book.store_selection(part) for _, name, part in chosen}
+    noted = Asked(
+        fields=dict(planned.fields),
+        selection=claimed.get(run),
+        again=claimed.get(lanes.again_of(run)),
+        named=opened.book.store_selection(planned.named | planned.named_again) if planned.added else None,
+    )
+    wanted = [
+        NewLane(
+            lane=lanes.lane_name(one, name, number),
+            kind=one,
+            run=run,
+            start=positions({found.partition: found.start for found in part.hull()}),
+            selection=opened.book.store_selection(part),
+            reason=request.reason,
+            asked_by=by.asked,
+            approved_by=by.approved,
+            rate=rate // at_once if rate is not None else None,
+            sinks=planned.sinks,
+            asked=noted,
+        )
+        for one, name, parts in divided
+        for number, part in enumerate(parts, 1)
+    ]
+    open_together(opened.book, *wanted, judge=lambda now: plan.check(opened, planned, now))
+    return lanes.lanes_of(opened, kind, run)
+
+
+def _divided(opened: OpenStream, planned: Plan, kind: LaneKind, selection: RangeSet, most: int) -> list[RangeSet]:
+    if most == 1 or kind != LaneKind.REPLAY:
+        return in_parts(selection, most)
+    return in_parts(selection, most, whole_windows.whole(opened, planned.view, planned.sinks))

@@ -1,0 +1,492 @@
+"""Requests for a backfill, a replay, an erasure and an audit: the fields, and the rules over several fields.
+
+Each field is declared here once, with its title, its text, its bounds and its section. Airflow's forms, the options of the
+command line and docs/params.md are made of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from tidemark.audit.levels import Level
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.coordinates import Named, parse_ranges, parse_records
+from tidemark.offsets.shares import MOST_SEED, PATTERN, share_or_none
+from tidemark.offsets.times import read_time
+from tidemark.planning.dividing import MOST_LANES
+from tidemark.settings import wording
+from tidemark.settings.parts import form
+from tidemark.streams.audits import LevelName
+
+
+def _fits(text: str, found: ValidationInfo) -> str:
+    # A command has read the text from a file or an option, and sends it nowhere.
+    if len(text) > MOST_TEXT and not (found.context or {}).get("here"):
+        raise ValueError(
+            f"{len(text)} characters, and a field takes up to {MOST_TEXT}; write records to a file and name it as records_file"
+        )
+    return text
+
+
+# The longest accepted text: about 30,000 records pasted as lines.
+MOST_TEXT = 1_000_000
+MOST_TIME = 40
+# Records a second. Far more than any cluster has, and small enough to multiply.
+MOST_RATE = 1_000_000_000
+LEAST_REASON, MOST_REASON = 3, 500
+
+# A longer text is kept with a claim by its digest alone.
+_MOST_SHOWN = 100
+
+MOST_PATH = 1_000
+MOST_KEY = 10_000
+# A run of Airflow is `DAG/RUN`, of up to 250 characters each.
+MOST_WINDOW = 501
+MOST_SINK = 200
+MOST_SINKS = 100
+DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
+# A lane, or one of its windows, as `show` and `results --dead-letters` name it.
+WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
+
+
+def _as_form(most: int, **more: str) -> WithJsonSchema:
+    """How a form checks a text that a function checks here."""
+    return WithJsonSchema({"type": "string", "maxLength": most, **more})
+
+
+_Lines = Annotated[str, AfterValidator(_fits), _as_form(MOST_TEXT, format="multiline")]
+_Path = Annotated[str, Field(max_length=MOST_PATH)]
+_Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MOST_REASON)]
+_Digest = Annotated[str, form(DIGEST_PATTERN, "the 64 hexadecimal digits that a plan or a stored selection has")]
+_Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none), _as_form(10, pattern=PATTERN)]
+_Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+_IfNone = Literal["fail", "end"]
+# Names of sinks; those of the stream file are known to `into_sinks`.
+_Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
+_Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
+_Lanes = Annotated[int, Field(ge=1, le=MOST_LANES)]
+_Window = Annotated[str, Field(max_length=MOST_WINDOW)]
+
+
+def _time(text: str) -> str:
+    if text:
+        try:
+            read_time(text)
+        except WrongUse as problem:
+            raise ValueError(str(problem)) from None
+    return text
+
+
+def _reason_or_none(text: str) -> str:
+    if text and len(text) < LEAST_REASON:
+        raise ValueError(f"{text!r} is too short; expected at least {LEAST_REASON} characters, or none")
+    return text
+
+
+_ReasonOrNone = Annotated[
+    str,
+    Field(max_length=MOST_REASON),
+    AfterValidator(_reason_or_none),
+    _as_form(MOST_REASON, pattern=rf"^([\s\S]{{{LEAST_REASON},}})?$"),
+]
+_Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
+
+
+def _shown(value: object, most: int) -> str:
+    """A value as a text that is the same for the same value only: its own, or with more than `most` characters a digest."""
+    text = ",".join(map(repr, sorted(value))) if isinstance(value, list) else str(value)
+    if len(text) <= most:
+        return text
+    return f"{len(text)} characters with SHA-256 {sha256(text.encode()).hexdigest()}"
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    # The ways to name offsets, each with its fields. A request uses exactly one of them.
+    _ways: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    # Fields that say how a request is looked at, and not what is asked for.
+    _about: ClassVar[frozenset[str]] = frozenset({"dry_run", "compare", "strict", "plan"})
+    # Fields whose values may be personal data: the ledger keeps digests of them, whatever their length.
+    _private: ClassVar[frozenset[str]] = frozenset({"key"})
+    # Two ways that may be used together.
+    _together: ClassVar[frozenset[tuple[str, ...]]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_empty(cls, values: Any) -> Any:
+        """For an empty field, a form sends null or an empty list, a command line an empty text. All mean absent."""
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value not in (None, []) and str(value).strip()}
+
+    @classmethod
+    def asks(cls, values: Mapping[str, Any]) -> bool:
+        """Whether some values, which may be no whole request, ask for anything."""
+        return any(
+            value not in (None, [], "", field.default)
+            for name, field in cls.model_fields.items()
+            if name not in cls._about and (value := values.get(name)) is not None
+        )
+
+    def fields(self) -> dict[str, str]:
+        """What is asked for, by field: those that are not left as they are. A long text by its digest."""
+        return {
+            name: _shown(value, 0 if name in self._private else _MOST_SHOWN)
+            for name, field in type(self).model_fields.items()
+            if name not in self._about and (value := getattr(self, name)) != field.default
+        }
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> _Request:
+        given = [way for way in self._ways if any(getattr(self, name) for name in way)]
+        together = bool(given) and set(given) == self._together
+        if self._ways and len(given) != 1 and not together:
+            ways, found = (["/".join(way) for way in some] for some in (self._ways, given))
+            raise ValueError(f"fill in exactly one of {', '.join(ways)}; found {' and '.join(found) or 'none of them'}")
+        return self
+
+
+# The sections of a form. Fields without one are open at first, each section is closed.
+OTHER_WAYS = "What: other ways to choose offsets"
+INTO = "Where: into some sinks alone"
+TIMES = "When: offsets between two times"
+PACE = "How: rate and lanes"
+
+_RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
+_RECORDS = (
+    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "topic, partition and offset"
+)
+_FILE = (
+    "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
+    "topic, partition and offset. Or hbase:TABLE: an HBase table that record_tables of the stream file names."
+)
+_FINDINGS = "The findings of an audit, by the digest that its report names"
+_OF_WINDOWS = (
+    "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
+    "committed them."
+)
+_WHY = "Why. It is kept in the ledger."
+_STRICT = (
+    "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not."
+)
+_UNTIL = "Up to the first message at or after this time, which is not read. Without such a message, up to the end."
+_NONE = "When a partition has no message at or after since: fail, or end to take nothing of that partition"
+_SPEED = "The most records a second, on average. It overrides max_records_per_second of the stream file for this run."
+_AT_ONCE = (
+    "Divide the offsets among this many lanes, which work at the same time, each in a Spark job of its own. Empty: one."
+)
+_SEEN = (
+    "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else than that "
+    "plan is refused."
+)
+
+
+def _since(which: str) -> str:
+    return (
+        "From the first message at or after this time, per partition: ISO 8601 with a zone, like 2026-11-21T07:00:00Z. "
+        f"{which}"
+    )
+
+
+def _alone(more: str) -> str:
+    return f"Write only these sinks: the others, and the dead letters, stay as they are. Empty: all. {more}"
+
+
+def _asks(default: Any, title: str, text: str, section: str = "") -> Any:
+    """A field: `text` is what people read of it, in a form, in `--help` and in the documents."""
+    return Field(default, title=title, description=text, json_schema_extra={"section": section} if section else None)
+
+
+class BackfillRequest(_Request):
+    """What a backfill reads: ranges, records, all before the first window, the holes, or the unread part of a time.
+
+    With `mode` reprocess it also reads again what windows have read of the ranges, the records or the time. With `sinks` it
+    reads only that, into these sinks alone.
+    """
+
+    ranges: _Lines = _asks(
+        "", "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
+    )
+    reason: _Reason = _asks(..., "Reason", _WHY)
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read. Switch it off to backfill.")
+    strict: bool = _asks(False, "Strict", _STRICT)
+    records: _Lines = _asks("", "Records", f"{_RECORDS}. Only those that no window has read yet.", OTHER_WAYS)
+    records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
+    everything_before: bool = _asks(
+        False,
+        "Everything before",
+        "Everything that Kafka still holds below the offsets that the ingest began with",
+        OTHER_WAYS,
+    )
+    holes: bool = _asks(False, "Holes", "Offsets that the ingest is past, and that are in no window", OTHER_WAYS)
+    mode: Literal["only_missing", "reprocess"] = _asks(
+        "only_missing",
+        "Mode",
+        "only_missing: read only what no window has read yet, and leave the rest as it is. reprocess: after that, also "
+        "read again what windows have read. reprocess takes ranges, records, a records file or times.",
+        OTHER_WAYS,
+    )
+    sinks: _Sinks = _asks(
+        [], "Sinks", _alone("It takes mode reprocess, and reads only what windows have read before."), INTO
+    )
+    since: _Time = _asks(
+        "", "Since", _since("Only offsets that no window has read yet, unless the mode says otherwise."), TIMES
+    )
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
+    rate: _Rate | None = _asks(None, "Rate", _SPEED, PACE)
+    lanes: _Lanes = _asks(1, "Lanes", _AT_ONCE, PACE)
+    plan: _Digest = _asks("", "Plan", _SEEN, PACE)
+
+    kind: ClassVar[LaneKind] = LaneKind.BACKFILL
+    _ways = (
+        ("ranges",),
+        ("records",),
+        ("records_file",),
+        ("everything_before",),
+        ("holes",),
+        ("since", "until_time"),
+    )
+
+    @model_validator(mode="after")
+    def _something_to_read_again(self) -> BackfillRequest:
+        if self.reprocess and (self.everything_before or self.holes):
+            raise ValueError(
+                "mode reprocess needs ranges, records, records_file, or since/until_time: everything_before and holes name "
+                "offsets that no window has read, so nothing of them can be read again"
+            )
+        if self.sinks and not self.reprocess:
+            raise ValueError(
+                "sinks needs mode reprocess: only what windows have read is read into some sinks alone. What no window has "
+                "read goes into all sinks: leave sinks empty"
+            )
+        return self
+
+    @property
+    def reprocess(self) -> bool:
+        """Whether offsets of the request that windows have read are read again."""
+        return self.mode == "reprocess"
+
+
+class ReplayRequest(_Request):
+    """What a replay reads again."""
+
+    records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
+    ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Only offsets that a window has read before.")
+    reason: _Reason = _asks(..., "Reason", _WHY)
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read again. Switch it off to replay.")
+    compare: bool = _asks(
+        False,
+        "Compare",
+        "Before anything is committed, say what will be the same, changed, new and gone. Spark computes the rows for it.",
+    )
+    strict: bool = _asks(False, "Strict", _STRICT)
+    window: _Window = _asks("", "Window", _OF_WINDOWS, OTHER_WAYS)
+    dead_letters: Annotated[str, Field(max_length=200)] = _asks(
+        "",
+        "Dead letters",
+        "Dead letters with exactly this reason or this error class; * for all of them. Since and until_time may be "
+        "filled in too: then only dead letters whose message has such a time.",
+        OTHER_WAYS,
+    )
+    dead_letters_window: Annotated[str, form(WINDOW_PATTERN, "a lane, or one of its windows as LANE/NUMBER")] = _asks(
+        "",
+        "Dead letters window",
+        "Only the dead letters of this lane, such as ingest, or of one window of it, such as ingest/17",
+        OTHER_WAYS,
+    )
+    records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
+    selection: _Digest = _asks("", "Selection", _FINDINGS, OTHER_WAYS)
+    ignore_stored: bool = _asks(
+        False,
+        "Ignore stored",
+        "Everything from the start of the stream file. The ingest keeps its position.",
+        OTHER_WAYS,
+    )
+    sinks: _Sinks = _asks([], "Sinks", _alone("For a sink or a column that was added to the stream."), INTO)
+    since: _Time = _asks(
+        "",
+        "Since",
+        _since(
+            "Only offsets that a window has read before. With dead letters, the two times look at the messages of the dead "
+            "letters instead, and if_none has no effect."
+        ),
+        TIMES,
+    )
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
+    rate: _Rate | None = _asks(None, "Rate", _SPEED, PACE)
+    lanes: _Lanes = _asks(1, "Lanes", _AT_ONCE, PACE)
+    plan: _Digest = _asks("", "Plan", _SEEN, PACE)
+
+    kind: ClassVar[LaneKind] = LaneKind.REPLAY
+    _ways = (
+        ("records",),
+        ("records_file",),
+        ("ranges",),
+        ("window",),
+        ("dead_letters",),
+        ("selection",),
+        ("ignore_stored",),
+        ("since", "until_time"),
+    )
+    # Times choose among dead letters.
+    _together = frozenset({("dead_letters",), ("since", "until_time")})
+
+    @model_validator(mode="after")
+    def _window_of_dead_letters(self) -> ReplayRequest:
+        if self.dead_letters_window and not self.dead_letters:
+            raise ValueError(
+                "dead_letters_window chooses among dead letters: fill in dead_letters too, * for all of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _resolves_no_dead_letters(self) -> ReplayRequest:
+        if self.sinks and self.dead_letters:
+            raise ValueError(
+                "dead_letters and sinks: a replay into some sinks alone resolves no dead letters. Leave sinks empty to redrive "
+                "them, or name the messages in another way"
+            )
+        return self
+
+
+class EraseRequest(_Request):
+    """What is erased: single messages, or all with a key."""
+
+    records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
+    key: Annotated[str, Field(max_length=MOST_KEY)] = _asks(
+        "",
+        "Key",
+        "Every message with this key: its text, or hex: and its bytes as hexadecimal digits. Reads all that Kafka still "
+        "holds of the stream. Airflow keeps the key with its run.",
+    )
+    records_file: _Path = _asks("", "Records file", _FILE)
+    reason: _Reason = _asks(..., "Reason", _WHY)
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.")
+
+    kind: ClassVar[LaneKind] = LaneKind.ERASE
+    _ways = (("records",), ("records_file",), ("key",))
+
+
+class AuditRequest(_Request):
+    """What an audit looks at, how deep, and whether a replay repairs its findings."""
+
+    ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything.")
+    records: _Lines = _asks("", "Records", f"{_RECORDS}.")
+    records_file: _Path = _asks("", "Records file", _FILE)
+    window: _Window = _asks("", "Window", _OF_WINDOWS)
+    selection: _Digest = _asks("", "Selection", _FINDINGS)
+    level: LevelName = _asks(
+        "full",
+        "Level",
+        "How deep to look. ledger: are the ledger's records whole, without holes or overlaps? Takes seconds. source: "
+        "also, was no log cut, and nothing deleted unread? Asks Kafka once a topic. sinks: does each block of 10,000 "
+        "offsets have the rows that its window counted? Reads the sinks. full: does each message have its rows, and no "
+        "others? Reads Kafka and the sinks. recompute: the same, and trusts no counts of windows. Takes about twice as "
+        "long as full. ledger and source take no choice of offsets.",
+    )
+    repair: Literal["none", "plan", "execute"] = _asks(
+        "none",
+        "Repair",
+        "plan: say what a replay of the findings would read. execute: replay them, then audit the same offsets again.",
+    )
+    reason: _ReasonOrNone = _asks(
+        "",
+        "Reason",
+        "Why the findings are replayed. The ledger keeps it. Without one: repair of what this run found.",
+    )
+    share: _Share = _asks(
+        "", "Share", "Look at a share of the data, such as 5%. For the levels sinks, full and recompute."
+    )
+    seed: _Seed | None = _asks(
+        None,
+        "Seed",
+        "Which share: the next number takes the next share. Without a seed, the number of the day.",
+    )
+    since: _Time = _asks("", "Since", _since("Only offsets that a window has read and Kafka still holds."), TIMES)
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
+
+    @model_validator(mode="after")
+    def _possible_at_this_level(self) -> AuditRequest:
+        if not self.depth.needs_spark:
+            if self.times or self._other_ways:
+                raise ValueError(
+                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file, window, selection "
+                    "and since/until_time empty"
+                )
+            if self.share:
+                raise ValueError(
+                    f"share: level {self.level} looks at the whole ledger; use level sinks, full or recompute"
+                )
+            if self.repair != "none":
+                raise ValueError(
+                    f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks, full "
+                    "or recompute"
+                )
+        if self.times and self._other_ways:
+            raise ValueError(
+                "since/until_time: an audit takes times or other offsets, not both; leave ranges, records, records_file, "
+                "window and selection empty, or start a second audit"
+            )
+        if self.seed is not None and not self.share:
+            raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")
+        return self
+
+    @property
+    def times(self) -> bool:
+        """Whether the offsets between two times are asked for."""
+        return bool(self.since or self.until_time)
+
+    @property
+    def _other_ways(self) -> bool:
+        return bool(self.ranges or self.records or self.records_file or self.window or self.selection)
+
+    @property
+    def depth(self) -> Level:
+        return Level(self.level)
+
+    def offsets(self) -> Named:
+        """The offsets that are written out; empty where none are. Raises WrongUse naming the line."""
+        return parse_ranges(self.ranges, "ranges") | parse_records(self.records, "records")
+
+
+Request = TypeVar("Request", bound=_Request)
+
+
+def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any], *, here: bool = False) -> Request:
+    """The request in some values. `sent` has the values as they were sent, with unknown keys.
+
+    `here`: the program that acts on the request has read them itself, so that they may be of any length.
+
+    Raises WrongUse naming each wrong field and what was expected.
+    """
+    unknown = sorted(set(sent) - set(kind.model_fields))
+    if unknown:
+        raise WrongUse(f"unknown: {', '.join(unknown)}; known are {', '.join(kind.model_fields)}")
+    try:
+        fields = {name: values[name] for name in kind.model_fields if name in values}
+        return kind.model_validate(fields, context={"here": here})
+    except ValidationError as problem:
+        lines = [
+            f"{'.'.join(map(str, error['loc'])) or 'request'}: {wording.said(error, kind)}"
+            for error in wording.errors(problem)
+        ]
+        raise WrongUse("; ".join(lines)) from None

@@ -1,0 +1,98 @@
+"""Which offsets hold messages with one key: by reading Kafka's logs, and by the dead letters, which keep keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import INGEST, Head
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
+from tidemark.offsets.reading import Reading
+from tidemark.runs.live.discovery import held_now, known_now, topics_now, with_epoch_ends
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.reading import pieces, rows_of_pieces
+
+_HEX = "hex:"
+
+
+@dataclass(frozen=True)
+class WithKey:
+    """The offsets with a key: those that were read in Kafka, and dead letters. `unseen` offsets could not be looked at."""
+
+    offsets: RangeSet
+    read: int
+    dead_letters: int
+    unseen: int
+
+    def sentence(self) -> str:
+        text = (
+            f"{self.offsets.count()} messages have the key, {self.dead_letters} of them dead letters: {self.read} offsets "
+            "were read in Kafka"
+        )
+        if self.unseen:
+            text += (
+                f". {self.unseen} offsets that windows have read are no longer in Kafka: only dead letters of them have "
+                "their keys. Name others by their records"
+            )
+        return text
+
+
+def parse_key(said: str) -> bytes:
+    """A key as people write it: text, or `hex:` with hexadecimal digits. Raises WrongUse."""
+    if not said.startswith(_HEX):
+        return said.encode()
+    try:
+        return bytes.fromhex(said.removeprefix(_HEX))
+    except ValueError:
+        raise WrongUse(f"key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
+
+
+def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
+    """The offsets below the ingest positions with this key. Reads all of them that Kafka still holds, one by one.
+
+    Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, Unreachable.
+    """
+    view = opened.book.view()
+    if INGEST not in view.heads:
+        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
+    held = _as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
+    reading.begin(held)
+    found = RangeSet(_in_kafka(opened, held, key, reading))
+    letters = RangeSet(
+        OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
+        # Also those that another stream has erased: here they are still to be erased.
+        for row in rows_of_pieces(opened.book, opened.dead_letter_table(), view, pieces(view.authority.covered()))
+        if row.fields.get("key") == key
+    )
+    # Of the same view: what the ingest reads meanwhile is not gone from Kafka.
+    unseen = view.authority.covered() - held
+    return WithKey(found | letters, held.count(), letters.count(), unseen.count())
+
+
+def _as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
+    """Without what lies above a cut of a log that no run has met yet: other messages are there than those that were read.
+
+    Such a cut may lie below one that a run has met, and then in an earlier incarnation too.
+    """
+    topics = tuple(sorted({at.topic for at in held.partitions}))
+    known = with_epoch_ends(opened, known_now(opened, topics, learn=False), ingest)
+    ends = {(at.topic, at.partition): end for at, end in known.epoch_ends.items()}
+    return held - RangeSet(
+        OffsetRange(at, ends[at.topic, at.partition], MAX_OFFSET)
+        for at in held.partitions
+        if (at.topic, at.partition) in ends
+    )
+
+
+def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:
+    """The messages with a key at offsets that Kafka holds. Also those of aborted transactions: they are harmless here."""
+    for one, messages in opened.log.messages(held):
+        reached = one.start
+        for offset, found in messages:
+            reading.passed(one.partition, offset + 1 - reached)
+            reached = offset + 1
+            if found == key:
+                yield OffsetRange(one.partition, offset, offset + 1)
+        # Markers and compacted offsets may end it.
+        reading.passed(one.partition, one.until - reached)

@@ -1,0 +1,74 @@
+"""What became of the offsets that a backfill or a replay has read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.clients.kafka.slots import Slot
+from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import answers
+from tidemark.runs.requests.answers import Answer
+from tidemark.sinks.dead_letters import redrives
+from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
+
+# Each is asked for by itself, in about a tenth of a second.
+_MOST_ASKED = 32
+_REASONS = {
+    Slot.ABORTED: answers.ABORTED,
+    Slot.COMPACTED: answers.COMPACTED,
+    Slot.MARKER: answers.MARK,
+}
+
+
+def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
+    """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
+    covers = RangeSet(one for record in records for one in opened.book.covers(record.window))
+    tallies = [tally for record in records for tally in record.tallies]
+    # All windows of a lane write the same sinks.
+    if any(not record.window.counts_for(None) for record in records):
+        found = answers.after(covers, tallies, {}, some_sinks=True)
+    else:
+        found = answers.after(covers, tallies, _dead_letters(opened, records, covers))
+    return _with_reasons(opened, found)
+
+
+def _with_reasons(opened: OpenStream, found: list[Answer]) -> list[Answer]:
+    """The answers, with why there is no message at an offset, where few are without one and Kafka says why."""
+    missing = [one for one in found if one.answer == answers.INVISIBLE and one.offsets == len(one.within)]
+    if not missing or sum(one.offsets for one in missing) > _MOST_ASKED:
+        return found
+    why: dict[str, list[OffsetRange]] = {}
+    for one in missing:
+        at = one.within.partition
+        for offset in range(one.within.start, one.within.until):
+            try:
+                there = opened.log.slot(at.topic, at.partition, offset)
+            except (Unreachable, NotAuthorized, AuthenticationFailed):
+                # The run is committed: its answers do not depend on Kafka.
+                return found
+            said = answers.INVISIBLE if there is None else _REASONS.get(there.slot, answers.INVISIBLE)
+            why.setdefault(said, []).append(OffsetRange(at, offset, offset + 1))
+    others = [one for one in found if one not in missing]
+    return sorted([*others, *answers.exact({one: RangeSet(part) for one, part in why.items()})])
+
+
+def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSet) -> dict[str, RangeSet]:
+    """The dead letters of some windows that still count, by their answer."""
+    tallies = [tally for record in records for tally in record.tallies if tally.dead_letters]
+    if not tallies:
+        return {}
+    covers = covers.only(tally.at for tally in tallies)
+    wanted = fewest_scans(covers, covers.hull())
+    # Not the messages, which may be large.
+    table = opened.dead_letter_table().only(("redrives",))
+    book, most = opened.book, opened.stream.dead_letters.max_redrives
+    generations = {record.attempt.generation for record in records}
+    found: dict[str, list[OffsetRange]] = {}
+    for row in rows_of_pieces(book, table, book.view(), pieces(wanted)):
+        if row.mark.generation in generations:
+            at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
+            found.setdefault(answers.dead_letter(redrives(row), most), []).append(at)
+    return {why: RangeSet(ranges) for why, ranges in found.items()}

@@ -1,0 +1,273 @@
+"""The plan of a backfill or a replay: what it reads and replaces, and the answer to each offset that it leaves out.
+
+`of_request` is the way of a request, stage by stage. From there a plan travels whole: a dry run shows it, a second person
+approves it, and `claims.claim` opens lanes for it. Whoever has seen a plan starts the run with its digest: if the run would
+read or replace anything else, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+from tidemark.errors import StaleLedger, WrongUse
+from tidemark.ledger.book import NOTHING, Committed, View
+from tidemark.ledger.erased import erased
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.planning.estimating import Stored
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import answers, selecting
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.identity import fields_of
+from tidemark.runs.requests.selecting import Selected
+from tidemark.runs.windows import chosen_sinks, estimates, lanes, whole_windows
+from tidemark.runs.windows.chosen_sinks import Sinks
+
+Request = BackfillRequest | ReplayRequest
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a request does. All of it was decided by one `view` of the ledger.
+
+    A run reads `ranges`, and a backfill may read `again` what windows have read. `added` was not requested, but is among
+    them, `because` a sink needs whole windows or blocks. `left_out` has the other requested offsets by their answer. `fields`
+    is the request as the ledger keeps it; `begun` says that a run has claimed all of this already.
+    """
+
+    request: Request
+    fields: Mapping[str, str]
+    sinks: Sinks
+    ranges: RangeSet
+    again: RangeSet
+    added: RangeSet
+    because: str
+    left_out: Mapping[str, RangeSet]
+    # Those that are known to be dead letters now.
+    dead: RangeSet
+    view: View = field(compare=False, repr=False)
+    begun: bool = False
+
+    @property
+    def kind(self) -> LaneKind:
+        return self.request.kind
+
+    @property
+    def all(self) -> RangeSet:
+        """All that is read."""
+        return self.ranges | self.again if self.again else self.ranges
+
+    @property
+    def named(self) -> RangeSet:
+        """Those of `ranges` that were requested."""
+        return self.ranges - self.added
+
+    @property
+    def named_again(self) -> RangeSet:
+        """Those of `again` that were requested."""
+        return self.again - self.added
+
+    def answers(self) -> dict[str, RangeSet]:
+        """Every requested offset, and what is added, by what the run will do with it or why it does not."""
+        read = {answers.TO_READ: self.ranges, answers.TO_READ_AGAIN: self.again}
+        return {**{why: part for why, part in read.items() if part}, **self.left_out}
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A committed window, and its offsets whose results a run replaces."""
+
+    window: Committed
+    offsets: RangeSet
+
+
+def of_request(opened: OpenStream, request: Request, run: str = "", written: Mapping[str, str] | None = None) -> Plan:
+    """The plan of a request. A run of this name that has begun goes on with what it has claimed.
+
+    `written` has fields as they were written, for those that a command has filled in. Nothing is changed. Raises WrongUse
+    when nothing can be read, unless this is a dry run, and for a `strict` request when any offset cannot be read; StaleLedger
+    when the request names another plan; AnotherRequest when the run has begun with another request. Raises TopicGone,
+    TopicRecreated, OffsetsOutOfRange, Unreachable.
+    """
+    before = lanes.begun(opened, request.kind, run) if run else None
+    fields = {**fields_of(opened, request, before), **(written or {})}
+    if before is not None and (begun := of_run(opened, request, run, fields)) is not None:
+        return begun
+    view = opened.book.view()
+    named = selecting.select(opened, view, request)
+    whole = _readable(opened, view, request, named)
+    _check(request, whole)
+    plan = of_offsets(opened, request, whole.ranges, whole.again, fields=fields, view=view)
+    check(opened, plan, view)
+    return replace(plan, left_out=whole.left_out, dead=whole.dead)
+
+
+def of_offsets(
+    opened: OpenStream,
+    request: Request,
+    ranges: RangeSet,
+    again: RangeSet = NOTHING,
+    *,
+    fields: Mapping[str, str],
+    view: View | None = None,
+) -> Plan:
+    """The plan to read some offsets that are known to be readable, with all that a sink needs beside them.
+
+    What was erased is never read. Raises OffsetsOutOfRange when Kafka no longer has what is added.
+    """
+    view = view or opened.book.view()
+    sinks, gone = chosen_sinks.named(opened, request.sinks), erased(view.windows)
+    ranges, again = ranges - gone, again - gone
+    # What no window has read yet has no units.
+    wide = whole_windows.widened(opened, view, ranges, sinks) if ranges and request.kind == LaneKind.REPLAY else ranges
+    wide_again = whole_windows.widened(opened, view, again, sinks) if again else again
+    return _plan(opened, view, request, fields, wide, wide_again, named=ranges | again)
+
+
+def of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, str]) -> Plan | None:
+    """The plan that a run has begun, by what it has claimed; None when no run of this name has begun. Raises AnotherRequest."""
+    before = lanes.begun(opened, request.kind, run, fields)
+    if before is None:
+        return None
+    ranges, again = (
+        opened.book.selection(ref) if ref is not None else NOTHING for ref in (before.selection, before.again)
+    )
+    named = opened.book.selection(before.named) if before.named is not None else ranges | again
+    return _plan(opened, opened.book.view(), request, fields, ranges, again, named=named, begun=True)
+
+
+def _plan(
+    opened: OpenStream,
+    view: View,
+    request: Request,
+    fields: Mapping[str, str],
+    ranges: RangeSet,
+    again: RangeSet,
+    *,
+    named: RangeSet,
+    begun: bool = False,
+) -> Plan:
+    sinks = chosen_sinks.named(opened, request.sinks)
+    return Plan(
+        request=request,
+        fields=fields,
+        sinks=sinks,
+        ranges=ranges,
+        again=again,
+        added=(ranges | again) - named,
+        because=whole_windows.because(opened, sinks),
+        left_out={},
+        dead=NOTHING,
+        view=view,
+        begun=begun,
+    )
+
+
+def _readable(opened: OpenStream, view: View, request: Request, found: Selected) -> Selected:
+    """Offsets without those of windows or blocks that a sink needs whole, and that Kafka no longer has whole."""
+    replays = request.kind == LaneKind.REPLAY
+    part = found.ranges if replays else found.again
+    lost = whole_windows.lost_with(opened, view, part, chosen_sinks.named(opened, request.sinks))
+    if not lost:
+        return found
+    left_out = {**found.left_out, answers.UNIT_LOST: lost}
+    return replace(found, left_out=left_out, **{"ranges" if replays else "again": part - lost})
+
+
+def _check(request: Request, found: Selected) -> None:
+    what = request.kind.value
+    if request.strict and found.left_out:
+        number = sum(part.count() for part in found.left_out.values())
+        raise WrongUse(
+            f"strict: {number} offsets cannot be read by a {what}. {answers.said(found.left_out)}. Nothing was changed. Leave "
+            "these offsets out, or leave out strict (--strict): the others are then read"
+        )
+    if not found.ranges and not found.again and not request.dry_run:
+        raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
+
+
+def check(opened: OpenStream, plan: Plan, now: View) -> None:
+    """Raises StaleLedger when its request names a plan, and by the ledger as it is `now` the run would do anything else."""
+    wanted = plan.request.plan
+    if wanted and digest(opened, plan, now) != wanted:
+        raise StaleLedger(
+            f"the plan {wanted[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a "
+            f"{plan.kind.value} would read, its sinks, the windows that it would replace, or the stream file have changed. "
+            "Nothing was changed. Plan again"
+        )
+
+
+def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
+    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each has in its view, or `now`.
+
+    A sink that was written alone may have other results than the others: each one that the run writes is looked at.
+
+    What is not among the offsets does not change it, such as what the ingest reads meanwhile.
+    """
+    view, request = now or plan.view, plan.request
+    found = sha256(f"{plan.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
+    for name, part in (("read", plan.ranges), ("again", plan.again)):
+        for one in part:
+            found.update(f"{name} {one}\n".encode())
+        for sink, at, start, until, generation in _authority(opened, view, request, part):
+            found.update(f"replaces {sink} {at} {start} {until} {generation}\n".encode())
+    return found.hexdigest()
+
+
+def _authority(
+    opened: OpenStream, view: View, request: Request, chosen: RangeSet
+) -> Iterator[tuple[str, TopicPartition, int, int, int]]:
+    """What counts at some offsets, in each sink that a run writes; with all sinks, also for the dead letters."""
+    seen: list[Authority] = []
+    for name in request.sinks or (None, *(one.name for one in opened.stream.sinks)):
+        authority = view.of(name).authority
+        if any(authority is one for one in seen):
+            continue
+        seen.append(authority)
+        for one in chosen:
+            for segment in authority.within(one):
+                yield name or "", one.partition, segment.start, segment.until, segment.generation
+
+
+def replaced(opened: OpenStream, plan: Plan) -> list[Replaced]:
+    """The windows whose results a run replaces, in any sink that it writes, the newest first."""
+    found: dict[int, list[OffsetRange]] = {}
+    for _, at, start, until, generation in _authority(opened, plan.view, plan.request, plan.all):
+        found.setdefault(generation, []).append(OffsetRange(at, start, until))
+    windows = {one.generation: one for one in plan.view.windows}
+    return [Replaced(windows[generation], RangeSet(found[generation])) for generation in sorted(found, reverse=True)]
+
+
+def estimated(opened: OpenStream, plan: Plan) -> dict[str, Any] | None:
+    """What the run takes, by the last windows of the ingest; None before the first window."""
+    return estimates.estimated(opened, plan.all, plan.request.rate or opened.stream.limits.max_records_per_second)
+
+
+def stored_now(opened: OpenStream, plan: Plan) -> Stored:
+    """How many messages of what is read have rows now, in the sinks that the run writes."""
+    return estimates.stored_now(opened, plan.view, plan.all, plan.sinks, plan.dead)
+
+
+def kept(opened: OpenStream, plan: Plan) -> dict[str, Any]:
+    """A plan for the next task of a DAG, which `restored` reads: its offsets are in the ledger, by their digests."""
+    parts = {"selection": plan.all, "again": plan.again, "added": plan.added}
+    return {
+        **{name: opened.book.store_selection(part).digest if part else "" for name, part in parts.items()},
+        "asked": dict(plan.fields),
+    }
+
+
+def restored(opened: OpenStream, request: Request, run: str, value: Mapping[str, Any]) -> Plan:
+    """The plan that an earlier task has `kept`, by the ledger as it is now: what was approved is what is read."""
+    fields = value["asked"]
+    if (begun := of_run(opened, request, run, fields)) is not None:
+        return begun
+    whole, again, added = (
+        selecting.stored_selection(opened, value[name]) if value.get(name) else NOTHING
+        for name in ("selection", "again", "added")
+    )
+    return of_offsets(opened, request, whole - again - added, again - added, fields=fields)

@@ -1,0 +1,32 @@
+"""The offsets of committed windows, by the names that people know windows by: a lane, a window of it, or a run."""
+
+from __future__ import annotations
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Committed, View
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.live.open_stream import OpenStream
+
+
+def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
+    """What the committed windows have read that a name stands for: LANE, LANE/NUMBER, or the run that committed them.
+
+    Raises WrongUse for a name of no such window, and for windows that have read nothing.
+    """
+    found = [one for one in view.windows if _is(one, named)]
+    if not found:
+        raise WrongUse(
+            f"window {named}: {opened.book.stream} has no committed window of this name. Expected LANE, such as ingest; "
+            "LANE/NUMBER, such as ingest/17; or the name of a run that has committed windows. "
+            f"`tidemark ledger show {opened.book.stream} --closed` lists the lanes; "
+            f"`tidemark window {opened.book.stream} LANE/NUMBER` names a window's run"
+        )
+    offsets = RangeSet(one for window in found for one in window.covers)
+    if not offsets:
+        raise WrongUse(f"window {named}: its {len(found)} windows have read no offsets")
+    return offsets
+
+
+def _is(window: Committed, named: str) -> bool:
+    record = window.record
+    return named in (record.lane, f"{record.lane}/{record.seq}", record.attempt.run)

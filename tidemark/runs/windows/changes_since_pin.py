@@ -1,0 +1,93 @@
+"""What has happened to a window's topics in Kafka since the window was pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.errors import SourceChanged
+from tidemark.ledger.records import Blocks, Window, WindowRange
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.tallies import PartitionTally
+from tidemark.runs.live.discovery import newer_epochs_of
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows.earlier_counts import Attempted, check_widened
+
+
+def check_since_pin(
+    opened: OpenStream,
+    lane: str,
+    window: Window,
+    read: RangeSet,
+    tallies: Iterable[PartitionTally],
+    blocks: Blocks | None = None,
+) -> None:
+    """Step 5: whether Kafka is as it was at the pin, and has given what was counted before (`counted.py`).
+
+    `read`: the offsets that the window reads; `tallies` and `blocks`: what came of them. Raises SourceChanged.
+    """
+    if changes := changes_since_pin(opened.log, window, read):
+        raise SourceChanged(
+            f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. Nothing was committed."
+        )
+    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))
+
+
+def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[str]:
+    """The changes since the window was pinned, in words; empty when all still fits (step 5).
+
+    `read`: the offsets that the window reads (`Book.reads`). Kafka need not have what it only erases.
+    """
+    judged = _judged(window, read)
+    now = kafka.topics({one.topic for one in judged}, window.isolation)
+    ends = kafka.epoch_ends(newer_epochs_of(window, judged, now))
+    changes = []
+    for topic in sorted({one.topic for one in judged}):
+        topic_id = window.topic_ids[topic]
+        if topic not in now:
+            changes.append(f"topic {topic} is gone")
+        elif now[topic].topic_id != topic_id:
+            changes.append(f"topic {topic} was recreated (id {now[topic].topic_id}, pinned {topic_id})")
+    for one in judged:
+        log = now.get(one.topic)
+        if log is None or log.topic_id != window.topic_ids[one.topic]:
+            continue
+        partition = log.partitions.get(one.partition)
+        if partition is None:
+            changes.append(f"{one.at} is gone")
+        elif one.start < one.until and one.start < partition.start:
+            changes.append(f"{one.at}: the log now begins at {partition.start}, the window at {one.start}")
+        elif partition.end < one.until:
+            changes.append(f"{one.at}: the log now ends at {partition.end}, the window at {one.until}")
+        elif ends.get((one.topic, one.partition), one.until) < one.until:
+            cut = ends[one.topic, one.partition]
+            changes.append(f"{one.at}: the log was cut at {cut} and written anew, the window ends at {one.until}")
+    return changes
+
+
+def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
+    """The offsets that a pinned window reads, and that Kafka has deleted since."""
+    read = opened.book.reads(window)
+    judged = _judged(window, read)
+    logs = opened.log.topics({one.topic for one in judged}, window.isolation)
+    return read & RangeSet(
+        OffsetRange(one.at, one.start, min(one.until, logs[one.topic].partitions[one.partition].start))
+        for one in judged
+        if one.topic in logs
+        and one.partition in logs[one.topic].partitions
+        and logs[one.topic].topic_id == window.topic_ids[one.topic]
+        and one.start < min(one.until, logs[one.topic].partitions[one.partition].start)
+    )
+
+
+def _judged(window: Window, read: RangeSet) -> tuple[WindowRange, ...]:
+    """The ranges of a window, around what it reads. An empty range stays: the lane's position in it must not be cut."""
+    found = []
+    for one in window.ranges:
+        if one.start == one.until:
+            found.append(one)
+        for part in (read & RangeSet([one.as_range()])).hull():
+            found.append(structs.replace(one, start=part.start, until=part.until))
+    return tuple(found)

@@ -1,0 +1,262 @@
+"""What earlier windows have counted, where offsets are read again that nobody has named: Kafka has to give the same now.
+
+A sink that keeps contributions of whole windows or blocks has these read again. A message that Kafka no longer has would lose
+its results in every sink, although nobody has asked for it: compaction takes messages out of the middle of a log, and another
+isolation level hides those of aborted transactions, or shows them. So nothing is read again that would come out as less than
+it was, or as more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
+from tidemark.errors import SourceChanged
+from tidemark.ledger.book import Committed, View
+from tidemark.ledger.records import Blocks, Window
+from tidemark.offsets.blocks import WHOLE, BlockTally
+from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
+from tidemark.offsets.vanished import Counted, vanished
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows.chosen_sinks import Sinks
+
+# A request compares so many offsets itself, in a few seconds. The attempt compares all of them.
+MOST_COMPARED = 200_000
+# Ranges that are nearer than this are read at once.
+_NEAR = 500
+
+
+def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks) -> RangeSet:
+    """The offsets of a request that nobody has named, and whose message was counted and is gone, or was not and is there now.
+
+    Reads what Kafka holds there, if it may have lost some: of compacted topics, and of those that were read at another
+    isolation level. Leaves more than MOST_COMPARED offsets to the attempt.
+    """
+    isolation = opened.stream.source.isolation
+    topics = {at.topic for at in widened.partitions}
+    if not topics:
+        return widened
+    other = {
+        at.topic
+        for one in view.windows
+        if one.record.window.isolation != isolation
+        for at in one.covers.partitions
+        if at.topic in topics
+    }
+    suspect = opened.log.compacted(topics) | other
+    asked = widened.only(at for at in widened.partitions if at.topic in suspect)
+    return _gone(opened, view, asked, sinks, isolation) if asked.count() <= MOST_COMPARED else RangeSet()
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """What an attempt has read of the offsets that it covers: by partition, and by blocks where it has counted these."""
+
+    covers: RangeSet
+    tallies: tuple[PartitionTally, ...]
+    blocks: Blocks | None = None
+
+
+def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> None:
+    """Raises SourceChanged when an attempt has read other messages than were counted, where nobody has named any (step 5).
+
+    Where each offset has given a message, nothing can be lost; nor where as many messages were read as were counted, with
+    the same ack value. Elsewhere, Kafka is asked again: what it still gives, it has given to the attempt too. Of aborted
+    transactions, readers of all messages may have read more.
+    """
+    widened = opened.book.widened(window)
+    read = {one.at: one.read.number for one in attempted.tallies}
+    view = opened.book.view() if widened and window.isolation == READ_UNCOMMITTED else None
+    every = view is not None and _some_left_out(view)
+    asked = widened.only(at for at in widened.partitions if every or read.get(at, 0) < attempted.covers.count(at))
+    if not asked:
+        return
+    name, view = f"{opened.book.stream}/{lane}", view or opened.book.view()
+    # The marks of transactions have no message: without this, all of such a topic would be read once more.
+    asked -= _as_counted(opened, view, window, attempted, asked)
+    if asked and (gone := _gone(opened, view, asked, window.sinks, window.isolation)):
+        raise SourceChanged(
+            f"window {window.seq} of {name} reads whole windows or blocks again since a sink needs them, and Kafka no "
+            f"longer has all messages that were counted there, or gives others too, since the isolation level is another, at "
+            f"offsets that nobody has named: {_some(gone)}. Their results would be lost, or come up from aborted "
+            "transactions. So nothing was committed, and no retry can commit it. Give it up, and ask again without "
+            f"those windows or blocks, or name these offsets too: tidemark cancel {opened.book.stream} {lane} --reason ..."
+        )
+
+
+def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolation: str) -> RangeSet:
+    there = _there(opened, wanted, isolation)
+    holes = wanted - there
+    found = _come_up(opened, view, there, sinks) if isolation == READ_UNCOMMITTED else RangeSet()
+    if not holes:
+        return found
+    for window, here in _deciding(opened, view, holes, sinks):
+        if not window.record.has_counts:
+            # The ledger was made anew out of the sinks, or an attempt has died under at_most_once: nobody knows.
+            found |= here
+            continue
+        counted = list(_counted(opened, window, here))
+        # Messages of aborted transactions count only where both have read them.
+        both = {isolation, window.record.window.isolation}
+        level = READ_COMMITTED if READ_COMMITTED in both else READ_UNCOMMITTED
+        there = _there(opened, RangeSet(part for one in counted for part in one.offsets), level)
+        found |= vanished(here, counted, there)
+    return found
+
+
+def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attempted, asked: RangeSet) -> RangeSet:
+    """Those of some offsets around which an attempt has read the very messages that were counted: equal counts and acks.
+
+    Compared are the offsets that both have read, block by block, or by partition where somebody has not counted blocks.
+    """
+    read = {one.at: one.read for one in attempted.tallies}
+    deciding = [one for one, _ in _deciding(opened, view, asked, window.sinks)]
+    if not all(one.record.has_counts for one in deciding):
+        return RangeSet()
+    found = RangeSet()
+    for at in asked.partitions:
+        mine = _ByBlock.of(attempted.covers.only([at]), at, read.get(at, NOTHING), attempted.blocks)
+        theirs = [
+            _ByBlock.of(own, at, _tally_of(one, at), opened.book.blocks(one.record))
+            for one in deciding
+            if (own := (one.covers - one.erased).only([at]))
+        ]
+        size = max(one.size for one in (mine, *theirs))
+        mine, theirs = mine.coarser(size), [one.coarser(size) for one in theirs]
+        same = [part for block, part in _blocks_of(at, asked.only([at]), size) if mine.is_sum_of(theirs, part, block)]
+        found |= asked & RangeSet(one for part in same for one in part)
+    return found
+
+
+@dataclass(frozen=True)
+class _ByBlock:
+    """The messages that somebody has counted at some offsets of a partition, by blocks of a size; WHOLE is one block."""
+
+    covers: RangeSet
+    size: int
+    counts: Mapping[int, Count]
+
+    @classmethod
+    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: Blocks | None) -> _ByBlock:
+        for one in blocks.partitions if blocks is not None else ():
+            counts = {tally.block: _messages(tally) for tally in one.blocks}
+            # Older versions have not counted all outcomes by blocks.
+            if one.at == at and blocks is not None and sum(counts.values(), NOTHING) == read:
+                return cls(covers, blocks.size, counts)
+        return cls(covers, WHOLE, {0: read})
+
+    def coarser(self, size: int) -> _ByBlock:
+        """The same by blocks of a multiple of this size."""
+        counts: dict[int, Count] = {}
+        for block, count in self.counts.items():
+            larger = block * self.size // size
+            counts[larger] = counts.get(larger, NOTHING) + count
+        return _ByBlock(self.covers, size, counts)
+
+    def is_sum_of(self, others: Sequence[_ByBlock], part: RangeSet, block: int) -> bool:
+        """Whether others have counted the same messages in a block, which is `part`, and each offset there by one of them."""
+        mine = self.covers & part
+        here = [(one.counts.get(block, NOTHING), own) for one in others if (own := one.covers & part)]
+        if sum(own.count() for _, own in here) != mine.count():
+            return False
+        if RangeSet(one for _, own in here for one in own) != mine:
+            return False
+        return sum((count for count, _ in here), NOTHING) == self.counts.get(block, NOTHING)
+
+
+def _tally_of(window: Committed, at: TopicPartition) -> Count:
+    return next((one.read for one in window.record.tallies if one.at == at), NOTHING)
+
+
+def _come_up(opened: OpenStream, view: View, there: RangeSet, sinks: Sinks) -> RangeSet:
+    """The offsets of messages that are read now, and were not where aborted transactions were left out."""
+    if not _some_left_out(view):
+        return RangeSet()
+    left_out = RangeSet(
+        part
+        for window, here in _deciding(opened, view, there, sinks)
+        if window.record.window.isolation == READ_COMMITTED
+        for part in here
+    )
+    return left_out - _there(opened, left_out, READ_COMMITTED) if left_out else left_out
+
+
+def _some_left_out(view: View) -> bool:
+    return any(one.record.window.isolation == READ_COMMITTED for one in view.windows)
+
+
+def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
+    """The offsets among some at which readers get a message now."""
+    logs = opened.log.topics({at.topic for at in offsets.partitions}, isolation)
+    held = RangeSet(
+        OffsetRange(at, log.start, log.end)
+        for at in offsets.partitions
+        if at.topic in logs and (log := logs[at.topic].partitions.get(at.partition)) is not None
+    )
+    # Blocks lie around what was named: one read of both sides is faster than two.
+    wanted = (
+        RangeSet(OffsetRange(one.partition, one.start, one.until + _NEAR) for one in offsets) & offsets.hull() & held
+    )
+    found: dict[TopicPartition, list[Interval]] = {}
+    for one, messages in opened.log.messages(wanted, isolation):
+        runs = found.setdefault(one.partition, [])
+        for offset, _ in messages:
+            if runs and runs[-1][1] == offset:
+                runs[-1] = (runs[-1][0], offset + 1)
+            else:
+                runs.append((offset, offset + 1))
+    return offsets & RangeSet.of_intervals(found.items())
+
+
+def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -> Iterator[tuple[Committed, RangeSet]]:
+    """The windows whose results count at some offsets, and where, in any of the sinks that are written.
+
+    Where all sinks are written, the dead letters are too.
+    """
+    found: dict[int, list[OffsetRange]] = {}
+    for name in (None, *(one.name for one in opened.stream.sinks)) if sinks is None else sinks:
+        authority = view.of(name).authority
+        for one in offsets:
+            for part in authority.within(one):
+                found.setdefault(part.generation, []).append(OffsetRange(one.partition, part.start, part.until))
+    for window in view.windows:
+        if window.generation in found:
+            yield window, RangeSet(found[window.generation])
+
+
+def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterator[Counted]:
+    """What a window has counted around some offsets: by blocks where its tallies of blocks have all messages."""
+    record = window.record
+    tallies = {one.at: one for one in record.tallies}
+    blocks = opened.book.blocks(record)
+    by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
+    for at in offsets.partitions:
+        # It has counted nothing of what it has erased, and Kafka may still have that.
+        here = (window.covers - window.erased).only([at])
+        tally = tallies.get(at)
+        if tally is None:
+            # It has read nothing there.
+            continue
+        known = {one.block: _messages(one) for one in by_block.get(at, ())}
+        if blocks is not None and sum(known.values(), NOTHING) == tally.read:
+            for block, part in _blocks_of(at, offsets, blocks.size):
+                yield Counted(here & part, known.get(block, NOTHING))
+        else:
+            yield Counted(here, tally.read)
+
+
+def _messages(one: BlockTally) -> Count:
+    return one.stored + one.skipped + one.dead_letters
+
+
+def _blocks_of(at: TopicPartition, offsets: RangeSet, size: int) -> Iterator[tuple[int, RangeSet]]:
+    numbers = {block for start, until in offsets.of(at) for block in range(start // size, (until - 1) // size + 1)}
+    for block in sorted(numbers):
+        yield block, RangeSet([OffsetRange(at, block * size, (block + 1) * size)])
+
+
+def _some(ranges: RangeSet) -> str:
+    shown = [str(one) for one in ranges]
+    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more ranges" if len(shown) > 5 else "")

@@ -1,0 +1,93 @@
+"""What reading some offsets takes, by the last windows of the ingest; and how many of their messages have rows now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.errors import TidemarkError
+from tidemark.ledger.book import View
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import INGEST
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.times import in_words
+from tidemark.planning.estimating import Stored, estimate, stored_before, together
+from tidemark.planning.merging import scatter
+from tidemark.runs.live.conditions import sizes_for
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import pacing
+from tidemark.runs.windows.chosen_sinks import Sinks
+from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
+
+# How many windows an estimate uses: enough for a day of hourly runs, and none from last year's code.
+_WINDOWS = 24
+# Of so many offsets, a plan looks up which are dead letters. That takes a scan for some that are near one another.
+_MOST_LOOKED_UP = 10_000
+
+
+def estimated(opened: OpenStream, wanted: RangeSet, rate: int | None = None) -> dict[str, Any] | None:
+    """What reading some offsets takes, by the ingest's last windows; None before the first window.
+
+    Scattered ones take longer: each range has to be found, and what lies between near ones, `between`, is read too. With a
+    `rate` in records a second, it takes the time that the rate asks for, if that is more.
+    """
+    offsets = wanted.count()
+    stored = opened.book.head(INGEST)
+    found = estimate(offsets, newest_of_lane(opened.book, INGEST, stored.head if stored else None, _WINDOWS))
+    if found is None:
+        return None
+    between, longer = scatter(wanted, sizes_for(opened, wanted))
+    return {
+        "records": found.records,
+        "bytes": found.bytes,
+        "between": between,
+        "seconds": round(max(found.seconds + longer, pacing.seconds_to_wait(offsets, 0, rate)), 1),
+    }
+
+
+def said(found: dict[str, Any] | None) -> str:
+    """An estimate in a line for people."""
+    if found is None:
+        return "estimate: unknown, since no window has been read yet"
+    between = f" and {found['between']} between them that are only read" if found["between"] else ""
+    seconds = found["seconds"]
+    took = f"{seconds} seconds" if seconds < 60 else in_words(round(seconds * 1_000))
+    return (
+        f"estimate: {found['records']} records{between}, {found['bytes']} bytes, {took} "
+        "and the start of Spark, by the windows before"
+    )
+
+
+def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, dead: RangeSet) -> Stored:
+    """How many messages of some offsets have rows in the sinks that a run would write; `dead` are known dead letters.
+
+    Looks up which of the others are dead letters, where these are few and the dead letters can be asked.
+    """
+    known = _dead_letters(opened, view, offsets - dead)
+    letters, all_dead = dead | (known or RangeSet()), known is not None
+    names = sinks or tuple(one.name for one in opened.stream.sinks)
+    # The same counts in most sinks.
+    views = {id(one.authority): one for one in map(view.of, names)}
+    found = [stored_before(one, offsets, letters, all_dead=all_dead) for one in views.values()]
+    return together(found, offsets.count())
+
+
+def _dead_letters(opened: OpenStream, view: View, offsets: RangeSet) -> RangeSet | None:
+    """Which of some offsets are dead letters that count; None where that is not known."""
+    there = RangeSet(
+        part
+        for one in view.windows
+        if (places := [tally.at for tally in one.record.tallies if tally.dead_letters])
+        for part in view.authority.held_by(one.generation, one.covers.only(places) & offsets)
+    )
+    if there.count() > _MOST_LOOKED_UP:
+        return None
+    if not there:
+        return there
+    try:
+        table = opened.dead_letter_table().only(("reason",))
+        rows = rows_of_pieces(opened.book, table, view, pieces(fewest_scans(there, there.hull())))
+        found = [OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1) for row in rows]
+    except TidemarkError:
+        # A plan does not depend on it.
+        return None
+    return there & RangeSet(found)

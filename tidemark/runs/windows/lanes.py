@@ -1,0 +1,288 @@
+"""The lanes of a run: their names, what they have committed, the next window of each, and their end.
+
+The DAGs and the command line both call these functions. No function here touches the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import takewhile
+
+from tidemark import __version__
+from tidemark.commit import protocol
+from tidemark.errors import LaneClosed, SourceChanged, TidemarkError, WrongUse
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import (
+    INGEST,
+    Asked,
+    Head,
+    LaneEntry,
+    LaneKind,
+    LaneState,
+    Pending,
+    Record,
+    SelectionRef,
+    Window,
+    selected_lane,
+)
+from tidemark.ledger.register import (
+    check_asked,
+    check_not_early,
+    check_not_paused,
+    close_lane,
+    required_head,
+)
+from tidemark.offsets.ranges import RangeSet
+from tidemark.planning import planner
+from tidemark.planning.dividing import MOST_LANES
+from tidemark.planning.inputs import Known
+from tidemark.runs.live.conditions import request, sized
+from tidemark.runs.live.discovery import known_up_to, with_epoch_ends
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_windows
+
+# A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
+# streams, and more windows than a lane commits between two tries.
+RETRIED_WITHIN = 1_000
+NOTHING = RangeSet()
+
+
+def code_version() -> str:
+    """The code that an attempt runs: Tidemark's version, and what TIDEMARK_CODE_VERSION adds (a commit, an image)."""
+    more = os.environ.get("TIDEMARK_CODE_VERSION")
+    return f"{__version__}+{more}" if more else __version__
+
+
+def this_run(opened: OpenStream, name: str) -> protocol.Run:
+    return protocol.Run(name, code_version(), opened.file.digest)
+
+
+def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> Asked | None:
+    """What a run was asked for when it began, with all that it has claimed; None when no run of this name has begun.
+
+    `fields` are those of a request: raises AnotherRequest when the run has begun with another one. Without `fields`, whoever
+    calls goes on with what the run has begun, and asks for nothing else.
+    """
+    mine = lanes_of(opened, kind, run)
+    if not mine:
+        return None
+    found = opened.book.register()
+    entry = found[1].lanes.get(mine[0]) if found else None
+    asked = entry.asked if entry is not None else required_head(opened.book, mine[0]).head.asked
+    if fields is not None:
+        check_asked(opened.book.stream, run, asked, fields)
+    return asked or Asked(fields={})
+
+
+def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
+    """The lanes that a run of a backfill or replay has opened. Each list is for one job, which works them off in this order.
+
+    Jobs may work at the same time: their offsets do not overlap.
+    """
+    register = opened.book.register()
+    open_now = register[1].lanes if register else {}
+    jobs = (
+        [lane for lane in named if lane in open_now or opened.book.head(lane) is not None]
+        for named in may_open(kind, run)
+    )
+    # A run has opened all of its lanes in one step, and they are numbered without a gap.
+    return list(takewhile(bool, jobs))
+
+
+def may_open(kind: LaneKind, run: str) -> list[list[str]]:
+    """The names of the lanes that a run may have, as `jobs_of` gives them."""
+    again = kind == LaneKind.BACKFILL
+    return [
+        [lane_name(kind, run, number), *([again_lane(run, number)] if again else [])]
+        for number in range(1, MOST_LANES + 1)
+    ]
+
+
+def lanes_of(opened: OpenStream, kind: LaneKind, run: str) -> list[str]:
+    """The lanes that a run of a backfill or replay has opened, those of one job after those of another."""
+    return [lane for job in jobs_of(opened, kind, run) for lane in job]
+
+
+def left_of(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
+    """The lanes that are not done, for each job. Raises LaneClosed if nothing else is left than a lane that never will be."""
+    left: list[list[str]] = []
+    closed: LaneClosed | None = None
+    for job in jobs:
+        mine = []
+        for lane in job:
+            try:
+                mine += [] if is_done(opened, lane) else [lane]
+            except LaneClosed as problem:
+                closed = problem
+        left += [mine] if mine else []
+    if closed is not None and not left:
+        raise closed
+    return left
+
+
+def said_if_done(opened: OpenStream, kind: LaneKind, run: str) -> str:
+    """What a run is told that is named as one which has done all of its request: it reads nothing. Empty for all others."""
+    jobs = jobs_of(opened, kind, run)
+    try:
+        if not jobs or left_of(opened, jobs):
+            return ""
+    except LaneClosed:
+        # Of a lane that was closed early, whoever goes on with it is told.
+        return ""
+    what, does = ("erasure", "erases") if kind == LaneKind.ERASE else (kind.value, "reads")
+    return (
+        f"the {what} of run {run} is done, so this run {does} nothing; a run's name is used once. Ask for the same again "
+        "under another name of the run"
+    )
+
+
+def selected_before(opened: OpenStream, lane: str) -> RangeSet:
+    """The selection of a lane that an earlier try has opened; empty when there is no such lane."""
+    register, found = opened.book.register(), opened.book.head(lane)
+    entry = register[1].lanes.get(lane) if register else None
+    last = found.head.last if found else None
+    ref = entry.selection if entry is not None else last.window.selection if last else None
+    return opened.book.selection(ref) if ref is not None else NOTHING
+
+
+def again_lane(run: str, number: int = 1) -> str:
+    """The lane in which a backfill reads again what windows have read. A replay of the same name has another lane."""
+    return lane_name(LaneKind.REPLAY, again_of(run), number)
+
+
+def again_of(run: str) -> str:
+    """The name under which a run claims what it reads again."""
+    return f"{run}/again"
+
+
+def lane_name(kind: LaneKind, run: str, number: int = 1) -> str:
+    """The lane of a run, or one of the lanes among which the run is divided: `number` is 1 for the first."""
+    named = run if number == 1 else f"{run}/lane {number}"
+    return selected_lane(kind, hashlib.sha256(named.encode()).hexdigest()[:12])
+
+
+def committed_before(opened: OpenStream, lane: str, run: str) -> list[Record]:
+    """The windows that a run has committed in a lane, in order; only among the newest `RETRIED_WITHIN` windows."""
+    found = opened.book.head(lane)
+    newest = newest_of_lane(opened.book, lane, found.head if found else None, RETRIED_WITHIN)
+    return sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
+
+
+def is_done(opened: OpenStream, lane: str) -> bool:
+    """Whether a backfill or replay has read its whole selection. Raises LaneClosed if the lane was closed before that."""
+    found = opened.book.head(lane)
+    if found is None or found.head.state != LaneState.CLOSED:
+        return False
+    check_not_early(found.head)
+    return True
+
+
+def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
+    """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None: the lane is done.
+
+    If the first window can never be planned, since Kafka no longer holds what the lane was asked to read, the lane is closed,
+    which frees its claim. Whatever else is in the way may be gone at the next try: a login that is refused, or what another
+    lane has left to do. Raises LaneClosed for a lane that was closed before it was done, LanePaused for one that is paused.
+    """
+    if is_done(opened, lane):
+        return None
+    found = opened.book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is None or entry.selection is None:
+        raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
+    try:
+        pending = _pin_selected(opened, lane, run, entry, entry.selection)
+    except LaneClosed:
+        if is_done(opened, lane):
+            return None
+        raise
+    except _Never as never:
+        problem = never.problem
+        raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem
+    except (WrongUse, SourceChanged) as problem:
+        raise type(problem)(f"{problem} {_kept(opened, lane)}") from problem
+    if pending is not None:
+        check_not_paused(opened.book, lane)
+    return pending
+
+
+class _Never(Exception):
+    """Raised when what a lane was asked for can never be read."""
+
+    def __init__(self, problem: WrongUse | SourceChanged) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
+    chosen_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
+    selection = opened.book.selection(ref)
+    at_once = whole_windows.read_at_once(opened, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
+    erasing = _erasing(opened, entry)
+    read = selection if erasing is None else selection - erasing.offsets
+    named = entry.asked.named if entry.asked is not None else None
+    topics = tuple(sorted({at.topic for at in read.partitions}))
+    ends = {one.partition: one.until for one in read.hull()}
+    most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
+    asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
+
+    def plan(head: Head) -> tuple[Window | None, Known]:
+        # An erasure that reads nothing asks Kafka nothing.
+        ingest, known = opened.book.head(INGEST), known_up_to(opened, topics, ends) if topics else Known({}, {})
+        known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
+        sizes = sized(opened, known, asked)
+        try:
+            window = planner.next_selected(head, known, sizes, selection, ref, at_once and whole, erasing, named)
+        except SourceChanged as problem:
+            raise _Never(problem) from problem
+        return window, known
+
+    def whole(chosen: RangeSet, left: RangeSet) -> RangeSet:
+        try:
+            return at_once(chosen, left) if at_once is not None else chosen
+        except WrongUse as problem:
+            raise _Never(problem) from problem
+
+    return pinning.pin(opened, lane, plan)
+
+
+def _erasing(opened: OpenStream, entry: LaneEntry) -> planner.Erasing | None:
+    if entry.erases is None:
+        return None
+    return planner.Erasing(opened.book.selection(entry.erases.selection), entry.erases)
+
+
+def rate_of(opened: OpenStream, lane: str) -> int | None:
+    """The most records a second that an open lane reads on average; None for the ingest, and where nothing limits it."""
+    found = opened.book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    return _rate(opened, entry) if lane != INGEST and entry is not None else None
+
+
+def _rate(opened: OpenStream, entry: LaneEntry) -> int | None:
+    return entry.rate if entry.rate is not None else opened.stream.limits.max_records_per_second
+
+
+def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
+    """Close a lane if it has no committed and no pending window. Gives a sentence on what became of its claim."""
+    head = required_head(opened.book, lane).head
+    if head.seq == 0 and head.pending is None:
+        close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])
+        return f"Nothing was read, and what {lane} had claimed is free again."
+    return _kept(opened, lane)
+
+
+def _kept(opened: OpenStream, lane: str) -> str:
+    return (
+        f"What {lane} has not read stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ..."
+    )
+
+
+def finish(opened: OpenStream, lane: str) -> None:
+    """Settle a lane. Close the lane too if it is a backfill or replay that is done."""
+    protocol.settle(opened.book, opened.sweeper, lane)
+    if lane != INGEST:
+        close_lane(opened.book, lane)

@@ -1,0 +1,79 @@
+"""Which column of a table of aggregates a contribution goes to: that of its unit, which every later attempt writes again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.errors import Fenced, WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import reads_again
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.sinks.first_reads import Block, FirstWindows, Name, units
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, qualifier
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The columns of a table by windows. `names`: the windows by number."""
+
+    names: tuple[Name, ...]
+
+    def column(self, number: int) -> bytes:
+        return qualifier(*self.names[number])
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The columns of a table by blocks. `covers`: the offsets of the window that is written."""
+
+    covers: RangeSet
+
+    def column(self, at: TopicPartition, block: int) -> bytes:
+        """The column of a block, or of the part of it that the window has: `block` may begin below the window."""
+        start = self.covers.at_or_above(at, block)
+        if start is None:
+            raise ValueError(f"the window has no offsets of {at} from {block} on")
+        return block_qualifier(at, start)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The columns that one attempt writes. `first`: the windows that it reads again; None where it is the first to read."""
+
+    columns: Windows | Blocks
+    first: FirstWindows | None
+
+
+def written(book: Book, lane: str, seq: int, generation: int, block: Block, sink: str) -> Written:
+    """The columns of a window that an attempt of this generation is writing.
+
+    Raises WrongUse for a replay of only a part of some unit, and Fenced when another attempt has taken the window.
+    """
+    covers = _covers(book, lane, seq, generation)
+    if not reads_again(lane):
+        return Written(Windows(((lane, seq),)) if block is None else Blocks(covers), None)
+    windows = book.committed()
+    first = FirstWindows(windows)
+    # The replay was planned in whole units, unless the sink came into the stream file later.
+    if lacking := first.whole(covers, [block]) - covers - first.erased:
+        raise WrongUse(
+            f"sink {sink} makes aggregates of {units([block])}, and {lane}/{seq} reads only a part of some: without "
+            f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
+        )
+    touched = {first.names[number] for number in first.touched(covers)}
+    again = FirstWindows(one for one in windows if (one.record.lane, one.record.seq) in touched)
+    # A block keeps its column, also if its first offset was erased.
+    return Written(Windows(again.names) if block is None else Blocks(covers | first.erased), again)
+
+
+def _covers(book: Book, lane: str, seq: int, generation: int) -> RangeSet:
+    """The offsets of the window that is written."""
+    found = book.head(lane)
+    # With at_most_once the window is committed before it is written.
+    for one in (found.head.pending, found.head.last) if found is not None else ():
+        if one is not None and one.attempt is not None and one.attempt.generation == generation:
+            return book.covers(one.window)
+    raise Fenced(
+        f"generation {generation} no longer holds window {seq} of {book.stream}/{lane}. This attempt stops, and nothing "
+        "that it wrote counts."
+    )

@@ -1,0 +1,435 @@
+"""A table of aggregates by key: makes, marks, writes and reads it. Readers see only contributions that count.
+
+Only an erasure removes cells from such a table. So a reader loads the ledger before the rows, and sees the contributions
+as of that moment, whatever is written or committed meanwhile. After an erasure it goes on by what counts then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.endpoint import hbase_endpoint
+from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import NOTHING, Book, Committed, Standing, View
+from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
+from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows, reads_first
+from tidemark.sinks.hbase.aggregates.computed import Aggregate, merged
+from tidemark.sinks.hbase.aggregates.rows import TYPE, Contribution, block_of, decode, key_of, qualifier
+from tidemark.sinks.hbase.keyed_rows import salt_range
+from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, SALTS
+from tidemark.sinks.hbase.table import ResultTable
+
+# (row, qualifier, cell)
+Put = tuple[bytes, bytes, bytes]
+
+# The generation whose contributions count in a column, by the column's qualifier; None for a column in which none counts.
+Counts = Callable[[bytes], int | None]
+
+# A key, and its totals.
+Totals = tuple[tuple[bytes | None, ...], dict[str, bytes]]
+
+# How many contributions are read between two looks at the ledger.
+_AT_A_TIME = 10_000
+
+# In the mark of a table, and in the places of receipts. Both lack it where contributions are those of windows.
+_BLOCK = "block_offsets"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The key's fields, the values and the blocks of a table. A table keeps those that it was made with."""
+
+    key: Sequence[str]
+    aggregates: Sequence[Aggregate]
+    block: Block
+
+    def marked(self) -> dict[str, Any]:
+        values = {one.name: one.described() for one in self.aggregates}
+        return {"key": list(self.key), "values": values, **({} if self.block is None else {_BLOCK: self.block})}
+
+    def check(self, place: str, owner: Mapping[str, Any]) -> None:
+        """Raises WrongUse for a table that was made with another key, other values or other blocks."""
+        if (made := _block_of(owner)) != self.block:
+            raise WrongUse(
+                f"{place} was made with {_BLOCK} {_said(made)}, the stream file says {_said(self.block)}, or has that by "
+                f"default. Write {_BLOCK}: {_said(made)}, or name another table, and fill it by a replay of everything"
+            )
+        for name, mine in self.marked().items():
+            if owner.get(name) != mine:
+                raise WrongUse(
+                    f"{place} was made with {name} {json.dumps(owner.get(name))}, the stream file says {json.dumps(mine)}. "
+                    "Name another table, and fill it by a replay of everything"
+                )
+
+
+def _block_of(owner: Mapping[str, Any]) -> Block:
+    """The blocks of a table, by its mark. One that says nothing of blocks has contributions of windows."""
+    made: Block = owner.get(_BLOCK, WHOLE_WINDOWS)
+    return made
+
+
+def _said(block: Block) -> str:
+    return "window" if block is None else str(block)
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """What a table holds for one key: the contributions that count, by qualifier, and the number of debris cells."""
+
+    key: tuple[bytes | None, ...]
+    contributions: Mapping[bytes, Contribution]
+    debris: int
+
+
+class AggregateTable:
+    """One HBase table with aggregates."""
+
+    def __init__(self, gateway: Gateway, table: str) -> None:
+        self._gateway = gateway
+        self.table = table
+        self._rows = ResultTable(gateway, table)
+
+    def prepare(self, stream: str, ledger: str, layout: Layout) -> None:
+        """Make the table if it does not exist. Check that it keeps all versions, its owner, and its layout.
+
+        Raises WrongUse, and what `check_owner` raises.
+        """
+        self._rows.prepare(stream, ledger, layout)
+
+    def check(self, layout: Layout) -> None:
+        """Raises WrongUse if the table was made with another layout. One that is not there yet can have any."""
+        if owner := self._owner():
+            layout.check(f"HBase table {self.table}", owner)
+
+    def block(self, unmade: Block = WHOLE_WINDOWS) -> Block:
+        """The blocks that the table was made with. `unmade`: those of a table that is not there, and so has no cells."""
+        owner = self._owner()
+        return _block_of(owner) if owner else unmade
+
+    def _owner(self) -> dict[str, Any]:
+        """The table's mark; empty for a table without one, and for one that is not there."""
+        try:
+            return self._rows.owner()
+        except TableMissing:
+            return {}
+
+    def write(self, cells: Iterable[Put], generation: int) -> None:
+        """Write cells, each with `generation` as its timestamp; writing them again changes nothing.
+
+        Returns when HBase has acknowledged all of them. Raises Unreachable.
+        """
+        self._rows.write_cells([(row, DATA_PREFIX + column, cell) for row, column, cell in cells], generation)
+
+    def erase(self, made_of: Callable[[bytes, int], int | None]) -> int:
+        """Remove the contributions that are `made_of` erased messages: see `MadeOfErased`. Returns how many columns it cleared.
+
+        The table is in the order of its keys, so this reads all of it.
+        """
+        cleared, now = 0, None
+        for row, column, newest in self._columns():
+            until = made_of(column[len(DATA_PREFIX) :], newest)
+            if until is not None:
+                now = self._rows.server_time() if now is None else now
+                self._remove_until(row, column, until, now)
+                cleared += 1
+        return cleared
+
+    def _columns(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """The rows and columns that have contributions, with the newest generation there."""
+        try:
+            for salt in range(SALTS):
+                scan = self._gateway.scan(
+                    self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()], include_timestamp=True
+                )
+                for row, cells in scan:
+                    for column, (_, newest) in cells.items():
+                        yield row, column, newest
+        except TableMissing:
+            return
+
+    def _remove_until(self, row: bytes, column: bytes, newest: int, now: int) -> None:
+        """Delete all cells of a column whose timestamp is `newest` or older.
+
+        HBase's mark of a removal hides what is written below it later: see `ResultTable.sweep`. After a wrong clock, the
+        mark is no newer than the newest cell that it removes.
+        """
+        if newest > now:
+            _, newest = self._below(row, column, newest)
+        table = self.table.encode()
+        self._gateway.repeated(
+            f"erase in {self.table}", lambda client: client.deleteAllTs(table, row, column, newest, {})
+        )
+
+    def contribution(self, row: bytes, column: bytes, generation: int) -> Contribution | None:
+        """What one unit contributes to a key, as the attempt of this generation has written it."""
+        try:
+            cell, timestamp = self._below(row, DATA_PREFIX + column, generation)
+        except TableMissing:
+            return None
+        return decode(cell) if timestamp == generation else None
+
+    def some_rows(self, counts: Counts, salt: int, start: bytes, most: int) -> tuple[list[KeyRow], bytes | None]:
+        """The first keys with a salt, of so many contributions, and where the next ones begin; None after the last.
+
+        What an erasure removes meanwhile may be missing: see `SteadyRows`.
+        """
+        found: list[KeyRow] = []
+        size = 0
+        # Without a colon: `d:` would be the column whose qualifier is empty, not the family.
+        columns = [DATA_FAMILY.encode()]
+        try:
+            for row, cells in self._gateway.scan(
+                self.table, start, salt_range(salt)[1], columns=columns, include_timestamp=True
+            ):
+                if size >= most:
+                    return found, row
+                found.append(self._row(row, cells, counts))
+                size += 1 + len(found[-1].contributions)
+        except TableMissing:
+            return [], None
+        return found, None
+
+    def _row(self, row: bytes, cells: Mapping[bytes, tuple[bytes, int]], counts: Counts) -> KeyRow:
+        found, debris = {}, 0
+        for column, (cell, timestamp) in cells.items():
+            name = column[len(DATA_PREFIX) :]
+            generation = counts(name)
+            if generation is None or timestamp > generation:
+                debris += 1
+            if generation is None:
+                continue
+            if timestamp > generation:
+                # An uncommitted cell of a newer attempt lies over the cell that counts.
+                cell, timestamp = self._below(row, column, generation)
+            if timestamp == generation:
+                found[name] = decode(cell)
+        return KeyRow(key_of(row), found, debris)
+
+    def _below(self, row: bytes, column: bytes, generation: int) -> tuple[bytes, int]:
+        """The newest cell of a column, up to a generation."""
+        table = self.table.encode()
+
+        def read(client: Any) -> Any:
+            # HBase takes the upper end of a time range as exclusive.
+            return client.getVerTs(table, row, column, generation + 1, 1, {})
+
+        cells = self._gateway.repeated(f"read {self.table}", read)
+        return (cells[0].value, cells[0].timestamp) if cells else (b"", 0)
+
+
+def aggregate_table(connections: Connections, connection: str, table: str) -> AggregateTable:
+    """The table of this name, over a connection. Sends no request yet."""
+    return AggregateTable(Gateway(hbase_endpoint(connections(connection))), table)
+
+
+def place_of(connection: str, table: str, block: Block) -> dict[str, str]:
+    """What a receipt says of a table to which an attempt has written."""
+    return {"connection": connection, "table": table, **({} if block is None else {_BLOCK: str(block)})}
+
+
+def counting(windows: Sequence[Committed], table: str, block: Block) -> Counts:
+    """The generations that count in a table with such blocks."""
+    wrote = partial(_wrote, table, block)
+    if block is None:
+        counts = FirstWindows(windows).recomputed(windows, wrote)
+        return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}.get
+    return _ByBlock(Authority(_whole_blocks(windows, wrote, block)))
+
+
+def _whole_blocks(
+    windows: Sequence[Committed], wrote: Callable[[Record], bool], block: Block
+) -> Iterator[tuple[int, RangeSet]]:
+    """The generations of the windows that count in a table by blocks, each with whole blocks.
+
+    A replay leaves out what was erased, so its blocks are whole without it. A window that has erased something counts in
+    the blocks of that, also if it has not written to the table: nothing counts that was made of an erased message.
+    """
+    first = FirstWindows(windows)
+    for one in windows:
+        if wrote(one.record):
+            more = first.whole(one.covers, [block]) & first.erased if first.erased else NOTHING
+            yield one.generation, one.covers | more
+        elif one.erased:
+            yield one.generation, first.whole(one.erased, [block])
+
+
+@dataclass(frozen=True)
+class _ByBlock:
+    """What counts in a table by blocks: as for a row, at the coordinate of the block's first offset.
+
+    The windows that have written to the table have read whole blocks, so all offsets of a block have one authority.
+    """
+
+    authority: Authority
+
+    def __call__(self, name: bytes) -> int | None:
+        found = block_of(name)
+        return None if found is None else self.authority.of(*found)
+
+
+@dataclass(frozen=True)
+class MadeOfErased:
+    """Which contributions may be made of messages that the window of a `generation` has erased.
+
+    Called with a column's qualifier and the newest generation that the column has. Gives up to which generation its
+    contributions go; None: all stay.
+    """
+
+    standing: Standing
+    erased: RangeSet
+    generation: int
+    block: Block
+
+    def __call__(self, name: bytes, newest: int) -> int | None:
+        until, of_nobody = self._until(name)
+        # An attempt that still works may come to count.
+        return newest if of_nobody and self._is_dead(newest) else until
+
+    @cached_property
+    def _is_dead(self) -> Callable[[int], bool]:
+        return cache(self._never_counts)
+
+    def _never_counts(self, generation: int) -> bool:
+        """Look at the ledger again once a cell was seen: an attempt is in its head before it writes, and may be slow to be.
+
+        It may have drawn its generation before the erasure, and have taken its window after the ledger was read.
+        """
+        dead = self.standing.is_dead(generation, self.generation)
+        return dead and self.standing.again().is_dead(generation, self.generation)
+
+    @cached_property
+    def _first(self) -> FirstWindows:
+        return FirstWindows(self.standing.windows)
+
+    @cached_property
+    def _windows(self) -> list[Committed]:
+        """By their numbers in `_first`."""
+        return [one for one in self.standing.windows if reads_first(one.record)]
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {qualifier(*name): number for number, name in enumerate(self._first.names)}
+
+    @cached_property
+    def _until(self) -> Callable[[bytes], tuple[int | None, bool]]:
+        """Up to which generation a column goes, and whether it is of no unit: then an attempt without a commit made it."""
+        # Each column stands in the rows of many keys.
+        return cache(self._of_window if self.block is None else partial(self._of_block, size=self.block))
+
+    def _of_window(self, name: bytes) -> tuple[int | None, bool]:
+        number = self._numbers.get(name)
+        return (None, True) if number is None else (self._of_unit(number, self._first.covers[number]), False)
+
+    def _of_block(self, name: bytes, size: int) -> tuple[int | None, bool]:
+        found = block_of(name)
+        if found is None:
+            return None, False
+        at, start = found
+        begin = start - start % size
+        block = RangeSet([OffsetRange(at, begin, min(begin + size, MAX_OFFSET))])
+        if not block & self.erased:
+            return None, False
+        number = self._first.at(at, start)
+        if number is None or self._first.start(at, start, size) != start:
+            return None, True
+        return self._of_unit(number, self._first.covers[number] & block), False
+
+    def _of_unit(self, number: int, offsets: RangeSet) -> int | None:
+        if offsets & self.erased:
+            # Replays have written under this name too, also into a table to which the window itself has not written.
+            return self.generation - 1
+        # An attempt that never committed may have read other offsets under the same name. It is older than the window.
+        window = self._windows[number]
+        return window.generation - 1 if window.record.owes_sweep else None
+
+
+def _wrote(table: str, block: Block, record: Record) -> bool:
+    """Whether a window has written to a table. One that was made anew with other blocks is another one."""
+    # Without a receipt this is not known yet. The window is committed, so contributions that it has written count.
+    return record.receipt is None or any(
+        sink.type == TYPE
+        and sink.place["table"] == table
+        and sink.place.get(_BLOCK) == place_of("", "", block).get(_BLOCK)
+        for sink in record.receipt.sinks
+    )
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """What counts in a table at a moment. `erasures`: how many windows had erased something by then."""
+
+    view: View
+    counts: Counts
+    erasures: int
+
+    @classmethod
+    def of(cls, view: View, table: str, block: Block) -> AsOf:
+        erasures = sum(1 for one in view.windows if one.erased)
+        # Spark's workers get this: the view only has to tell whether it is current.
+        return cls(replace(view, windows=[]), counting(view.windows, table, block), erasures)
+
+
+@dataclass(frozen=True)
+class SteadyRows:
+    """The keys of a table, each as of a moment at which the ledger was so. Runs in Spark's workers too.
+
+    Only an erasure removes cells, and only after its commit, with which it has made their contributions anew. So the ledger
+    is read again after each part of the rows. Once something was erased since, the part is read again, by what counts now.
+    """
+
+    book: Book
+    table: AggregateTable
+    block: Block
+    as_of: AsOf
+
+    @classmethod
+    def of(cls, book: Book, table: AggregateTable, view: View | None = None) -> SteadyRows:
+        """As of a `view` of the ledger, or as of now: what counted then is there until it is erased."""
+        block = table.block()
+        return cls(book, table, block, AsOf.of(view or book.view(), table.table, block))
+
+    def rows(self, salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME) -> Iterator[KeyRow]:
+        known = self.as_of
+        for salt in salts:
+            start: bytes | None = salt_range(salt)[0]
+            while start is not None:
+                found, following = self.table.some_rows(known.counts, salt, start, at_a_time)
+                now = self._now(known)
+                if now.erasures != known.erasures:
+                    known = now
+                    continue
+                known = replace(known, view=now.view)
+                yield from found
+                start = following
+
+    def erased_since(self) -> bool:
+        """Whether something was erased after the moment from which these rows are."""
+        return self._now(self.as_of).erasures != self.as_of.erasures
+
+    def _now(self, known: AsOf) -> AsOf:
+        if not self.book.changed_since(known.view):
+            return known
+        return AsOf.of(self.book.view(), self.table.table, self.block)
+
+    def totals(
+        self, aggregates: Sequence[Aggregate], salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME
+    ) -> Iterator[Totals]:
+        """Every key that any window contributes to, with the totals over all windows. Null values are absent."""
+        for row in self.rows(salts, at_a_time):
+            if row.contributions:
+                # In one order, so that a sum of doubles is always the same.
+                states = [row.contributions[name].states for name in sorted(row.contributions)]
+                yield row.key, merged(aggregates, states)
+
+
+def totals(book: Book, table: AggregateTable, aggregates: Sequence[Aggregate]) -> Iterator[Totals]:
+    """The totals of every key."""
+    return SteadyRows.of(book, table).totals(aggregates)

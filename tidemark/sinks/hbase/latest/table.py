@@ -1,0 +1,316 @@
+"""A table with the newest value of each key: makes, marks, writes and reads it. Readers see only values that count.
+
+Only an erasure removes cells from such a table. So a reader loads the ledger before the rows, and sees the table as of that
+moment, whatever is written or committed meanwhile. After an erasure it goes on by what counts then: see `SteadyValues`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Protocol
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.gateway import TIMEOUT_MS
+from tidemark.clients.hbase.regions import ensure_table, is_there
+from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
+from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book, View
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
+from tidemark.sinks.hbase.latest.rows import Version, place_of, row_key, spans, topic_of
+from tidemark.sinks.hbase.rows import SALTS, split_keys
+from tidemark.sinks.owners import OWNER_ROW, check_owner
+from tidemark.sinks.stored import Place, StoredRow
+
+_FAMILY = b"d"
+_OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
+
+# For most keys, at most two cells that do not count lie above the newest value. For the others, more cells are read.
+_READ_VERSIONS = 3
+_OLDER_VERSIONS = 100
+_REMOVED_AT_ONCE = 500
+# How many keys are read between two looks at the ledger.
+_AT_A_TIME = 2_000
+
+# (row, column, timestamp, cell)
+Put = tuple[bytes, bytes, int, bytes]
+
+
+class HasAuthority(Protocol):
+    """What says which generation counts at an offset; None where no committed window has read it."""
+
+    def of(self, partition: TopicPartition, offset: int) -> int | None: ...
+
+
+class LatestTable:
+    """One HBase table with rows by key."""
+
+    def __init__(self, gateway: Gateway2, table: str) -> None:
+        self._gateway = gateway
+        self._table = table
+
+    def prepare(self, stream: str, ledger: str, key: Sequence[str], regions: int = 1) -> None:
+        """Make the table, with its regions, if it does not exist. Check that it keeps all versions, its owner, its key.
+
+        Raises WrongUse for a table that drops versions or has another key, and what `check_owner` raises.
+        """
+        families = {
+            _FAMILY.decode(): {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+            _OWNER_FAMILY.decode(): {"maxVersions": 1, "timeToLive": FOR_EVER},
+        }
+        ensure_table(self._gateway, self._table, families, split_keys(regions))
+        self._check_families()
+        mine = json.dumps({"key": list(key), "ledger": ledger, "stream": stream}, sort_keys=True).encode()
+        put = thrift.TPut(row=OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
+        table = self._table.encode()
+        # The owner is read afterwards, so it does not matter which of two tries has won.
+        self._gateway.repeated(
+            f"mark {self._table}",
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, None, put),
+        )
+        get = thrift.TGet(row=OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
+        found = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
+        owner = json.loads(found.columnValues[0].value)
+        check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        if owner.get("key") != list(key):
+            raise WrongUse(
+                f"HBase table {self._table} was made with key {', '.join(owner.get('key') or ('none',))}, the stream file says "
+                f"{', '.join(key)}. Name another table, and fill it by a replay of everything"
+            )
+
+    def exists(self) -> bool:
+        return is_there(self._gateway, self._table)
+
+    def write(self, cells: Iterable[Put]) -> None:
+        """Write cells, each with its own timestamp; writing them again changes nothing.
+
+        Returns when HBase has acknowledged all of them. Raises Unreachable.
+        """
+        puts = [
+            thrift.TPut(row=row, columnValues=[_value(_FAMILY, column, cell, timestamp)])
+            for row, column, timestamp, cell in cells
+        ]
+        table = self._table.encode()
+        self._gateway.repeated(
+            f"write {len(puts)} rows to {self._table}", lambda client: client.putMultiple(table, puts)
+        )
+
+    def erase(self, erased: RangeSet, generation: int, epochs: int) -> int:
+        """Remove the cells of some offsets that attempts before `generation` have written; returns their number.
+
+        The table is in the order of its keys, which an erasure does not know. But the versions say the offsets, so HBase is
+        asked for the cells of these alone. `epochs`: the highest that the ledger knows.
+        """
+        number, batch = 0, []
+        found = (
+            (least, *one) for least, below in self._spans(erased, epochs) for one in self._rows(_EVERY, least, below)
+        )
+        for least, row, columns in found:
+            topic = topic_of(row)
+            for column in columns:
+                for qualifier, timestamp, cell in self._versions(row, column, least):
+                    place = place_of(topic, qualifier, Version.decode(timestamp))
+                    if (place.partition, place.offset) in erased and mark_of(cell).generation < generation:
+                        batch.append(_removal(row, qualifier, timestamp))
+            if len(batch) >= _REMOVED_AT_ONCE:
+                number, batch = number + self._remove(batch), []
+        return number + self._remove(batch)
+
+    @staticmethod
+    def _spans(erased: RangeSet, epochs: int) -> list[tuple[int, int]]:
+        return spans(((one.start, one.until) for one in erased), epochs)
+
+    def _remove(self, cells: list[Any]) -> int:
+        if cells:
+            table = self._table.encode()
+            self._gateway.repeated(f"erase in {self._table}", lambda client: client.deleteMultiple(table, cells))
+        return len(cells)
+
+    def newest_of(self, topic: str, key: Sequence[bytes | None], authority: HasAuthority) -> StoredRow | None:
+        """The newest value that counts of one key of a topic."""
+        if not self.exists():
+            return None
+        row = row_key(topic, key)
+        found = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
+        return _newest(authority, topic, [self._versions(row, column) for column in self._columns(found)])
+
+    def some_newest(
+        self, authority: Authority, salt: int, start: bytes | None, most: int
+    ) -> tuple[list[StoredRow], bytes | None]:
+        """The newest values that count of the first keys with a salt, and where the next keys begin; None after the last.
+
+        A tombstone is a value, and its mark says so. What an erasure removes meanwhile may be missing: see `SteadyValues`.
+        """
+        values: list[StoredRow] = []
+        for number, (row, columns) in enumerate(self._rows([salt], start=start)):
+            if number >= most:
+                return values, row
+            found = _newest(authority, topic_of(row), [self._versions(row, column) for column in columns])
+            if found is not None:
+                values.append(found)
+        return values, None
+
+    def places(
+        self, authority: Authority, salts: Iterable[int] = range(SALTS)
+    ) -> Iterator[tuple[Place, StoredRow | None]]:
+        """Every stored value that counts, with its row; and debris, with None.
+
+        Values of generations below the one that counts are left out: newer ones have replaced them.
+        """
+        for row, columns in self._rows(salts):
+            topic = topic_of(row)
+            for column in columns:
+                for qualifier, timestamp, cell in self._versions(row, column):
+                    place, generation = place_of(topic, qualifier, Version.decode(timestamp)), mark_of(cell).generation
+                    counts = authority.of(place.partition, place.offset)
+                    if counts == generation:
+                        yield place, StoredRow(place, mark_of(cell), fields_of(cell))
+                    elif counts is None or generation > counts:
+                        yield place, None
+
+    def _rows(
+        self, salts: Iterable[int], least: int = 0, below: int | None = None, start: bytes | None = None
+    ) -> Iterator[tuple[bytes, list[list[Any]]]]:
+        """The rows with these salts, each with the newest cells of its columns: with versions in a range, if one is named.
+
+        The rows of the first salt from `start` on.
+        """
+        if not self.exists():
+            return
+        versions = {} if below is None else {"timeRange": thrift.TTimeRange(minStamp=least, maxStamp=below)}
+        for salt in salts:
+            first, stop = salt_range(salt)
+            for result in self._gateway.scan(
+                self._table, start or first, stop, columns=[_ALL], maxVersions=_READ_VERSIONS, **versions
+            ):
+                yield result.row, self._columns(result)
+            start = None
+
+    @staticmethod
+    def _columns(result: Any) -> list[list[Any]]:
+        """The cells of a result by column, each column's newest first, as HBase sorts them."""
+        return [list(cells) for _, cells in groupby(result.columnValues, key=lambda cell: cell.qualifier)]
+
+    def _versions(self, row: bytes, cells: list[Any], least: int = 0) -> Iterator[tuple[bytes, int, bytes]]:
+        """One column's (qualifier, timestamp, cell), the newest first, down to a version. Older cells are read on demand."""
+        full = _READ_VERSIONS
+        while cells:
+            yield from ((cell.qualifier, cell.timestamp, cell.value) for cell in cells)
+            if len(cells) < full:
+                return
+            last, full = cells[-1], _OLDER_VERSIONS
+            # HBase takes the upper end of a time range as exclusive.
+            below = thrift.TTimeRange(minStamp=least, maxStamp=last.timestamp)
+            column = thrift.TColumn(family=_FAMILY, qualifier=last.qualifier)
+            cells = self._get(
+                thrift.TGet(row=row, columns=[column], timeRange=below, maxVersions=_OLDER_VERSIONS)
+            ).columnValues
+
+    def _get(self, get: Any) -> Any:
+        table = self._table.encode()
+        return self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
+
+    def _check_families(self) -> None:
+        name = thrift.TTableName(qualifier=self._table.encode())
+        found = self._gateway.repeated(f"describe {self._table}", lambda client: client.getTableDescriptor(name))
+        families = {column.name: column for column in found.columns}
+        if missing := sorted({_FAMILY, _OWNER_FAMILY} - families.keys()):
+            raise WrongUse(
+                f"HBase table {self._table} has no column family {missing[0].decode()!r}; name another table"
+            )
+        kept = families[_FAMILY]
+        if (kept.maxVersions, kept.timeToLive) != (ALL_VERSIONS, FOR_EVER):
+            raise WrongUse(
+                f"HBase table {self._table}, family {_FAMILY.decode()!r}: it keeps {kept.maxVersions} versions for "
+                f"{kept.timeToLive} s, expected {ALL_VERSIONS} and {FOR_EVER}. What counts may lie below what does not; "
+                "alter the family."
+            )
+
+
+_ALL = thrift.TColumn(family=_FAMILY)
+_EVERY = range(SALTS)
+
+
+@dataclass(frozen=True)
+class SteadyValues:
+    """The newest values of a table, each as of a moment at which the ledger was so. Runs in Spark's workers too.
+
+    Only an erasure removes cells, and only after its commit. An older value of the key would then seem to be the newest, also
+    where a newer one was committed meanwhile. So the ledger is read again after each part of the keys. Once something was
+    erased since, the part is read again, by what counts now.
+    """
+
+    book: Book
+    table: LatestTable
+    view: View
+    # How many windows had erased something at that moment.
+    erasures: int
+
+    @classmethod
+    def of(cls, book: Book, table: LatestTable, sink: str) -> SteadyValues:
+        view = book.view(sink)
+        # Workers get this: of the windows, only their number counts.
+        return cls(book, table, replace(view, windows=[]), _erasures(view))
+
+    def newest(self, salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME) -> Iterator[StoredRow]:
+        """The newest value that counts of every key that has one."""
+        view, erasures = self.view, self.erasures
+        for salt in salts:
+            start: bytes | None = None
+            while True:
+                found, following = self.table.some_newest(view.authority, salt, start, at_a_time)
+                if self.book.changed_since(view):
+                    now = self.book.view(view.sink)
+                    if _erasures(now) != erasures:
+                        view, erasures = now, _erasures(now)
+                        continue
+                    view = replace(now, authority=view.authority)
+                yield from found
+                if following is None:
+                    break
+                start = following
+
+
+def _erasures(view: View) -> int:
+    return sum(1 for one in view.windows if one.erased)
+
+
+def latest_table(connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS) -> LatestTable:
+    """The table of this name, over a connection. Sends no request yet."""
+    return LatestTable(gateway2(connections, connection, timeout_ms), table)
+
+
+def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:
+    return thrift.TColumnValue(family=family, qualifier=column, value=value, timestamp=timestamp)
+
+
+def _removal(row: bytes, column: bytes, timestamp: int) -> Any:
+    """Exactly one version of a cell."""
+    cell = thrift.TColumn(family=_FAMILY, qualifier=column, timestamp=timestamp)
+    return thrift.TDelete(row=row, columns=[cell], deleteType=thrift.TDeleteType.DELETE_COLUMN)
+
+
+def _newest(
+    authority: HasAuthority, topic: str, columns: Iterable[Iterator[tuple[bytes, int, bytes]]]
+) -> StoredRow | None:
+    """The newest cell that counts over all columns: by epoch and offset, then by the column."""
+    best: tuple[tuple[int, int, bytes], Place, bytes] | None = None
+    for cells in columns:
+        for column, timestamp, cell in cells:
+            version = Version.decode(timestamp)
+            rank = (version.epoch, version.offset, column)
+            if best is not None and rank <= best[0]:
+                break
+            place = place_of(topic, column, version)
+            if authority.of(place.partition, place.offset) == mark_of(cell).generation:
+                best = rank, place, cell
+                break
+    if best is None:
+        return None
+    _, place, cell = best
+    return StoredRow(place, mark_of(cell), fields_of(cell))

@@ -1,0 +1,208 @@
+"""The command that runs one of Tidemark's Spark jobs with the stream's Spark connection: by spark-submit, or a warm engine.
+
+The command line holds no secrets: connections reach the job through its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from tidemark.clients import on_one_machine
+from tidemark.clients.connections import Connection
+from tidemark.errors import PYSPARK, PackageMissing, WrongUse
+from tidemark.settings import wording
+from tidemark.settings.parts import Part, Text
+from tidemark.sinks.kinds import kind_of
+from tidemark.streams.engine import GUARDED, shown_to_people
+from tidemark.streams.model import Stream
+from tidemark.submit import client
+from tidemark.submit.address import socket_path
+
+# The one script of all jobs, and the words by which it knows them. Without one, it processes windows.
+_SCRIPT = "process_window.py"
+WINDOW_JOB = "window"
+AUDIT_JOB = "audit"
+COMPARE_JOB = "compare"
+COMPACT_JOB = "compact"
+_ENGINE = "engine"
+# The variables that name the Python of Spark's workers, and of its driver.
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+# The extra of a Spark connection that says that its jobs run in a warm engine.
+WARM = "engine"
+
+_PAGE = "spark.ui.enabled"
+
+# As in Airflow's provider: a connection cannot name any other program.
+_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
+
+
+def job_script() -> Path:
+    """The path of the jobs' script: beside its package in a checkout, inside the package in a wheel. Raises WrongUse."""
+    spec = find_spec("tidemark_spark")
+    if spec is None or spec.origin is None:
+        raise WrongUse("the package tidemark_spark is not installed beside tidemark: it holds the Spark jobs")
+    package = Path(spec.origin).parent
+    return next(path for path in (package.parent / _SCRIPT, package / "scripts" / _SCRIPT) if path.is_file())
+
+
+def master(connection: Connection) -> str:
+    """The Spark master that a connection names: `host`, and `port` if it has one, as Airflow's provider reads it."""
+    host = str(connection.required("host, which is the Spark master", connection.host))
+    if connection.port is None:
+        return host
+    return f"{host if '://' in host else f'spark://{host}'}:{connection.port}"
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks a local master runs at a time. None for a cluster: only the cluster knows."""
+    words = master.removeprefix("local").removeprefix("[").removesuffix("]").split(",")[0]
+    if not master.startswith("local"):
+        return None
+    return int(words) if words.isdecimal() else (os.cpu_count() if words == "*" else 1)
+
+
+def refused(connection: str, master: str | None, deploy_mode: object, expected: str | None) -> str | None:
+    """Why a Spark connection is refused for jobs; None when it is accepted."""
+    if expected is not None and master != expected:
+        return f"the Spark connection {connection} gives master {master}; the stream file expects {expected}"
+    if deploy_mode == "cluster":
+        return (
+            f"the Spark connection {connection} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
+            "so that their connections need not stand on a command line"
+        )
+    return None
+
+
+class WarmEngine(Part):
+    """What a Spark connection says of its warm engine, under `engine` among its extras; `true` takes all as it is here."""
+
+    runs: int = Field(default=2, ge=1, le=64, description="How many runs it works on at a time; the others wait.")
+    idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after this many minutes without a run.")
+    conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
+        default_factory=dict, description="Spark settings of the engine, for all its streams."
+    )
+
+
+def warm_engine(connection: Connection) -> WarmEngine | None:
+    """The warm engine that a Spark connection asks for; None: its jobs are started by spark-submit. Raises WrongUse."""
+    given = connection.extra.get(WARM)
+    if given in (None, False):
+        return None
+    try:
+        return WarmEngine.model_validate({} if given is True else given)
+    except ValidationError as problem:
+        said = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or WARM}: {wording.said(one, WarmEngine)}"
+            for one in wording.errors(problem)
+        )
+        raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None
+
+
+def check_machine(sinks: Iterable[str]) -> None:
+    """Look for what jobs need on this machine, before anything starts. `sinks` are the types of the stream's sinks.
+
+    Raises PackageMissing, and WrongUse when there is no Java.
+    """
+    for type_ in sinks:
+        kind_of(type_).check_packages()
+    # As Spark's scripts look for Java. Their own file of settings may still name one.
+    named = [os.environ[name] for name in ("SPARK_CONF_DIR", "SPARK_HOME") if name in os.environ]
+    if any((Path(one) / file).exists() for one in named for file in ("spark-env.sh", "conf/spark-env.sh")):
+        return
+    home = os.environ.get("JAVA_HOME")
+    if home and not (Path(home) / "bin" / "java").is_file():
+        raise WrongUse(f"JAVA_HOME={home}: there is no bin/java in it. Spark needs Java 17 or 21: set JAVA_HOME to one")
+    if not home and shutil.which("java") is None:
+        raise WrongUse(
+            "Java was not found, and Spark runs on it: install Java 17 or 21 (Debian: openjdk-17-jre-headless), put its "
+            "`java` on the PATH, or set JAVA_HOME"
+        )
+
+
+def submit_command(
+    stream: Stream,
+    connection: Connection,
+    job: str,
+    arguments: list[str],
+    more: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The command that runs a job of a stream and ends with its exit code. Raises WrongUse, and
+    PackageMissing for what this machine lacks.
+
+    The stream's `engine` gives the settings, its Spark connection the master. If both name a master, they have to agree.
+    `more` are settings of this one start.
+    """
+    check_machine(one.type for one in stream.sinks)
+    found = master(connection)
+    if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
+        raise WrongUse(refusal)
+    settings, words = {**stream.engine.conf, **(more or {})}, [str(job_script()), job, *arguments]
+    engine = warm_engine(connection)
+    if engine is not None:
+        return [*engine_command(connection, engine, settings), *words]
+    return [*_spark_submit(connection, f"tidemark {stream.name}", settings), *words]
+
+
+def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping[str, str]) -> list[str]:
+    """The command that hands a run to the warm engine of a connection, up to the script, and starts the engine if needed.
+
+    Without a script, it only starts the engine.
+    """
+    # An engine lives for long and serves many streams: it has no page, unless its settings say so.
+    submit = _spark_submit(connection, f"tidemark engine {connection.name}", {_PAGE: "false", **engine.conf})
+    ours = ["--runs", str(engine.runs), "--idle-minutes", str(engine.idle_minutes)]
+    # The same words start the same engine, of the same installation and with the same files of settings.
+    path = socket_path(
+        connection.name, [*submit, *ours, Path(client.__file__).resolve(), sys.executable, *_files_of_spark()]
+    )
+    conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    start = [*submit, str(job_script()), _ENGINE, "--socket", str(path), *ours]
+    return [sys.executable, "-I", "-S", client.__file__, str(path), *conf, "--start", *start, "--"]
+
+
+def _files_of_spark() -> list[str]:
+    """Spark's own files of settings, with their time: an engine has read them when it started."""
+    places = [
+        Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR") if name in os.environ
+    ]
+    files = [file for place in places if place.is_dir() for file in sorted(place.iterdir())]
+    return [f"{file} {file.stat().st_mtime_ns}" for file in files]
+
+
+def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) -> list[str]:
+    options = ["--master", master(connection), "--name", name]
+    if queue := connection.extra.get("queue"):
+        options += ["--queue", str(queue)]
+    settings = {**GUARDED, **on_one_machine.spark_settings(connection), **conf}
+    if namespace := connection.extra.get("namespace"):
+        settings["spark.kubernetes.namespace"] = str(namespace)
+    for key, value in settings.items():
+        options += ["--conf", f"{key}={value}"]
+    return [_submit(connection), *options]
+
+
+def job_environment() -> dict[str, str]:
+    """This process's environment. Spark's Python is this one, unless the environment names another."""
+    return {**dict.fromkeys(PYTHONS, sys.executable), **os.environ}
+
+
+def _submit(connection: Connection) -> str:
+    name = str(connection.extra.get("spark-binary", _BINARIES[0]))
+    if name not in _BINARIES:
+        raise WrongUse(f"connection {connection.name}: spark-binary {name!r}; expected one of {', '.join(_BINARIES)}")
+    # The spark-submit of the pyspark that is installed beside this program comes first.
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(name, path=places)
+    if found is None:
+        raise PackageMissing(
+            f"{name} was not found: put it on the PATH, or install Spark: pip install {' '.join(map(repr, PYSPARK))}"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The coverage picture: where every offset of a partition is."""

@@ -1,0 +1,170 @@
+"""The coverage picture of a stream, as plain values for JSON: a bar for each partition. Offsets are texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidemark.clients.kafka.topics import PartitionLog
+from tidemark.errors import WrongUse
+from tidemark.ledger.incarnations import newest
+from tidemark.ledger.records import INGEST, GapKind, Head, Register
+from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
+from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.coverage.picture import GAPS, Block, Log, Name, bar, bounds, stretches
+from tidemark.views.coverage.window_index import WindowIndex
+
+MOST_BARS = 50
+MOST_PIXELS = 4000
+MOST_PARTITIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which bars: `count` partitions from number `first` on, or one partition, of which a part may be chosen. In pixels.
+
+    `gaps`: only among partitions with a hole, or with lost, skipped or expired offsets.
+    """
+
+    width: int
+    first: int = 0
+    count: int = MOST_BARS
+    partition: str | None = None
+    start: int | None = None
+    until: int | None = None
+    gaps: bool = False
+
+
+def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[str, Any]:
+    """The bars, how many partitions there are to choose from, and `of` how many, by the windows that the index has.
+
+    Raises WrongUse for a partition that the stream does not have, Unreachable, and the ledger's errors.
+    """
+    book = opened.book
+    register = index.register
+    heads = {} if register is None else {name: one.head for name, one in book.heads_of(register.lanes).items()}
+    logs = opened.log.topics(topics_now(opened), opened.stream.source.isolation)
+    found = {
+        _now(register, topic, number): log for topic, one in logs.items() for number, log in one.partitions.items()
+    }
+    of_gaps = asked.gaps and asked.partition is None
+    partitions = sorted(at for at, log in found.items() if not of_gaps or _has_gaps(index, _log(index, log, at), at))
+    chosen = _chosen(partitions, asked)
+    pending = _pending(opened, heads, set(chosen))
+    positions = heads[INGEST].offsets() if INGEST in heads else {}
+    return {
+        "partitions": len(partitions),
+        "of": len(found),
+        "first": asked.first,
+        "bars": [
+            {
+                "partition": str(at),
+                "topic": at.topic,
+                "number": at.partition,
+                "position": str(positions[at]) if at in positions else None,
+                **_bar(index, _log(index, found[at], at), at, pending.get(at, []), asked),
+            }
+            for at in chosen
+        ],
+    }
+
+
+def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
+    """A partition of the topic's newest incarnation."""
+    if register is None or topic not in register.topics:
+        return TopicPartition(topic, number)
+    return TopicPartition(topic, number, newest(register.topics, topic).incarnation)
+
+
+def _chosen(partitions: list[TopicPartition], asked: Asked) -> list[TopicPartition]:
+    if asked.partition is None:
+        return partitions[asked.first : asked.first + min(asked.count, MOST_BARS)]
+    # Whoever does not know of incarnations means the newest one.
+    one = [at for at in partitions if asked.partition in (str(at), f"{at.topic}/{at.partition}")]
+    if not one:
+        raise WrongUse(f"partition: the stream has no partition {asked.partition} now")
+    return one
+
+
+def _has_gaps(index: WindowIndex, log: Log, at: TopicPartition) -> bool:
+    """Whether the ingest is past offsets that no window has read. Takes little time, however many windows there are."""
+    known = replace(log, segments=index.runs(at))
+    start, until = bounds(known)
+    # One pixel has the most remarkable state of all.
+    return any(one.state in GAPS for one in bar(stretches(known, index.kinds, start, until), start, until, 1))
+
+
+def _log(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> Log:
+    """A partition without its windows."""
+    asked_for = index.asked_for(at)
+    lost, skipped = (_gaps(index, at, kind) for kind in (GapKind.LOST, GapKind.SKIPPED))
+    return Log(log.start, log.end, (), lost, skipped, asked_for=(asked_for.start, asked_for.until))
+
+
+def _pending(
+    opened: OpenStream, heads: Mapping[str, Head], chosen: set[TopicPartition]
+) -> dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]]:
+    """What the lanes' pending windows cover of the chosen partitions."""
+    found: dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]] = {}
+    for lane, head in heads.items():
+        if head.pending is None:
+            continue
+        covers = opened.book.covers(head.pending.window)
+        name = lane, head.pending.window.seq
+        for at in chosen.intersection(covers.partitions):
+            found.setdefault(at, []).extend((start, until, name) for start, until in covers.of(at))
+    return found
+
+
+def _bar(
+    index: WindowIndex,
+    log: Log,
+    at: TopicPartition,
+    pending: list[tuple[int, int, tuple[str, int]]],
+    asked: Asked,
+) -> dict[str, Any]:
+    known = replace(log, segments=index.segments(at), pending=pending)
+    first, last = bounds(known)
+    start = first if asked.start is None else max(first, asked.start)
+    until = last if asked.until is None else min(last, asked.until)
+    blocks = bar(stretches(known, index.kinds, start, until), start, until, asked.width) if start < until else []
+    return {
+        "log_start": str(log.start),
+        "log_end": str(log.end),
+        "first": str(first),
+        "last": str(last),
+        "from": str(start),
+        "until": str(max(start, until)),
+        "pixels": blocks[-1].last if blocks else 0,
+        "blocks": [_block(index, one) for one in blocks],
+    }
+
+
+def _gaps(index: WindowIndex, at: TopicPartition, kind: GapKind) -> tuple[Interval, ...]:
+    return RangeSet(gap.as_range() for gap in index.gaps.get(at, ()) if gap.kind == kind).of(at)
+
+
+def _block(index: WindowIndex, one: Block) -> dict[str, Any]:
+    """`stretches` are those of its state, which lie within `[from, until)`. `lane` and `window` name its only window."""
+    lane, seq = _name(index, one.window)
+    return {
+        "pixel": one.first,
+        "state": one.state.value,
+        "from": str(one.start),
+        "until": str(one.until),
+        "stretches": one.stretches,
+        "lane": lane,
+        "window": seq,
+        "windows": one.windows,
+    }
+
+
+def _name(index: WindowIndex, window: Name | None) -> tuple[str, int] | tuple[None, None]:
+    if window is None:
+        return None, None
+    if isinstance(window, int):
+        found = index.names[window]
+        return found.lane, found.seq
+    return window

@@ -1,0 +1,1 @@
+"""How far a stream is in event time, and which hours are complete."""

@@ -1,0 +1,170 @@
+"""A stream's completeness in event time, hour by hour, for a calendar: `event_time.py` answers, and here it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from tidemark.errors import WrongUse
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.views.event_time.completeness import HOUR_MS, MISSINGS, RULES, Answer, Missing, Partition, Rule, Span
+from tidemark.views.event_time.progress import Progress, hour_name, late_total
+
+# Of one partition: the ranges that are missing, and the windows with late messages.
+SHOWN = 100
+
+
+class Word(StrEnum):
+    """An hour of the whole stream in a word."""
+
+    BEFORE = "before the first message"
+    COMPLETE = "complete"
+    NOT_OVER = "not over"
+    UNREAD = "not read yet"
+    MISSING = "missing"
+    REPLACED = "replaced"
+
+
+# Their meanings: docs/airflow-pages.md is written from here.
+WORDS = {
+    Word.COMPLETE: "complete in all partitions",
+    Word.NOT_OVER: "the clock has not passed the end of the hour and the allowed lateness",
+    Word.UNREAD: "what is missing lies behind all that the stream has read: the next run reads it",
+    Word.MISSING: "offsets that may belong to the hour are in no committed window, and the stream has gone past them",
+    Word.REPLACED: "nobody knows what is missing: a topic was recreated, truncated or left before it had passed the hour",
+    Word.BEFORE: "the hour was over before the first message that the stream has read",
+}
+
+
+def hours_asked(since: str, hours: int, now: int) -> list[Span]:
+    """The hours from a time on, which begins an hour; without one, the last ones. None that begins after the clock.
+
+    Raises WrongUse naming `since` when that is no time, or no hour begins then.
+    """
+    start = hour_asked("since", since).start if since else now // HOUR_MS * HOUR_MS - (hours - 1) * HOUR_MS
+    until = min(start + hours * HOUR_MS, now + 1)
+    return [Span(at, at + HOUR_MS) for at in range(max(0, start), until, HOUR_MS)]
+
+
+def hour_asked(field: str, text: str) -> Span:
+    """The hour that begins at a time. Raises WrongUse naming the field."""
+    try:
+        at = milliseconds(read_time(text))
+        if at % HOUR_MS:
+            raise WrongUse(f"{text}: no hour begins then; give its beginning, like 2026-11-21T13Z")
+        return Span(at, at + HOUR_MS)
+    except WrongUse as problem:
+        raise WrongUse(f"{field}: {problem}") from None
+
+
+def hours_shown(seen: Progress, hours: Iterable[Span], first: int | None) -> list[dict[str, Any]]:
+    """The hours in a line each, for JSON. `first` is `Progress.first_message`. Offsets are texts, times ms since 1970."""
+    wanted, partitions = list(hours), _by_place(seen)
+    seen.look_at(_times(seen, [one for one in wanted if not _before(one, first)]))
+    return [_line(seen, one, first, partitions) for one in wanted]
+
+
+def _line(
+    seen: Progress, hour: Span, first: int | None, partitions: Mapping[TopicPartition, Partition]
+) -> dict[str, Any]:
+    answers = [] if _before(hour, first) else seen.answers(hour)
+    word = Word.BEFORE if _before(hour, first) else word_of(answers, partitions)
+    return {
+        **_named(hour),
+        "word": word.value,
+        "missing": str(sum(len(part) for one in answers for _, part in one.missing)),
+        "late": late_total(answers),
+        "unread_after": str(sum(one.late.unread for one in answers)),
+    }
+
+
+def hour_whole(seen: Progress, hour: Span, first: int | None) -> dict[str, Any]:
+    """An hour, partition by partition, for JSON: each with its rule, what is missing and why, and what came late.
+
+    `first` is `Progress.first_message`. `again` is what a backfill can read of what is missing, as
+    `topic/partition@from-until`; `backfill` has all of these.
+    """
+    answers, by_place = seen.answers(hour), _by_place(seen)
+    again = [again for one in answers for kind, part in one.missing if (again := _again(by_place[one.at], kind, part))]
+    return {
+        **_named(hour),
+        "word": (Word.BEFORE if _before(hour, first) else word_of(answers, by_place)).value,
+        "complete": all(one.complete for one in answers),
+        "now": seen.now,
+        "allowed_lateness_ms": seen.lateness_ms,
+        "late": late_total(answers),
+        "unread_after": str(sum(one.late.unread for one in answers)),
+        "partitions": [_partition(one, by_place[one.at]) for one in answers],
+        "backfill": again[:SHOWN],
+        "more_backfill": max(0, len(again) - SHOWN),
+    }
+
+
+def word_of(answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]) -> Word:
+    """An hour in a word, of its answers in all partitions: the most remarkable of theirs."""
+    found = set()
+    for one in answers:
+        if one.rule == Rule.MISSING:
+            behind = any(_behind(partitions[one.at], kind, part) for kind, part in one.missing)
+            found.add(Word.MISSING if behind else Word.UNREAD)
+        elif one.rule == Rule.REPLACED:
+            found.add(Word.REPLACED)
+        elif one.rule == Rule.NOT_OVER:
+            found.add(Word.NOT_OVER)
+    worst = (Word.MISSING, Word.REPLACED, Word.UNREAD, Word.NOT_OVER)
+    return next((word for word in worst if word in found), Word.COMPLETE)
+
+
+def _behind(one: Partition, kind: Missing, part: OffsetRange) -> bool:
+    """Whether the stream has gone past some of what is missing, so that its next run does not read all of that."""
+    return kind not in (Missing.UNREAD, Missing.HELD) or part.start < one.reached
+
+
+def _again(one: Partition, kind: Missing, part: OffsetRange) -> str | None:
+    """What a backfill can read of a missing range: what Kafka holds, and what the ingest does not read by itself."""
+    if one.log is None or kind not in (Missing.UNREAD, Missing.SKIPPED):
+        return None
+    start, until = max(part.start, one.log.start), min(part.until, one.reached, one.log.end)
+    return f"{one.at.topic}/{one.at.partition}@{start}-{until}" if start < until else None
+
+
+def _partition(one: Answer, known: Partition) -> dict[str, Any]:
+    return {
+        "partition": str(one.at),
+        "complete": one.complete,
+        "rule": one.rule.value,
+        "meaning": RULES[one.rule],
+        "missing": [
+            {
+                "kind": kind.value,
+                "meaning": MISSINGS[kind],
+                "from": str(part.start),
+                "until": str(part.until),
+                "again": _again(known, kind, part),
+            }
+            for kind, part in one.missing[:SHOWN]
+        ],
+        "more_missing": max(0, len(one.missing) - SHOWN),
+        "late": {"least": one.late.least, "most": one.late.most, "windows": list(one.late.windows[:SHOWN])},
+        "unread_after": str(one.late.unread),
+    }
+
+
+def _named(hour: Span) -> dict[str, Any]:
+    return {"hour": hour_name(hour), "since": hour.start, "until": hour.until}
+
+
+def _before(hour: Span, first: int | None) -> bool:
+    return first is not None and hour.until <= first
+
+
+def _times(seen: Progress, hours: Iterable[Span]) -> Iterator[int]:
+    """The times at which Kafka is asked about some hours."""
+    for one in hours:
+        yield from (one.start, one.until + seen.lateness_ms)
+
+
+def _by_place(seen: Progress) -> dict[TopicPartition, Partition]:
+    return {one.at: one for one in seen.partitions}

@@ -1,0 +1,296 @@
+"""How far a stream is in event time now: asks Kafka and the ledger, and `completeness.py` judges."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from tidemark.audit.report import shown
+from tidemark.clients.kafka.topics import READ_COMMITTED
+from tidemark.errors import TopicUnknown
+from tidemark.ledger.book import Committed
+from tidemark.ledger.holes import jumped_over
+from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.reading import Reading
+from tidemark.offsets.times import in_iso
+from tidemark.planning.inputs import Known
+from tidemark.runs.live.discovery import known_up_to, topics_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.event_time.completeness import (
+    HOUR_MS,
+    Answer,
+    Log,
+    Missing,
+    Part,
+    Partition,
+    Passing,
+    Span,
+    concerns,
+    hours_due,
+    judge,
+    passed_over,
+    watermark,
+)
+
+Place = tuple[str, int]
+
+# A week. An hour that becomes complete later is not announced; `tidemark complete` answers for it.
+MOST_HOURS = 168
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A stream as ledger and Kafka show it at `now` (ms since 1970). What comes later is not in it."""
+
+    opened: OpenStream
+    now: int
+    known: Known
+    partitions: tuple[Partition, ...]
+    _passing: dict[int, Mapping[Place, int | None]] = field(default_factory=dict)
+
+    @property
+    def lateness_ms(self) -> int:
+        return self.opened.stream.event_time.lateness_ms
+
+    def answers(self, span: Span) -> list[Answer]:
+        """Whether a span is complete, partition by partition. Asks Kafka where its logs pass the span."""
+        asked = [self._first(time) for time in (0, span.start, span.until + self.lateness_ms)]
+        found = []
+        for one in self.partitions:
+            if concerns(one, span):
+                place = (one.at.topic, one.at.partition)
+                passing = Passing() if one.log is None else Passing(*(first.get(place) for first in asked))
+                found.append(judge(one, span, passing, self.now, self.lateness_ms))
+        return found
+
+    def look_at(self, times: Iterable[int]) -> None:
+        """Ask Kafka where its logs pass some times, so that `answers` need not.
+
+        The later the time, the later the place. So between two times with the same places nothing is asked.
+        """
+        wanted = sorted(set(times))
+        between = [(0, len(wanted) - 1)] if wanted else []
+        while between:
+            low, high = between.pop()
+            first, last = self._first(wanted[low]), self._first(wanted[high])
+            if first == last:
+                for time in wanted[low + 1 : high]:
+                    self._passing.setdefault(time, first)
+            elif high - low > 1:
+                middle = (low + high) // 2
+                between += [(low, middle), (middle, high)]
+
+    def watermark(self) -> int | None:
+        """The least watermark of the partitions that the stream reads; None when that of one is unknown."""
+        reading = [one for one in self.partitions if one.log is not None]
+        waiting = {(one.at.topic, one.at.partition): waits for one in reading if (waits := one.waiting) is not None}
+        unread = self.opened.log.timestamps(waiting) if waiting else {}
+        found = [
+            watermark(one, self.now, self.lateness_ms, unread.get((one.at.topic, one.at.partition))) for one in reading
+        ]
+        known = [one for one in found if one is not None]
+        return min(known) if known and len(known) == len(found) else None
+
+    def passed_over(self) -> RangeSet:
+        """What the watermark has passed without a window: lost, skipped, or committed before it was read."""
+        return RangeSet(part for one in self.partitions if one.log is not None for part in passed_over(one))
+
+    def first_message(self) -> int | None:
+        """The least timestamp that a window has read, in ms since 1970; None when no window has."""
+        return min((part.first_timestamp for one in self.partitions for part in one.parts), default=None)
+
+    def became_complete(self, watermark: int | None, announced: Iterable[int]) -> list[tuple[Span, list[Answer]]]:
+        """The complete hours of the last week that were not announced, with their answers, oldest first."""
+        due = hours_due(self.first_message(), watermark, announced, MOST_HOURS)
+        hours = [Span(hour, hour + HOUR_MS) for hour in due]
+        judged = [(hour, self.answers(hour)) for hour in hours]
+        return [(hour, answers) for hour, answers in judged if all(one.complete for one in answers)]
+
+    def counted(self, span: Span, answers: Iterable[Answer], reading: Reading) -> list[Answer]:
+        """The answers with the exact numbers of late messages: reads from Kafka where they may lie.
+
+        What Kafka has deleted stays a bound.
+        """
+        wanted = [(one, self._to_count(one)) for one in answers]
+        reading.begin(RangeSet(part for _, ranges in wanted for part in ranges))
+        return [self._counted(span, one, ranges, reading) if ranges else one for one, ranges in wanted]
+
+    def _to_count(self, answer: Answer) -> RangeSet:
+        """Where late messages of an answer may lie; empty where Kafka does not hold all of it."""
+        log = next(one.log for one in self.partitions if one.at == answer.at)
+        ranges = answer.late.ranges.only([answer.at])
+        return ranges if log is not None and ranges and ranges.of(answer.at)[0][0] >= log.start else RangeSet()
+
+    def _counted(self, span: Span, answer: Answer, ranges: RangeSet, reading: Reading) -> Answer:
+        place = (answer.at.topic, answer.at.partition)
+        number = self.opened.log.count_between(
+            {place: ranges.of(answer.at)},
+            span.start,
+            span.until,
+            self.opened.stream.source.isolation,
+            partial(reading.passed, answer.at),
+        )
+        return replace(answer, late=replace(answer.late, least=number, most=number))
+
+    def _first(self, time: int) -> Mapping[Place, int | None]:
+        if time not in self._passing:
+            isolation = self.opened.stream.source.isolation
+            self._passing[time] = self.opened.log.first_at_or_after(self.known.logs, time, isolation)
+        return self._passing[time]
+
+
+def progress(opened: OpenStream) -> Progress:
+    """Look at a stream once. Reads the whole history. Raises TopicUnknown, Unreachable and the ledger's errors."""
+    # The clock first: what Kafka holds afterwards has come by then.
+    now = opened.book.clock()
+    topics = topics_now(opened)
+    ingest = opened.book.head(INGEST)
+    known = known_up_to(opened, topics, ingest.head.offsets() if ingest else {}, learn=False)
+    for topic in topics:
+        if topic not in known.logs and topic not in known.left:
+            raise TopicUnknown(f"topic {topic} does not exist; create it, or correct `source` in the stream file")
+    settled = opened.stream.source.isolation != READ_COMMITTED
+    high = {} if settled else opened.log.high_watermarks(known.logs)
+    logs = {
+        at: Log(log.start, log.end, high.get((at.topic, at.partition), log.end)) for at, log in known.to_read().items()
+    }
+    # The ledger last: what was committed meanwhile counts.
+    view = opened.book.view()
+    return Progress(opened, now, known, _partitions(known, logs, view.register, view.windows, topics))
+
+
+def _partitions(
+    known: Known,
+    logs: Mapping[TopicPartition, Log],
+    register: Register | None,
+    windows: Sequence[Committed],
+    topics: Iterable[str],
+) -> tuple[Partition, ...]:
+    covered = RangeSet(one for window in windows if window.record.receipt is not None for one in window.covers)
+    unfinished = RangeSet(one for window in windows if window.record.receipt is None for one in window.covers)
+    lost, skipped = jumped_over(windows)
+    parts = _parts(windows)
+    arrived: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    begins: dict[TopicPartition, int] = {}
+    last: dict[TopicPartition, int] = {}
+    for window in windows:
+        record = window.record
+        # An erasure may not have asked Kafka where its logs ended.
+        for one in record.window.ranges if record.kind != LaneKind.ERASE else ():
+            arrived[one.at].append((record.window.pinned_at, one.log_end))
+            last[one.at] = max(record.committed_at, last.get(one.at, 0))
+            if record.kind == LaneKind.INGEST:
+                begins[one.at] = min(one.start, begins.get(one.at, one.start))
+        for gap in record.window.gaps:
+            at = gap.as_range().partition
+            begins[at] = min(gap.start, begins.get(at, gap.start))
+    if register is not None and INGEST in register.lanes:
+        for position in register.lanes[INGEST].start:
+            begins[position.at] = min(position.offset, begins.get(position.at, position.offset))
+    read = known.partitions()
+    return tuple(
+        Partition(
+            at=at,
+            begins=begins[at] if at in begins else known.begins(at, read[at]) if at in logs else 0,
+            covered=covered.only([at]),
+            left_out={
+                Missing.LOST: lost.only([at]),
+                Missing.SKIPPED: skipped.only([at]),
+                Missing.UNFINISHED: unfinished.only([at]),
+            },
+            parts=parts.get(at, ()),
+            arrived=arrived[at],
+            log=logs.get(at),
+            lowest=known.starts.get(at, 0),
+            ended_at=None if at in logs else _ended_at(at, known, register, last.get(at, 0), topics),
+        )
+        for at in sorted({*logs, *covered.partitions, *unfinished.partitions})
+    )
+
+
+def _ended_at(
+    at: TopicPartition, known: Known, register: Register | None, last: int, topics: Iterable[str]
+) -> int | None:
+    """Since when the stream no longer reads a partition. None while a change of its topic is not accepted."""
+    incarnations = register.topics.get(at.topic, ()) if register is not None else ()
+    later = [one.since for one in incarnations if one.incarnation > at.incarnation]
+    left = [one.left.at for one in incarnations if one.incarnation == at.incarnation and one.left is not None]
+    if later or left:
+        return min((*later, *left))
+    return None if at.topic in topics and at.topic not in known.incarnations else last
+
+
+def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
+    """What windows have counted in each partition. Windows that read again what others had read add nothing new."""
+    first: list[Committed] = []
+    again: list[Committed] = []
+    for window in windows:
+        record = window.record
+        repeats = record.kind.reads_again or record.window.guarantee == Guarantee.NONE
+        (again if repeats else first).append(window)
+    covered = RangeSet(one for window in first if window.record.receipt is not None for one in window.covers)
+    found: dict[TopicPartition, list[Part]] = defaultdict(list)
+    for once, several in ((True, first), (False, again)):
+        for window in several:
+            for tally in window.record.tallies:
+                if tally.first is None or tally.last is None:
+                    continue
+                if tally.first_timestamp is None or tally.last_timestamp is None:
+                    continue
+                if not once and not window.covers.only([tally.at]) - covered:
+                    continue
+                name = f"{window.record.lane}/{window.record.seq}"
+                times = (tally.first_timestamp, tally.last_timestamp)
+                found[tally.at].append(Part(name, tally.read.number, tally.first, tally.last, *times, once))
+    return found
+
+
+# as plain values
+
+
+def time_text(at: int | None) -> str | None:
+    """A time in ms since 1970 as other programs read it: ISO 8601 in UTC."""
+    return None if at is None else in_iso(at)
+
+
+def hour_name(span: Span) -> str:
+    """An hour as the command line takes it, by its beginning in UTC: 2026-11-21T13Z."""
+    return f"{in_iso(span.start).partition(':')[0]}Z"
+
+
+def answer_shown(one: Answer) -> dict[str, Any]:
+    """The answer for a partition, for JSON. Offsets are in texts."""
+    return {
+        "partition": str(one.at),
+        "complete": one.complete,
+        "rule": one.rule.value,
+        "missing": [{"kind": kind.value, "range": str(part)} for kind, part in one.missing],
+        "late": {"least": one.late.least, "most": one.late.most, "windows": list(one.late.windows)},
+        "unread_after": one.late.unread,
+    }
+
+
+def hour_shown(span: Span, answers: Iterable[Answer]) -> dict[str, Any]:
+    """An hour that became complete, for the event that other DAGs wait for."""
+    found = list(answers)
+    return {
+        "hour": hour_name(span),
+        "since": time_text(span.start),
+        "until": time_text(span.until),
+        "late": late_total(found),
+    }
+
+
+def late_total(answers: Iterable[Answer]) -> dict[str, int]:
+    """How many messages of a span came late in all partitions: at least and at most."""
+    found = [one.late for one in answers]
+    return {"least": sum(one.least for one in found), "most": sum(one.most for one in found)}
+
+
+def progress_shown(seen: Progress, watermark: int | None) -> dict[str, Any]:
+    """The watermark of a stream, for events: its time, and the offsets that it has passed without a window."""
+    return {"watermark": time_text(watermark), "passed_over": list(shown(seen.passed_over()))}

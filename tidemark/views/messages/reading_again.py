@@ -1,0 +1,42 @@
+"""Reading one message again: which request does it, or why none can. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.clients.kafka.slots import Found, Slot
+from tidemark.ledger.records import LaneKind
+from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.where import Located
+
+# What a backfill reads: what no window has read, below the ingest's position.
+_UNREAD = (Fate.HOLE, Fate.BEFORE, Fate.LOST, Fate.PASSED_OVER)
+
+
+def again(found: Located) -> dict[str, Any]:
+    """The request that reads a message again: `kind` is replay or backfill, `fields` those of its form; or `why_not`.
+
+    The run checks the request itself, so a stale answer starts nothing wrong.
+    """
+    if (why_not := _why_not(found)) is not None:
+        return {"kind": None, "fields": {}, "why_not": why_not}
+    at = found.at
+    place = f"{at.partition.topic}/{at.partition.partition}"
+    if found.counting is not None:
+        return {"kind": LaneKind.REPLAY.value, "fields": {"records": f"{place}@{at.offset}"}, "why_not": None}
+    ranges = f"{place}@{at.offset}-{at.offset + 1}"
+    return {"kind": LaneKind.BACKFILL.value, "fields": {"ranges": ranges}, "why_not": None}
+
+
+def _why_not(found: Located) -> str | None:
+    if found.fate == Fate.ERASED:
+        return "it was erased, and nothing reads it again"
+    if found.counting is None and found.fate not in _UNREAD:
+        return "nothing has been read yet that could be read again"
+    if not isinstance(found.kafka, Found):
+        return "Kafka has it no longer, or did not answer"
+    if found.kafka.slot in (Slot.EXPIRED, Slot.COMPACTED):
+        return "Kafka no longer holds it"
+    if found.kafka.slot == Slot.MARKER or found.fate == Fate.NO_MESSAGE:
+        return "there is no message"
+    return None

@@ -1,0 +1,252 @@
+"""Where a message went: the windows that read or passed it, which of them counts, what is stored of it, what Kafka has.
+
+Asks the ledger, the sinks and Kafka. `tidemark.views.messages.message` says it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tidemark.clients.kafka.slots import Found as InKafka
+from tidemark.clients.kafka.slots import Message
+from tidemark.clients.kafka.topics import READ_UNCOMMITTED
+from tidemark.errors import TidemarkError, WrongUse
+from tidemark.ledger.book import Stored
+from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.erased import is_erased
+from tidemark.ledger.holes import Ingest
+from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.lookup import Found
+from tidemark.ledger.newest import open_heads
+from tidemark.ledger.records import INGEST, Gap, Pending, Record
+from tidemark.offsets.coordinates import Coordinate, Named, parse_records
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.runs.live.looking import check_known, look, of_the_stream
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.reading import read_at
+from tidemark.sinks.stored import StoredRow
+from tidemark.views.messages.fates import Counted, Covering, Facts, Fate, fate, possible
+
+DEAD_LETTERS = "dead letters"
+# A message may have thousands of rows, each with a key of its own.
+_MOST_KEYS = 5
+# A coordinate with a time in the place of the offset.
+_AT = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})/(?P<partition>\d{1,10})@(?P<time>.*[-:].*)")
+
+
+@dataclass(frozen=True)
+class Located:
+    """What ledger, sinks and Kafka say of one coordinate. `kafka`: why Kafka said nothing, as a text, or what it has."""
+
+    stream: str
+    at: Coordinate
+    fate: Fate
+    may_be: frozenset[Fate]
+    found: Found
+    pending: tuple[tuple[str, Pending], ...]
+    rows: Mapping[str, list[StoredRow]]
+    kafka: InKafka | str | None
+    position: int | None
+    # Why a sink's rows are not said, by its name; and what sinks by key hold for a row, by the sink and the row's place.
+    unsaid: Mapping[str, str] = field(default_factory=dict)
+    under_keys: Sequence[tuple[str, StoredRow, UnderKey]] = ()
+    # The sinks that were not asked, since they take servers of their own.
+    not_asked: tuple[str, ...] = ()
+    # By what it was erased, when that was not the window of this coordinate: one of another stream, or incarnation.
+    elsewhere: str | None = None
+
+    @property
+    def counting(self) -> Record | None:
+        """The window whose results count at the coordinate."""
+        return self.found.counting()
+
+    @property
+    def message(self) -> Message | None:
+        return self.kafka.message if isinstance(self.kafka, InKafka) else None
+
+
+def coordinate(opened: OpenStream, said: str) -> Coordinate:
+    """The one coordinate that people name: topic/partition@offset, or with a time the first message at or after it.
+
+    Below the cut of a truncated log, an offset belongs to an earlier incarnation. With its incarnation, topic#2/0@5, it is
+    taken as it is. Raises WrongUse, also for an incarnation that the ledger does not know, for a time in a topic that the
+    stream does not read, and where the partition has no message at or after the time.
+    """
+    if (timed := _AT.fullmatch(said.strip())) is not None:
+        found = _at_time(opened, timed["topic"], int(timed["partition"]), timed["time"])
+        named = Named(RangeSet([found.as_range()]))
+    else:
+        named = parse_records(said)
+    register = opened.book.register()
+    wanted = by_cuts(register[1].topics if register else {}, named.open) | named.exact
+    if wanted.count() != 1:
+        raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
+    (one,) = wanted
+    found = Coordinate(one.partition, one.start)
+    check_known(opened, found)
+    return found
+
+
+def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Located:
+    """Ask ledger, sinks and Kafka of a coordinate. If Kafka or a sink does not answer, the rest does.
+
+    Without `all_sinks`, only sinks are asked that answer as quickly as the ledger. Raises the ledger's errors, and those of
+    the table of dead letters.
+    """
+    book, source = opened.book, opened.stream.source
+    register = book.register()
+    heads = open_heads(book, register[1]) if register else {}
+    found, answers, not_asked = _stored(opened, at, all_sinks=all_sinks)
+    rows = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
+    looked = look(opened, at)
+    kafka = looked.slot
+    ingest = heads.get(INGEST)
+    position = ingest.head.offsets().get(at.partition) if ingest else None
+    # Kafka has nothing below the first window of a partition that was added later: that need not be read here.
+    asked_for = Ingest.of(register[1] if register else None, ingest.head if ingest else None).asked_for(at.partition)
+    pending = _pending(opened, heads, at)
+    covering = _covering(opened, found, at, rows)
+    slot = kafka.slot if isinstance(kafka, InKafka) else None
+    facts = Facts(
+        slot,
+        chosen=_chosen(source.partitions, at.partition) and looked.ours and source.reads(at.partition.topic),
+        unknown=isinstance(kafka, str),
+        asked_for=(asked_for.start, asked_for.until),
+        covering=covering,
+        pending=bool(pending),
+        gap=newest_gap(found)[1].kind if found.gaps else None,
+        isolation=source.isolation,
+    )
+    what = fate(at.offset, facts)
+    elsewhere = looked.hidden if what != Fate.ERASED else None
+    if elsewhere is not None:
+        what, rows = Fate.ERASED, {}
+    may_be = possible(covering, slot) if covering is not None and elsewhere is None else frozenset({what})
+    under_keys, problems = _under_keys(opened, found, rows)
+    said = {name for name, _, _ in under_keys}
+    unsaid = {name: answer for name, answer in answers.items() if isinstance(answer, str) and name not in said}
+    unsaid |= problems
+    return Located(
+        book.stream, at, what, may_be, found, pending, rows, kafka, position, unsaid, under_keys, not_asked, elsewhere
+    )
+
+
+def _stored(
+    opened: OpenStream, at: Coordinate, *, all_sinks: bool
+) -> tuple[Found, Mapping[str, list[StoredRow] | str], tuple[str, ...]]:
+    """What the ledger knows, the rows of each sink or why they are not said, and the sinks that were not asked."""
+    kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
+    asked = [one for one in opened.stream.sinks if all_sinks or kinds[one.name].looks_quickly]
+    dead_letters = opened.dead_letter_table()
+    readers: dict[str, Callable[[Record], list[StoredRow] | str]] = {
+        DEAD_LETTERS: lambda record: dead_letters.rows_at(at, record.attempt.generation),
+        **{one.name: partial(_rows, kinds[one.name], opened, one, at) for one in asked},
+    }
+    found, rows = read_at(opened.book, at, readers)
+    return found, rows, tuple(one.name for one in opened.stream.sinks if one not in asked)
+
+
+def _rows(
+    kind: PlainSink, opened: OpenStream, sink: SinkSettings, at: Coordinate, record: Record
+) -> list[StoredRow] | str:
+    try:
+        return kind.rows_at(opened, sink, at, record)
+    except (TidemarkError, OSError) as problem:
+        return f"{type(problem).__name__}: {problem}"
+
+
+def _under_keys(
+    opened: OpenStream, found: Found, rows: Mapping[str, list[StoredRow]]
+) -> tuple[list[tuple[str, StoredRow, UnderKey]], dict[str, str]]:
+    """What sinks by key hold for the first rows of the message, and why one of them did not say it, by its name.
+
+    Keys are known from the rows of a sink that keeps the fields by coordinate.
+    """
+    kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
+    known = next((rows[name] for name, kind in kinds.items() if kind.keeps_fields and rows.get(name)), [])
+    under_keys, problems = [], {}
+    if known:
+        # The newest value of a key may be of another message, which another stream has erased.
+        opened = replace(opened, book=for_readers(opened.book))
+    for sink in opened.stream.sinks:
+        try:
+            for row in known[:_MOST_KEYS]:
+                under = kinds[sink.name].under_key(opened, sink, row, found)
+                if under is not None:
+                    under_keys.append((sink.name, row, under))
+        except TidemarkError as problem:
+            problems[sink.name] = f"{type(problem).__name__}: {problem}"
+    return under_keys, problems
+
+
+def newest_gap(found: Found) -> tuple[Record, Gap]:
+    """The newest window that jumped over the coordinate, and its gap. Only where there is one."""
+    return max(found.gaps, key=lambda one: one[0].attempt.generation)
+
+
+def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:
+    at = milliseconds(read_time(said))
+    isolation = opened.stream.source.isolation
+    if topic not in of_the_stream(opened, [topic]):
+        raise WrongUse(f"the stream reads no topic {topic}, and no window of it has read one")
+    logs = opened.log.topics((topic,), isolation)
+    if topic not in logs or partition not in logs[topic].partitions:
+        raise WrongUse(f"Kafka has no partition {topic}/{partition}")
+    found = opened.log.first_at_or_after(logs, at, isolation)[topic, partition]
+    if found is None:
+        raise WrongUse(f"{topic}/{partition} has no message at or after {said}")
+    return Coordinate(TopicPartition(topic, partition), found)
+
+
+def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition) -> bool:
+    return partitions is None or at.partition in partitions.get(at.topic, ())
+
+
+def _pending(opened: OpenStream, heads: Mapping[str, Stored], at: Coordinate) -> tuple[tuple[str, Pending], ...]:
+    """The pending windows that will read the offset, the ingest's first."""
+    found = []
+    for lane, stored in sorted(heads.items(), key=lambda one: (one[0] != INGEST, one[0])):
+        one = stored.head.pending
+        if one is None or (at.partition, at.offset) not in one.window.hull():
+            continue
+        selection = one.window.selection
+        if selection is None or opened.book.holding([selection], at):
+            found.append((lane, one))
+    return tuple(found)
+
+
+def _covering(opened: OpenStream, found: Found, at: Coordinate, rows: Mapping[str, list[StoredRow]]) -> Covering | None:
+    """What is known of the offset from the window that counts there; None when no committed window covers it."""
+    counting = found.counting()
+    if counting is None:
+        return None
+    record = opened.book.with_receipt(counting)
+    wrote = {one.name for one in record.receipt.sinks} & set(rows) if record.receipt else set()
+    there = any(rows[name] for name in wrote)
+    # A newer window may have filled a sink alone, with other outcomes. Then no row there says nothing of this window.
+    own = any(found.counting(name) is counting for name in wrote)
+    return Covering(
+        _counted(opened, record, at.partition),
+        dead_letter=bool(rows.get(DEAD_LETTERS)),
+        row=there if there or own else None,
+        uncommitted=record.window.isolation == READ_UNCOMMITTED,
+        erased=is_erased(opened.book, record, at),
+    )
+
+
+def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted | None:
+    if record.receipt is None:
+        return None
+    covers = opened.book.covers(record.window).count(at)
+    tallies = [one for one in record.tallies if one.at == at]
+    stored, skipped, read = (
+        sum(getattr(one, name).number for one in tallies) for name in ("stored", "skipped", "read")
+    )
+    dead = sum(one.dead_letters for one in tallies)
+    return Counted(stored, dead, skipped, covers - read)
