@@ -57,6 +57,8 @@ class Actor(greenlet):
     def __init__(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> None:
         super().__init__(act)
         self.stop = stop
+        # Whether the ledger's server loses one of its answers.
+        self.loses_answers = stop is not None and stop.how in (*ANSWERS, *ANSWERS_AND_OTHERS)
         self.machine = machine
         self.name = name
         self.effects = 0

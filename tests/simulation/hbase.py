@@ -6,7 +6,8 @@ A marker hides the cells up to its time, those too that are written after it, un
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace as Struct
 from typing import Any
@@ -29,6 +30,10 @@ class Cluster:
         # By (table, row): up to which time a column, or a whole family, is hidden; and single versions that are.
         self._hidden: dict[tuple[str, bytes], dict[bytes, int]] = defaultdict(dict)
         self._removed: set[tuple[str, bytes, bytes, int]] = set()
+        # By table: the rows in their order, until another one comes or one goes.
+        self._sorted: dict[str, list[bytes]] = {}
+        # How often each table has changed.
+        self.changed: Counter[str] = Counter()
         self.clock = 0
         # Milliseconds since 1970, as the region servers have them.
         self.time: Callable[[], int] = lambda: 0
@@ -36,22 +41,30 @@ class Cluster:
         # Hears of each column or family that is hidden: table, row, column, and up to which time.
         self.hears: Callable[[str, bytes, bytes, int], None] = lambda table, row, column, newest: None
 
+    def _changes(self, table: str) -> None:
+        self.changes += 1
+        self.changed[table] += 1
+
     # what is stored
 
     def put(self, table: str, cells: Iterable[Put], timestamp: int) -> None:
-        self.changes += 1
+        self._changes(table)
+        rows = self.tables[table]
         for row, column, value in cells:
-            self.tables[table].setdefault(row, {}).setdefault(column, {})[timestamp] = value
+            if row not in rows:
+                rows[row] = {}
+                self._sorted.pop(table, None)
+            rows[row].setdefault(column, {})[timestamp] = value
 
     def delete(self, table: str, row: bytes, column: bytes, newest: int) -> None:
         """Hide a column, or a family (no colon), up to a time."""
-        self.changes += 1
+        self._changes(table)
         self.hears(table, row, column, newest)
         hidden = self._hidden[table, row]
         hidden[column] = max(newest, hidden.get(column, -1))
 
     def delete_version(self, table: str, row: bytes, column: bytes, timestamp: int) -> None:
-        self.changes += 1
+        self._changes(table)
         self._removed.add((table, row, column, timestamp))
 
     def compact(self) -> None:
@@ -64,11 +77,14 @@ class Cluster:
                     del rows[row]
         self._hidden.clear()
         self._removed.clear()
+        self._sorted.clear()
 
     def versions(self, table: str, row: bytes, column: bytes, below: int = NOW, least: int = 0) -> dict[int, bytes]:
         """What a reader sees of a column: by time, below a time, and no lower than another."""
         found = self.tables[table].get(row, {}).get(column, {})
         hidden = self._hidden.get((table, row))
+        if not hidden and not self._removed and below == NOW and not least:
+            return dict(found)
         until = max(hidden.get(column, -1), hidden.get(column.partition(b":")[0], -1)) if hidden else -1
         return {
             at: value
@@ -92,7 +108,10 @@ class Cluster:
         return found
 
     def rows(self, table: str, start: bytes, stop: bytes | None) -> list[bytes]:
-        return sorted(row for row in self.tables[table] if start <= row and (not stop or row < stop))
+        found = self._sorted.get(table)
+        if found is None:
+            found = self._sorted[table] = sorted(self.tables[table])
+        return found[bisect_left(found, start) : bisect_left(found, stop) if stop else None]
 
     def everything(self, table: str) -> Iterator[tuple[bytes, bytes, int]]:
         """Every cell that a reader can see, by row, column and time."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests.model.transport import DEATHS, Mishap, Network, Transport
-from tests.simulation.actors import AND_OTHERS, ANSWERS, ANSWERS_AND_OTHERS, current, effect
+from tests.simulation.actors import AND_OTHERS, ANSWERS_AND_OTHERS, current, effect
 from tests.support.memory import MemoryStore
 from tidemark.ledger.stores.contract import Key, Offsets
 
@@ -75,9 +75,11 @@ class Ledger:
             return call(self.store)
         if actor.ledger is None:
             actor.ledger = Transport(self.store, self.network)
-            if actor.stop is not None and actor.stop.how in (*ANSWERS, *ANSWERS_AND_OTHERS):
+            if actor.loses_answers:
                 at = actor.stop.at if isinstance(actor.stop.at, int) else 0
                 actor.ledger.begin(Mishap(actor.stop.how.removesuffix(AND_OTHERS), at))
+        if not actor.loses_answers:
+            return call(actor.ledger)
         try:
             return call(actor.ledger)
         except BaseException:

@@ -20,6 +20,7 @@ from tests.simulation.leftovers import check_compacted
 from tests.simulation.oracle import Oracle, Wrong, check, each
 from tests.simulation.others import OTHERS, PARQUET
 from tests.simulation.programs import EXITS, Request, commands
+from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import LATEST, SUMS, Place
 from tests.simulation.world import World, simulated
@@ -444,7 +445,7 @@ def stage() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with simulated(), commands():
+        with simulated(), commands(), remembered():
             yield
     finally:
         logging.disable(before)
@@ -455,6 +456,7 @@ def failure_of(
 ) -> Failure | None:
     """Play a program on a stage; how it fails, if it does. Any exception but a refusal is a failure."""
     play: Play | None = None
+    forget()
     try:
         play = Play(program, together)
         play.whole()

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -28,6 +29,7 @@ from tidemark.commit import fence
 from tidemark.ledger import selections
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
+from tidemark.ledger.recovery import backup
 from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live import discovery
@@ -174,8 +176,14 @@ class _Sweeper(SinkSweeper):
 class _Time:
     """The module `time`, of the world that is now."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(now().clocks, name)
+    def monotonic(self) -> float:
+        return now().clocks.monotonic()
+
+    def time(self) -> float:
+        return now().clocks.time()
+
+    def sleep(self, seconds: float) -> None:
+        now().clocks.sleep(seconds)
 
 
 @contextmanager
@@ -190,8 +198,11 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(selections, "PIECE_BYTES", _PIECE_BYTES))
         stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: hbase.Connection(now().hbase))))
         stack.enter_context(patch.object(Gateway2, "_dial", staticmethod(lambda *_: hbase.Connection2(now().hbase))))
-        # Timers would be threads, which no seed decides.
-        stack.enter_context(patch.object(Gateway, "_close_later", lambda self: None))
+        # Nothing is kept open: what would close it is a timer, and so a thread, which no seed decides.
+        stack.enter_context(patch.object(Gateway, "_take", lambda self: gateway._Held(self._dial("host", 1, 1), 0, 0)))
+        stack.enter_context(patch.object(Gateway, "_give_back", lambda self, one: None))
+        # No other process reads a backup, so none has to reach a disk.
+        stack.enter_context(patch.object(backup, "os", SimpleNamespace(fsync=lambda number: None)))
         yield
 
 

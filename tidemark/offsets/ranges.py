@@ -99,11 +99,9 @@ class RangeSet:
 
     @classmethod
     def _from(cls, intervals: Mapping[TopicPartition, Iterable[Interval]]) -> RangeSet:
-        made = cls()
-        for partition in sorted(intervals):
-            kept = tuple(intervals[partition])
-            if kept:
-                made._intervals[partition] = kept
+        time_limit.look()
+        made = object.__new__(cls)
+        made._intervals = {partition: kept for partition in sorted(intervals) if (kept := tuple(intervals[partition]))}
         return made
 
     def __iter__(self) -> Iterator[OffsetRange]:
