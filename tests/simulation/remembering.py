@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidemark.ledger import book, codec, records
 from tidemark.ledger.book import Book, Committed, Stored, View
 from tidemark.ledger.records import Window
-from tidemark.ledger.store import LedgerStore
+from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.ranges import RangeSet
 
 _decoded: dict[type, _Decoder] = {}
