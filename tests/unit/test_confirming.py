@@ -16,10 +16,10 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import confirming, finding, lanes_of_runs
 from tidemark.cli.app import app
 from tidemark.cli.commands import erase as erase_command
-from tidemark.errors import NotConfirmed
+from tidemark.errors import Conflict, NotConfirmed
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import erasing
-from tidemark.runs.windows import lanes
+from tidemark.runs.windows import ingest, lanes
 
 # Commands that write nothing that others read.
 ONLY_SHOW = {
@@ -203,6 +203,28 @@ def test_what_was_shown_is_skipped_although_the_end_has_moved(
     head = made.opened.book.head("ingest")
     assert head is not None
     assert [one.offset for one in head.head.positions] == [60]
+
+
+@pytest.mark.covers("N61")
+def test_only_the_window_that_was_shown_is_given_up(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the question stood, the window was committed, and the next run has pinned another."""
+    assert ingest.plan_ingest(made.opened, "run 2") is not None
+    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+
+    def agree(*_: Any, **__: Any) -> bool:
+        made.process("ingest", "run 2")
+        made.ends((0, 70))
+        assert ingest.plan_ingest(made.opened, "run 3") is not None
+        return True
+
+    monkeypatch.setattr("typer.confirm", agree)
+    refused = called("ledger abandon orders ingest --reason test")
+    assert isinstance(refused.exception, Conflict)
+    assert "no longer pending" in str(refused.exception)
+    head = made.opened.book.head("ingest")
+    assert head is not None
+    assert head.head.pending is not None
+    assert head.head.pending.window.run == "run 3"
 
 
 @pytest.mark.covers("N61")

@@ -27,6 +27,7 @@ from msgspec import structs
 
 from tidemark.errors import (
     AlreadyCommitted,
+    Conflict,
     Fenced,
     HeldByAnother,
     LaneClosed,
@@ -359,10 +360,13 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
     return found
 
 
-def abandon(book: Book, lane: str, reason: str, *, take_over: bool = False) -> Window | None:
+def abandon(
+    book: Book, lane: str, reason: str, *, take_over: bool = False, agreed: Window | None = None
+) -> Window | None:
     """Give up the lane's pending window; the next window reads its offsets. Committed windows stay as they are.
 
-    Raises HeldByAnother while the holder's heartbeat is younger than the lease, unless `take_over`.
+    Raises HeldByAnother while the holder's heartbeat is younger than the lease, unless `take_over`. Raises Conflict when
+    another window is pending than the one that somebody has `agreed` to give up.
     """
     check_reason("abandon", reason)
     while True:
@@ -370,6 +374,11 @@ def abandon(book: Book, lane: str, reason: str, *, take_over: bool = False) -> W
         head = found.head
         if head.pending is None:
             return None
+        if agreed is not None and head.pending.window != agreed:
+            raise Conflict(
+                f"window {agreed.seq} of {book.stream}/{lane} is no longer pending, and window {head.pending.window.seq} of "
+                f"run {head.pending.window.run} is: nothing was given up. Look at it, and ask again"
+            )
         if not take_over:
             _respect_lease(book, lane, head.pending, None)
         before = head.abandoned.count if head.abandoned else 0

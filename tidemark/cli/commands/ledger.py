@@ -141,7 +141,8 @@ def abandon(
         f"Give up window {pending.window.seq} of {opened.book.stream}/{lane}, which may be at work?"
     ):
         return
-    window = protocol.abandon(opened.book, lane, reason, take_over=take_over)
+    shown = pending.window if pending is not None else None
+    window = protocol.abandon(opened.book, lane, reason, take_over=take_over, agreed=shown)
     if window is None:
         line(f"{opened.book.stream}/{lane} has no pending window")
     else:
