@@ -37,6 +37,7 @@ _SETTINGS = {
     # A DAG whose definition changes from one parse to the next is an error here.
     "AIRFLOW__DAG_PROCESSOR__DAG_VERSION_INFLATION_CHECK_LEVEL": "error",
 }
+_PAGE_LEDGERS = ("hbase", "zookeeper", "sql")
 shutil.rmtree(HOME, ignore_errors=True)
 STREAM_FILE.parent.mkdir(parents=True)
 shutil.copy(REPOSITORY / "dags" / "tidemark_streams.py", HOME / "dags")
@@ -59,3 +60,10 @@ def submitting(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in {**environment.spark(site), **environment.connections(site)}.items():
         monkeypatch.setenv(key, value)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    # As one in ZooKeeper, a ledger in SQL commits in one transaction: the third is for the full run.
+    if "page_ledger" in metafunc.fixturenames:
+        kinds = _PAGE_LEDGERS if metafunc.config.getoption("--full") else _PAGE_LEDGERS[:2]
+        metafunc.parametrize("page_ledger", kinds, indirect=True)

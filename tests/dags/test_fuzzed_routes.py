@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 
 from tests.support.claiming import claim_lane
 from tests.support.known_streams import KnownStream, tables
-from tests.support.pages_in_memory import ledger, opened_by_pages, routes
+from tests.support.pages_in_memory import opened_by_pages, page_ledger, routes
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import LaneKind
 from tidemark.views.messages.fates import Fate
@@ -31,7 +31,7 @@ from tidemark_plugin.routes import messages as messages_routes
 from tidemark_plugin.routes import plans as plans_routes
 from tidemark_plugin.routes import steering as steering_routes
 
-__all__ = ["ledger", "tables"]
+__all__ = ["page_ledger", "tables"]
 
 pytestmark = [pytest.mark.usefixtures("airflow_home", "tables"), pytest.mark.filterwarnings("ignore")]
 
@@ -156,12 +156,12 @@ class Hostile:
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str) -> Any:
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_ledger: str) -> Any:
     """Somebody who may see and do everything, with one stream: stored rows, dead letters, and a replay that is open."""
     create_auth_manager()
     folder = tmp_path / "streams"
     folder.mkdir()
-    (folder / "orders.yaml").write_text(f"{MINIMAL}ledger: {{type: {ledger}}}\n")
+    (folder / "orders.yaml").write_text(f"{MINIMAL}ledger: {{type: {page_ledger}}}\n")
     monkeypatch.setenv("TIDEMARK_STREAMS", str(folder))
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
     # A slow machine is late, and that is no finding.

@@ -27,7 +27,7 @@ from starlette.routing import Match, Mount
 
 from tests.support.claiming import claim_lane
 from tests.support.known_streams import KnownStream, tables
-from tests.support.pages_in_memory import ledger, opened_by_pages, routes
+from tests.support.pages_in_memory import opened_by_pages, page_ledger, routes
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
@@ -52,18 +52,18 @@ from tidemark_plugin.app import build_app
 from tidemark_plugin.routes import messages as messages_routes
 from tidemark_plugin.routes import steering as steering_routes
 
-__all__ = ["ledger", "tables"]
+__all__ = ["page_ledger", "tables"]
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str) -> FastAPI:
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_ledger: str) -> FastAPI:
     """The app, with a stream whose DAG Airflow does not know: so nobody may see it."""
     create_auth_manager()
     folder = tmp_path / "streams"
     folder.mkdir()
-    (folder / "orders.yaml").write_text(f"{MINIMAL}ledger: {{type: {ledger}}}\n")
+    (folder / "orders.yaml").write_text(f"{MINIMAL}ledger: {{type: {page_ledger}}}\n")
     monkeypatch.setenv("TIDEMARK_STREAMS", str(folder))
     return build_app()
 

@@ -1,4 +1,4 @@
-"""The app behind the pages over ledgers in memory, of either kind."""
+"""The app behind the pages over ledgers in memory, of each kind."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark_plugin import streams
 
 
-@pytest.fixture(autouse=True, params=["hbase", "zookeeper"])
-def ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test of the pages runs on both kinds of ledger: with another store, and with another connection."""
+@pytest.fixture(autouse=True)
+def page_ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test of the pages runs on each kind of ledger: with another store, and with another connection."""
     kind: str = request.param
-    if kind == "zookeeper":
+    if kind != "hbase":
         monkeypatch.setattr(streams_in_memory, "MemoryStore", TransactionalStore)
-        monkeypatch.setattr(streams_in_memory, "LEDGER", "ledger: {type: zookeeper}\n")
+        monkeypatch.setattr(streams_in_memory, "LEDGER", f"ledger: {{type: {kind}}}\n")
     return kind
 
 

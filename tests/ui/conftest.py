@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from services import control, environment
 from services.site import REPOSITORY, Site
-from tests.support.both_ledgers import ledger
+from tests.support.both_ledgers import SQL, ledger
 from tests.support.browser import closed
 from tests.support.evil import EVIL
 from tests.support.playground import Kafka
@@ -36,7 +37,7 @@ USERS = {
     "nobody": "",
 }
 # What each team's stream says of its ledger.
-TEAMS = {"red": "ledger: {type: zookeeper, zookeeper: zookeeper_other}\n", "blue": ""}
+TEAMS = {"red": ledger("zookeeper", "zookeeper_other"), "blue": ledger("hbase")}
 # A team's DAGs come from a folder of its own.
 TEAM_DAGS = '''"""The DAGs of a team, for Airflow."""
 from pathlib import Path
@@ -63,7 +64,8 @@ def other_zookeeper(site: Site) -> Iterator[Site]:
 def streams(site: Site) -> dict[str, Path]:
     """The folders of stream files: Airflow's own, those of two teams, and one that only the page knows.
 
-    Airflow's has the example stream, one whose words are hostile, and a file that is none. Red's ledger is in ZooKeeper.
+    Airflow's has the example stream, one whose words are hostile, and a file that is none. Red's ledger is
+    usually in ZooKeeper.
     """
     # Beside the servers, which may be those of an earlier run.
     found = {name: site.folder("ui", name, "streams") for name in ("everybody", "unknown", *TEAMS)}
@@ -74,11 +76,14 @@ def streams(site: Site) -> dict[str, Path]:
         (found[team].parent / "dags.py").write_text(TEAM_DAGS)
         text = MINIMAL.replace("stream: orders", f"stream: {team}_orders")
         (found[team] / "orders.yaml").write_text(text + ledger_of_team)
-    (found["unknown"] / "unknown.yaml").write_text(MINIMAL.replace("stream: orders", "stream: unknown"))
+    (found["unknown"] / "unknown.yaml").write_text(
+        MINIMAL.replace("stream: orders", "stream: unknown") + ledger("hbase")
+    )
     everybody = found["everybody"]
     example = (REPOSITORY / "dags" / "streams" / "cdn_logs.yaml").read_text()
     (everybody / "cdn_logs.yaml").write_text(example + ledger("hbase"))
-    (everybody / "evil.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'"))
+    evil = MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'")
+    (everybody / "evil.yaml").write_text(evil + ledger("hbase"))
     (everybody / "broken.yaml").write_text("stream: [")
     return found
 
@@ -93,7 +98,22 @@ def own_dags(site: Site) -> Path:
 
 
 @pytest.fixture(scope="session")
-def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path], own_dags: Path) -> Callable[[], None]:
+def provider(site: Site) -> Path:
+    """A folder that makes Tidemark a provider, as its wheel does: the rooms are importable here without being installed."""
+    about = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    found = site.folder("ui", "provider")
+    info = site.folder("ui", "provider", f"{about['name'].replace('-', '_')}-0.0.0.dist-info")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {about['name']}\nVersion: 0.0.0\n")
+    (group,) = (name for name in about["entry-points"] if name == "apache_airflow_provider")
+    entries = [f"{name} = {place}\n" for name, place in about["entry-points"][group].items()]
+    (info / "entry_points.txt").write_text("".join([f"[{group}]\n", *entries]))
+    return found
+
+
+@pytest.fixture(scope="session")
+def start_airflow(
+    site: Site, other_zookeeper: Site, streams: dict[str, Path], own_dags: Path, provider: Path
+) -> Callable[[], None]:
     """Starts what of Airflow does not run. The page knows all folders of stream files, the DAGs of no team only their own.
 
     Its settings are nobody else's: other tests of this process have another Airflow.
@@ -106,6 +126,7 @@ def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path], o
     ]
     settings = {
         **_other_connections(site, other_zookeeper),
+        "PYTHONPATH": str(provider),
         "AIRFLOW__CORE__AUTH_MANAGER": "tests.support.rights.RightsByDag",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(users),
         "AIRFLOW__CORE__MULTI_TEAM": "True",
@@ -123,7 +144,7 @@ def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path], o
             for name, value in settings.items():
                 patch.setenv(name, value)
             patch.setenv("TIDEMARK_STREAMS", os.pathsep.join(map(str, streams.values())))
-            control.up(site, ["airflow-database"])
+            control.up(site, ["airflow-database", *(["postgresql"] if SQL else [])])
             _create_teams(site)
             control.up(site, ["airflow-api"])
             patch.setenv("TIDEMARK_STREAMS", str(streams["everybody"]))
