@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.drafts.drafting import outcome, text_of
@@ -149,6 +149,7 @@ lines = st.one_of(
 
 @pytest.mark.covers("N70")
 @given(values=st.lists(st.one_of(st.none(), lines), min_size=1, max_size=12))
+@example(values=[b'{"_hidden": 1, "Unknown": []}'])
 def test_whatever_the_messages_are_the_draft_is_a_valid_stream_file(
     tmp_path_factory: pytest.TempPathFactory, values: list[bytes | None]
 ) -> None:

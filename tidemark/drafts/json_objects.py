@@ -87,7 +87,7 @@ def of_json(values: Sequence[bytes]) -> Format:
         scheme = {"type": "json", "schema": ",\n".join(f"`{name}` {_DDL[kind]}" for name, kind in types.items())}
     others = list(dict.fromkeys(name for one in objects for name in one if name not in types))
     notes: tuple[str, ...] = ()
-    if others and UNKNOWN not in types:
+    if others and UNKNOWN not in map(str.lower, types):
         scheme["unknown"] = "keep"
         notes = (f"{len(others)} keys have no field of their own, and are kept in `unknown`: {some(others)}",)
 
