@@ -39,7 +39,7 @@ NOTHING = (None,) * len(FOUND)
 
 
 def messages_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
-    rows = [("orders", 1, 0, offset, b"key", value, None, 0, None) for offset, value in enumerate(values)]
+    rows = [("orders", 1, 0, offset, b"key", value, None, 0, None, None) for offset, value in enumerate(values)]
     return spark.createDataFrame(rows, no_messages(spark).schema)
 
 

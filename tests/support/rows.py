@@ -33,7 +33,7 @@ def stream_of(**parts: Any) -> Stream:
 
 
 def messages_of(spark: SparkSession, values: list[bytes | None], key: bytes | None = b"key") -> DataFrame:
-    rows = [("orders", 1, 0, offset, key, value, None, 0, None) for offset, value in enumerate(values)]
+    rows = [("orders", 1, 0, offset, key, value, None, 0, None, None) for offset, value in enumerate(values)]
     return spark.createDataFrame(rows, no_messages(spark).schema)
 
 

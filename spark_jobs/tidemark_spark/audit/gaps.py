@@ -42,8 +42,7 @@ def gap_reports(
     source, wanted = opened.stream.source, in_kafka.only(gaps)
 
     def messages_under(isolation: str) -> DataFrame:
-        # Only their coordinates matter, not their times.
-        return read_offsets(spark, opened.log.endpoint, isolation, wanted, incarnations, any_time=True)
+        return read_offsets(spark, opened.log.endpoint, isolation, wanted, incarnations)
 
     messages = messages_under(source.isolation).select(*COORDINATE)
     uncommitted = visible if source.isolation == READ_UNCOMMITTED else _count(messages_under(READ_UNCOMMITTED))

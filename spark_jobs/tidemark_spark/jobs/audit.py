@@ -52,7 +52,6 @@ from tidemark_spark.audit.unchanged import unchanged
 from tidemark_spark.jobs.expected import Expected, expected_rows
 from tidemark_spark.jobs.steps import Steps
 from tidemark_spark.readers.parquet import rows_at_a_time
-from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks.contract import audits_by_sums
@@ -138,18 +137,8 @@ def _audit(
         if level is Level.FULL and only_sums:
             known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append, steps.watch)
             size = max([size, *(one.size for one in known)])
-        rows = whatever_time(
-            lambda any_time: expected_rows(
-                spark,
-                opened,
-                readable,
-                incarnations,
-                any_time=any_time,
-                size=size,
-                only_sums=only_sums,
-                known=known,
-                watch=steps.watch,
-            )
+        rows = expected_rows(
+            spark, opened, readable, incarnations, size=size, only_sums=only_sums, known=known, watch=steps.watch
         )
         kept.callback(rows.close)
         counts = rows.tallies

@@ -37,7 +37,6 @@ from tidemark_spark.jobs.steps import Steps
 from tidemark_spark.readers.places import COUNTS, hbase_places
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.pipeline import check_rows
-from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.rows.selecting import only
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks.contract import ComparingSink
@@ -107,9 +106,7 @@ def _of_piece(
     sinks: Sinks,
     steps: Steps,
 ) -> ReplayComparison:
-    rows = whatever_time(
-        lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time, watch=steps.watch)
-    )
+    rows = expected_rows(spark, opened, offsets, incarnations, watch=steps.watch)
     try:
         check_read(rows.tallies, offsets)
         letters = hbase_places(

@@ -69,7 +69,6 @@ def expected_rows(
     in_kafka: RangeSet,
     incarnations: dict[str, int],
     *,
-    any_time: bool,
     size: int = WHOLE,
     only_sums: bool = False,
     known: tuple[Stretch, ...] = (),
@@ -92,7 +91,6 @@ def expected_rows(
             wanted,
             incarnations,
             source.fetch,
-            any_time=any_time,
             sizes=sizes_for(opened, wanted),
             counted=counted,
         )

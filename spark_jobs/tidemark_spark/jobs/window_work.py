@@ -33,7 +33,7 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
 from tidemark_spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.reading import NOT_A_TIME, ReadSoFar, counter, read_offsets, whatever_time
+from tidemark_spark.rows.reading import ReadSoFar, counter, read_offsets
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.runtime.progress import Progress
 from tidemark_spark.schemes.regex import MAY_DIFFER
@@ -103,7 +103,7 @@ class SparkWork:
         first = self._first_sink()
         try:
             if first is None or not self._in_one_pass(first):
-                whatever_time(self._keep)
+                self._keep()
             check_read(self._tallies, covers)
             self._context = replace(self._context, few=_few(self._tallies))
             self._check_budget()
@@ -119,7 +119,7 @@ class SparkWork:
             places.append(self._dead_letters.receipt(self._context))
         note_places(self._opened.book, places)
 
-    def _messages(self, counted: Any = None, *, any_time: bool = False) -> DataFrame:
+    def _messages(self, counted: Any = None) -> DataFrame:
         source = self._opened.stream.source
         return read_offsets(
             self._spark,
@@ -129,7 +129,6 @@ class SparkWork:
             # What is only erased may belong to an earlier incarnation.
             {at.topic: at.incarnation for at in self._covers.partitions},
             source.fetch,
-            any_time=any_time,
             sizes=sizes_for(self._opened, self._covers),
             counted=counted,
         )
@@ -171,7 +170,7 @@ class SparkWork:
             acknowledged = first.store(rows.stored, self._context_for(first))
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
-            if cause_of(problem) is not None or NOT_A_TIME in str(problem) or (never and never in str(problem)):
+            if cause_of(problem) is not None or (never and never in str(problem)):
                 raise LongerWay(f"a message of this window cannot go through one pass: {_line(problem)}") from problem
             raise
         self._stored[first.name] = acknowledged
@@ -185,12 +184,11 @@ class SparkWork:
         except Exception as problem:
             log.warning("what this attempt has written into %s stays there: %s", sink.name, problem)
 
-    def _keep(self, any_time: bool) -> None:
+    def _keep(self) -> None:
         """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
-        self.close()
         counted = counter(self._spark)
         self.progress.watch(ReadSoFar(self._spark, counted))
-        messages = self._messages(counted, any_time=any_time)
+        messages = self._messages(counted)
         rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
         stored = outcomes.stored(rows.frame)
         self._made = _Made(lambda: stored, lambda: outcomes.dead_letters(rows.frame), close=rows.close)

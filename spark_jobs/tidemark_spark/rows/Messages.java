@@ -30,8 +30,8 @@ import org.apache.spark.util.CollectionAccumulator;
 /**
  * Records of Kafka as rows: only those at the wanted offsets, and counted as they are read.
  *
- * A row has topic, incarnation, partition, offset, key, value, time in microseconds, type of the time, and headers. With
- * `anyTime`, it also has the time in ms since 1970 if Spark cannot hold it.
+ * A row has topic, incarnation, partition, offset, key, value, time in microseconds, type of the time, headers, and the time
+ * in ms since 1970 if Spark cannot hold it.
  *
  * The ranges to read are a text, since one call of Java for each of thousands takes longer than reading them. A line is a
  * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. If not all
@@ -40,7 +40,7 @@ import org.apache.spark.util.CollectionAccumulator;
  *
  * For each range that a task has read, `counted` gets a line: topic, incarnation, partition, number of messages, XOR of their
  * hashes, XOR of their source digests (as tidemark/offsets/hashing.py has both), bytes of keys and values, first and last
- * offset, how many came at or before the one before, and first and last time in ms (`-` without any).
+ * offset, how many came at or before the one before, and first and last time in ms (`-` without any that Spark can hold).
  *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
@@ -53,10 +53,8 @@ public class Messages implements FlatMapFunction {
     private Broadcast shared;
     private final Map incarnations = new HashMap();
     private final CollectionAccumulator counted;
-    private final boolean anyTime;
 
-    public Messages(String toRead, Boolean anyTime, CollectionAccumulator counted) {
-        this.anyTime = anyTime.booleanValue();
+    public Messages(String toRead, CollectionAccumulator counted) {
         this.counted = counted;
         String[] lines = toRead.split("\n");
         for (int number = 0; number < lines.length; number++) {
@@ -186,31 +184,24 @@ public class Messages implements FlatMapFunction {
             byte[] key = (byte[]) record.key();
             byte[] value = (byte[]) record.value();
             Header[] headers = record.headers().toArray();
+            long time = record.timestamp();
+            boolean fits = Long.MIN_VALUE / 1000 <= time && time <= Long.MAX_VALUE / 1000;
             // Before Kafka 0.10 messages have no time: -1.
-            boolean timed = record.timestamp() != -1;
+            boolean timed = fits && time != -1;
             if (counted != null) {
                 count(record, key, value, headers, timed);
             }
-            Object[] fields = new Object[anyTime ? 10 : 9];
+            Object[] fields = new Object[10];
             fields[0] = text;
             fields[1] = incarnation;
             fields[2] = partition;
             fields[3] = Long.valueOf(record.offset());
             fields[4] = key;
             fields[5] = value;
-            if (timed) {
-                try {
-                    fields[6] = Long.valueOf(Math.multiplyExact(record.timestamp(), 1000L));
-                } catch (ArithmeticException problem) {
-                    if (!anyTime) {
-                        throw new ArithmeticException("tidemark: the time of " + topic + "/" + partition + "@"
-                            + record.offset() + " is not one that Spark can hold");
-                    }
-                    fields[9] = Long.valueOf(record.timestamp());
-                }
-            }
+            fields[6] = timed ? Long.valueOf(time * 1000) : null;
             fields[7] = Integer.valueOf(record.timestampType().id);
             fields[8] = headers.length == 0 ? null : listed(headers);
+            fields[9] = fits ? null : Long.valueOf(time);
             return new GenericInternalRow(fields);
         }
 

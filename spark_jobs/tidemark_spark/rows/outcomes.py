@@ -48,7 +48,6 @@ from tidemark_spark.columns import (
 from tidemark_spark.rows.constants import wrong_constant
 from tidemark_spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark_spark.rows.failing_messages import DETAIL, ERROR, Cause
-from tidemark_spark.rows.tallying import AS_READ
 from tidemark_spark.runtime.caught import null_if_it_alone_throws, null_if_it_throws
 from tidemark_spark.runtime.once import meets_others
 from tidemark_spark.runtime.session import setting
@@ -78,10 +77,8 @@ def with_outcomes(
         found = _called(messages, stream, stream.scheme, fence)
     else:
         found = _parsed(messages, stream, apart=apart)
-    if BEYOND_TIME in messages.columns:
-        found = _refused_for_time(found)
     # If the stream keeps the type, it is among the fields by now.
-    return found.drop(TIMESTAMP_TYPE)
+    return _refused_for_time(found).drop(TIMESTAMP_TYPE)
 
 
 def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
@@ -101,16 +98,12 @@ def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
 
 
 def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: HeadFence | None) -> DataFrame:
-    if BEYOND_TIME in messages.columns:
-        beyond = F.col(BEYOND_TIME)
-        fitting = called(messages.where(beyond.isNull()), scheme, stream.retry, fence)
-        others = messages.where(beyond.isNotNull()).withColumns(
-            {INDEX: F.lit(0), OUTCOME: code(Outcome.INVALID), TOMBSTONE: F.col(VALUE).isNull()}
-        )
-        found = fitting.unionByName(others.drop(*AS_READ), allowMissingColumns=True)
-    else:
-        found = called(messages, scheme, stream.retry, fence)
-    found = found.withColumns(kept(scheme.keep))
+    beyond = F.col(BEYOND_TIME)
+    fitting = called(messages.where(beyond.isNull()), scheme, stream.retry, fence)
+    others = messages.where(beyond.isNotNull()).withColumns(
+        {INDEX: F.lit(0), OUTCOME: code(Outcome.INVALID), TOMBSTONE: F.col(VALUE).isNull()}
+    )
+    found = fitting.unionByName(others, allowMissingColumns=True).withColumns(kept(scheme.keep))
     seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
     with _null_where_not_computable(messages.sparkSession):
         return _refused(found, F.when(seen, _first_check(stream, apart=True)), F.col(FAILURE), Outcome.INVALID)

@@ -6,7 +6,6 @@ them. Spark's source would ask Kafka for the ends of the log first, take one ran
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,11 +13,9 @@ from functools import reduce
 from itertools import chain
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import numpy as np
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.clients.kafka.clients import java_settings
@@ -44,14 +41,11 @@ from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of
 
-log = logging.getLogger(__name__)
-
-Found = TypeVar("Found")
-
 _USUAL = FetchSettings()
 _COLUMNS = (
     f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long, {KEY} binary, {VALUE} binary, "
-    f"{TIMESTAMP} timestamp, {TIMESTAMP_TYPE} int, {HEADERS} array<struct<key: string, value: binary>>"
+    f"{TIMESTAMP} timestamp, {TIMESTAMP_TYPE} int, {HEADERS} array<struct<key: string, value: binary>>, "
+    f"{BEYOND_TIME} long"
 )
 _MESSAGES = Path(__file__).with_name("Messages.java")
 _KAFKA_RECORDS = "org.apache.spark.sql.kafka010.KafkaSourceRDD"
@@ -61,8 +55,6 @@ _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 _FETCH_FOR_SHORT = 64 * 1024
 # How long a task waits for a fetch, in ms: as Spark's own source waits.
 _POLL_MS = 120_000
-# The error of `Messages.java` for a time in ms that does not fit in microseconds.
-NOT_A_TIME = "is not one that Spark can hold"
 
 
 def read_offsets(
@@ -73,16 +65,14 @@ def read_offsets(
     incarnations: Mapping[str, int],
     fetch: FetchSettings = _USUAL,
     *,
-    any_time: bool = False,
     sizes: Mapping[TopicPartition, float] | None = None,
     counted: Any = None,
 ) -> DataFrame:
     """The messages at the wanted offsets that Kafka still holds and that are visible under `isolation`.
 
-    Columns: coordinate, key, value, timestamp with its type, headers. Fails for offsets below the log start, and at a message
-    whose time Spark cannot hold. With `any_time`, such a time is in BEYOND_TIME. `sizes`, in bytes per record, tell which
-    offsets between scattered ones are better read too. `counted`, a CollectionAccumulator, gets what each task has read: see
-    `Messages.java`.
+    Columns: coordinate, key, value, timestamp with its type, headers, BEYOND_TIME. Fails for offsets below the log start.
+    `sizes`, in bytes per record, tell which offsets between scattered ones are better read too. `counted`, a
+    CollectionAccumulator, gets what each task has read: see `Messages.java`.
     """
     params = _settings(cluster, isolation, fetch)
     split = reads(wanted, sizes, _cores(spark))
@@ -90,7 +80,7 @@ def read_offsets(
     for one in split:
         # Each of several reads gets its part of a long selection.
         part = wanted if len(split) == 1 else wanted & one.offsets
-        frames.append(_read(spark, params, one, part, incarnations, any_time=any_time, counted=counted))
+        frames.append(frame_of(spark, _records(spark, params, one, part, incarnations, counted=counted), _COLUMNS))
     return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
 
 
@@ -118,8 +108,7 @@ def count_ranges(
     watch(counted)
     params = _settings(cluster, isolation, fetch)
     for one in in_tasks(ranges, cores=_cores(spark)):
-        # A time that Spark cannot hold is no matter here.
-        _records(spark, params, one, one.offsets, incarnations, any_time=True, counted=counted).count()
+        _records(spark, params, one, one.offsets, incarnations, counted=counted).count()
     found = counted_ranges(lines_of(spark, counted))
     check_once(((tally.at, again) for tally, again in found), "messages")
     return [tally for tally, _ in found]
@@ -179,17 +168,6 @@ def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally,
     return found
 
 
-def whatever_time(read: Callable[[bool], Found]) -> Found:
-    """The result of `read`, which takes `any_time`: first without it, and again with it if Spark could not hold a time."""
-    try:
-        return read(False)
-    except (Py4JError, PySparkException) as problem:
-        if NOT_A_TIME not in str(problem):
-            raise
-    log.warning("Kafka has messages here with times that Spark cannot hold: reading all of them again, another way")
-    return read(True)
-
-
 def no_messages(spark: SparkSession) -> DataFrame:
     """An empty frame with the columns of messages."""
     return spark.createDataFrame([], _COLUMNS)
@@ -214,20 +192,6 @@ def _settings(cluster: KafkaEndpoint, isolation: str, fetch: FetchSettings) -> d
     }
 
 
-def _read(
-    spark: SparkSession,
-    params: Mapping[str, str],
-    read: Read,
-    wanted: RangeSet,
-    incarnations: Mapping[str, int],
-    *,
-    any_time: bool,
-    counted: Any,
-) -> DataFrame:
-    made = _records(spark, params, read, wanted, incarnations, any_time=any_time, counted=counted)
-    return frame_of(spark, made, f"{_COLUMNS}, {BEYOND_TIME} long" if any_time else _COLUMNS)
-
-
 def _records(
     spark: SparkSession,
     params: Mapping[str, str],
@@ -235,14 +199,13 @@ def _records(
     wanted: RangeSet,
     incarnations: Mapping[str, int],
     *,
-    any_time: bool,
     counted: Any,
 ) -> Any:
     """The rows of `Messages.java`, as Java's RDD. All that is wanted lies in what is read."""
     if read.tasks < len(read.ranges):
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
     ranges = _lines(read.ranges, incarnations)
-    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, any_time, counted)
+    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, counted)
     if wanted != read.offsets:
         context: Any = spark.sparkContext._jsc
         with NamedTemporaryFile(prefix="tidemark-wanted-") as file:
