@@ -7,14 +7,18 @@ any other run. A sensor looks at what a stream has committed. Nothing here holds
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
 from tidemark_dags.steps import airflow_errors
+from tidemark_dags.triggers import CompleteTrigger, WindowsTrigger
+from tidemark_dags.waiting import complete, windows_there
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -96,22 +100,52 @@ class EraseOperator(_RunOfStream):
 
 
 class _SensorOfStream(BaseSensorOperator):
-    """Looks at the stream of a file every minute, and leaves its worker slot in between.
+    """Looks at the stream of a file every minute, in the triggerer. Without `deferrable`, in a worker slot at each look.
 
-    :param stream_file: the stream's file, as an absolute path.
+    :param stream_file: the stream's file, as an absolute path. The triggerer reads it too.
     """
 
-    def __init__(self, *, stream_file: str | Path, mode: str = "reschedule", poke_interval: float = 60, **kwargs: Any):
+    _trigger: ClassVar[type[WindowsTrigger | CompleteTrigger]]
+    _asked: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        *,
+        stream_file: str | Path,
+        deferrable: bool = True,
+        mode: str = "reschedule",
+        poke_interval: float = 60,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(mode=mode, poke_interval=poke_interval, **kwargs)
         self.stream_file = str(stream_file)
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        if not self.poke(context):
+            asked = {name: getattr(self, name) for name in self._asked}
+            self.defer(
+                trigger=self._trigger(self.stream_file, self.poke_interval, **asked),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=self.timeout),
+            )
+        return None
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
+        if "error" in event:
+            raise (AirflowException if event["retried"] else AirflowFailException)(event["error"])
 
     def poke(self, context: Context) -> bool:
         from tidemark_dags.connections import open_here
 
         with airflow_errors():
-            return self._is_there(open_here(self.stream_file))
+            there, said = self._is_there(open_here(self.stream_file))
+        self.log.info("%s", said)
+        return there
 
-    def _is_there(self, opened: OpenStream) -> bool:
+    def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
         raise NotImplementedError
 
 
@@ -122,20 +156,14 @@ class WindowsSensor(_SensorOfStream):
     """
 
     template_fields: Sequence[str] = ("ranges",)
+    _trigger, _asked = WindowsTrigger, ("ranges",)
 
     def __init__(self, *, ranges: str | Iterable[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.ranges = ranges if isinstance(ranges, str) else list(ranges)
 
-    def _is_there(self, opened: OpenStream) -> bool:
-        from tidemark.offsets.coordinates import parse_ranges
-        from tidemark.runs.requests.selecting import with_incarnations
-
-        text = self.ranges if isinstance(self.ranges, str) else "\n".join(self.ranges)
-        view = opened.book.view()
-        left = with_incarnations(view, parse_ranges(text)) - view.authority.covered()
-        self.log.info("%s", "all of it is there" if not left else f"{left.count()} offsets are not there yet: {left}")
-        return not left
+    def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
+        return windows_there(opened, self.ranges)
 
 
 class CompleteSensor(_SensorOfStream):
@@ -146,18 +174,11 @@ class CompleteSensor(_SensorOfStream):
     """
 
     template_fields: Sequence[str] = ("since", "until")
+    _trigger, _asked = CompleteTrigger, ("since", "until")
 
     def __init__(self, *, since: str, until: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.since, self.until = since, until
 
-    def _is_there(self, opened: OpenStream) -> bool:
-        from tidemark.offsets.times import milliseconds, read_time
-        from tidemark.views.event_time.completeness import Span
-        from tidemark.views.event_time.progress import progress
-
-        span = Span(milliseconds(read_time(self.since)), milliseconds(read_time(self.until)))
-        answers = progress(opened).answers(span)
-        for one in answers:
-            self.log.info("%s: %s", one.at, one.rule.value)
-        return all(one.complete for one in answers)
+    def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
+        return complete(opened, self.since, self.until)

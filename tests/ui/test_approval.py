@@ -51,7 +51,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     run = lanes.this_run(found, "test")
     protocol.process(found.book, found.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)
     slots(airflow, 0)
-    airflow.wait_for_dag(DAG)
+    airflow.wait_for_dag(DAG, "cdn_logs__ingest")
     yield found
     file.unlink()
 

@@ -5,7 +5,6 @@ One stream for all tests, in their order: its scheduler has run it once, and it 
 
 from __future__ import annotations
 
-import re
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from demo.airflow import PATIENCE_SECONDS, Airflow
 from services.site import Site
+from tests.support.airflow_forms import choose, open_form, open_section, send_form, switch
 from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
@@ -61,7 +61,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE)
     for kind in ("ingest", "replay", "backfill", "audit", "erase"):
-        airflow.wait_for_dag(f"{STREAM}__{kind}")
+        airflow.wait_for_dag(f"{STREAM}__{kind}", "cdn_logs__ingest")
     yield open_stream(file)
     file.unlink()
 
@@ -101,7 +101,7 @@ def test_the_scheduler_starts_the_ingest(opened: OpenStream, scheduled_run: dict
 def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """The form as it is at first: one field and a reason. The first task says what would be read."""
     before = dict(opened.book.store.scan(("head",)))
-    form = open_form(page, airflow, "replay")
+    form = form_of(page, airflow, "replay")
     send = form.get_by_role("button", name="Trigger", exact=True)
     expect(form.locator("#element_since")).to_be_hidden()
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43\n{STREAM}/0@{39}")
@@ -129,7 +129,7 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
 def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """Spark says what would change, the run's page shows it, and nothing else of the run is begun."""
     before = dict(opened.book.store.scan(("head",)))
-    form = open_form(page, airflow, "replay")
+    form = form_of(page, airflow, "replay")
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43")
     form.locator("#element_reason").fill("bug 17")
     switch(form, "compare")
@@ -157,7 +157,7 @@ def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Pag
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     position, before = opened.book.head(INGEST), generations(opened)
-    form = open_form(page, airflow, "replay")
+    form = form_of(page, airflow, "replay")
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM},0,43")
     form.locator("#element_reason").fill("bug 17")
     switch(form, "dry_run")
@@ -196,12 +196,12 @@ def test_a_replay_of_the_records_of_a_table_in_two_lanes(
                 number = b"%d" % offset
                 some.put(number, {b"d:topic": STREAM.encode(), b"d:partition": b"0", b"d:offset": number})
     before = generations(opened)
-    form = open_form(page, airflow, "replay")
+    form = form_of(page, airflow, "replay")
     form.locator("#element_reason").fill("chosen elsewhere")
     switch(form, "dry_run")
-    form.get_by_role("button", name=re.compile("^What:")).click()
+    open_section(form, "What")
     form.locator("#element_records_file").fill(f"hbase:{RECORDS}")
-    form.get_by_role("button", name=re.compile("^How:")).click()
+    open_section(form, "How")
     form.locator("input[name=element_lanes]").fill("2")
     page.screenshot(path=SCREENSHOTS / "replay-in-lanes.png")
     run = send_form(form, page, "success")
@@ -219,14 +219,13 @@ def test_a_replay_of_the_records_of_a_table_in_two_lanes(
 def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """With two offsets that the ingest has read already, which are read again by the same run."""
     before = generations(opened)
-    form = open_form(page, airflow, "backfill")
+    form = form_of(page, airflow, "backfill")
     form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST + 2}")
     form.locator("#element_reason").fill("before the first window")
     switch(form, "dry_run")
-    # One section is open at a time.
-    form.get_by_role("button", name=re.compile("^What:")).click()
+    open_section(form, "What")
     choose(form, "mode", "reprocess")
-    form.get_by_role("button", name=re.compile("^How:")).click()
+    open_section(form, "How")
     form.locator("input[name=element_rate]").fill("1000")
     page.screenshot(path=SCREENSHOTS / "backfill.png")
     run = send_form(form, page, "success")
@@ -253,7 +252,7 @@ def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, 
         table = hbase.table(STREAM)
         (key,) = [key for key, cells in table.scan() if cells.get(b"d:id") == b"45"]
         table.delete(key)
-    form = open_form(page, airflow, "audit")
+    form = form_of(page, airflow, "audit")
     # Nothing is required.
     expect(form.get_by_role("button", name="Trigger", exact=True)).to_be_enabled()
     form.locator("#element_records").fill(f"{STREAM}/0@44\n{STREAM}/0@45")
@@ -314,7 +313,7 @@ def assert_the_report_is_a_page(airflow: Airflow, page: Page, audit: str, run: s
 @pytest.mark.usefixtures("scheduled_run")
 def test_an_audit_of_a_range(airflow: Airflow, page: Page) -> None:
     """After the repair. In tests/dags, an audit after a repair is part of every run."""
-    form = open_form(page, airflow, "audit")
+    form = form_of(page, airflow, "audit")
     form.locator("#element_ranges").fill(f"{STREAM}/0@{FIRST}-{MESSAGES}")
     run = send_form(form, page, "success")
     assert airflow.result(f"{STREAM}__audit", run, "report")["clean"]
@@ -391,7 +390,7 @@ def test_audits_run_after_a_commit_and_by_the_clock(
 @pytest.mark.usefixtures("scheduled_run")
 def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """By the form, once as a dry run. What is erased is not replayed, and is missing for no audit."""
-    form = open_form(page, airflow, "erase")
+    form = form_of(page, airflow, "erase")
     form.locator("#element_records").fill(f"{STREAM}/0@{ERASED}")
     form.locator("#element_reason").fill("request 4711")
     run = send_form(form, page, "success")
@@ -404,7 +403,7 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
     assert frame.locator("#of-progress").inner_text() == f"Erasure, dry run: {run}"
     places = frame.locator("section", has_text="Where the results are, and what would remain").locator("tbody tr")
     assert {"hbase", "the source"} <= set(places.locator("td:first-child").all_inner_texts())
-    form = open_form(page, airflow, "erase")
+    form = form_of(page, airflow, "erase")
     form.locator("#element_records").fill(f"{STREAM}/0@{ERASED}")
     form.locator("#element_reason").fill("request 4711")
     switch(form, "dry_run")
@@ -422,37 +421,10 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
     page.screenshot(path=SCREENSHOTS / "erased.png")
 
 
-def open_form(page: Page, airflow: Airflow, kind: str) -> Locator:
-    """The DAG's page, and on it the button Trigger."""
-    page.goto(f"{airflow.url}/dags/{STREAM}__{kind}")
-    page.get_by_test_id("trigger-dag-button").click()
-    form = page.get_by_role("dialog")
+def form_of(page: Page, airflow: Airflow, kind: str) -> Locator:
+    form = open_form(page, airflow, f"{STREAM}__{kind}")
     form.locator("#element_reason, #element_ranges").first.wait_for()
     return form
-
-
-def switch(form: Locator, name: str) -> None:
-    one = form.locator(f"input[name=element_{name}]")
-    before = one.is_checked()
-    form.locator(f"[id='switch:element_{name}']").click()
-    expect(one).to_be_checked(checked=not before)
-
-
-def choose(form: Locator, name: str, value: str) -> None:
-    """One of the values of a field that takes only those: written into its box, as people do who know it."""
-    box = form.locator(f"#element_{name}").get_by_role("combobox")
-    box.fill(value)
-    box.press("Enter")
-    expect(form.locator(f"input[name=element_{name}]")).to_have_value(value)
-
-
-def send_form(form: Locator, page: Page, state: str) -> str:
-    """Press the form's own Trigger, and look at the run until it has ended; gives its id."""
-    form.get_by_role("button", name="Trigger", exact=True).click()
-    page.wait_for_url("**/runs/manual__*")
-    badge = page.get_by_test_id("header-card").get_by_test_id("state-badge")
-    expect(badge).to_have_text(state, ignore_case=True, timeout=PATIENCE_SECONDS * 1000)
-    return page.url.partition("/runs/")[2].partition("/")[0].partition("?")[0]
 
 
 def clear(airflow: Airflow, dag: str, run: str, tasks: list[str]) -> None:

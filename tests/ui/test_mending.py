@@ -63,7 +63,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path], hour: int) 
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE)
     for kind in ("ingest", "replay", "backfill", "audit"):
-        airflow.wait_for_dag(f"{STREAM}__{kind}")
+        airflow.wait_for_dag(f"{STREAM}__{kind}", "cdn_logs__ingest")
     assert airflow.run(f"{STREAM}__ingest") == "success"
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     yield open_stream(file)

@@ -31,8 +31,8 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     file = streams["everybody"] / f"{stream}.yaml"
     schedule = "schedule:\n  cron: '0 0 29 2 *'\n"
     file.write_text(f"{MINIMAL.replace('orders', stream)}{schedule}engine:\n  replay_pool: {POOL}\n{ledger('hbase')}")
-    airflow.wait_for_dag(f"{stream}__ingest")
-    airflow.wait_for_dag(f"{stream}__replay")
+    airflow.wait_for_dag(f"{stream}__ingest", "cdn_logs__ingest")
+    airflow.wait_for_dag(f"{stream}__replay", "cdn_logs__ingest")
     opened = open_stream(file)
 
     def position() -> int:

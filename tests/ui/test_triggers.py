@@ -70,7 +70,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     pool = {"name": POOL, "slots": 0, "description": None, "include_deferred": False}
     assert airflow.call("POST", "/api/v2/pools", pool)[0] in (200, 201, 409)
     for dag in (REPLAY, ERASE):
-        airflow.wait_for_dag(dag)
+        airflow.wait_for_dag(dag, "cdn_logs__ingest")
     yield found
     file.unlink()
 

@@ -1,0 +1,64 @@
+"""What sensors and triggers look for in a stream. Heavy modules are imported inside: Airflow parses DAG files all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidemark.runs.live.open_stream import OpenStream
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A stream is too far behind. `committed`: the number of the ingest's last window, None before the first."""
+
+    stream: str
+    said: str
+    committed: int | None
+
+
+def windows_there(opened: OpenStream, ranges: str | Sequence[str]) -> tuple[bool, str]:
+    """Whether committed windows have read all of the ranges, and a sentence. Raises TidemarkError."""
+    from tidemark.offsets.coordinates import parse_ranges
+    from tidemark.runs.requests.selecting import with_incarnations
+
+    view = opened.book.view()
+    wanted = parse_ranges(ranges if isinstance(ranges, str) else "\n".join(ranges))
+    left = with_incarnations(view, wanted) - view.authority.covered()
+    return not left, "all of it is there" if not left else f"{left.count()} offsets are not there yet: {left}"
+
+
+def complete(opened: OpenStream, since: str, until: str) -> tuple[bool, str]:
+    """Whether a span of event time is complete, and why or why not in each partition. Raises TidemarkError."""
+    from tidemark.offsets.times import milliseconds, read_time
+    from tidemark.views.event_time.completeness import Span
+    from tidemark.views.event_time.progress import progress
+
+    span = Span(milliseconds(read_time(since)), milliseconds(read_time(until)))
+    answers = progress(opened).answers(span)
+    return all(one.complete for one in answers), "\n".join(f"{one.at}: {one.rule.value}" for one in answers)
+
+
+def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> Sign | None:
+    """A sign when so many messages are unread, or when one is unread for so long. Raises TidemarkError.
+
+    Before the first window, what is in the topics is unread. Its age is not known then, and counts as too old.
+    """
+    from tidemark.views.overview import overview
+
+    shown = overview(opened)
+    starts = ((one["position"] or one["log_start"], one["end"]) for one in shown["partitions"])
+    lag = sum(max(0, int(end) - int(start)) for start, end in starts)
+    last = shown["ingest"]["last_commit"]
+    committed = None if last is None else int(last["window"])
+    since = shown["unread_since"]
+    if messages is not None and lag >= messages:
+        return Sign(shown["stream"], f"{lag} messages are unread; the bound is {messages}", committed)
+    if seconds is not None and lag:
+        age = None if since is None else (opened.book.clock() - since) / 1000
+        if (age is None and committed is None) or (age is not None and age >= seconds):
+            old = "from before the first window" if age is None else f"{age:.0f} seconds old"
+            return Sign(shown["stream"], f"an unread message is {old}; the bound is {seconds:g} seconds", committed)
+    return None
