@@ -102,10 +102,13 @@ class Promises:
             if check is not None:
                 check(at, key, value)
 
+    def _decoded(self, value: bytes) -> Any:
+        return msgspec.json.decode(value)
+
     # heads
 
     def _head(self, at: int, key: tuple[str, ...], value: bytes) -> None:
-        lane, head = key[1], msgspec.json.decode(value)
+        lane, head = key[1], self._decoded(value)
         assert value not in self._seen[lane], f"a value of the head of {lane} has come back"
         self._seen[lane].add(value)
         before = self.heads.get(lane)
@@ -267,7 +270,7 @@ class Promises:
         assert self.history.setdefault(name, value) == value, f"record {name} has changed"
         if not self.commits_records:
             assert name in self.windows, f"record {name} stands in the history, and was not committed"
-            assert self.windows[name].record == msgspec.json.decode(value), f"head and history differ on window {name}"
+            assert self.windows[name].record == self._decoded(value), f"head and history differ on window {name}"
             self._settles(at, name)
 
     def _settled(self, at: int, key: tuple[str, ...], value: bytes) -> None:
@@ -278,9 +281,7 @@ class Promises:
         assert name in self.windows, f"{name} was settled before it was committed"
         committed = self.windows[name]
         if self.commits_records:
-            assert msgspec.json.decode(self.history[name]) == committed.record, (
-                f"head and history differ on window {name}"
-            )
+            assert self._decoded(self.history[name]) == committed.record, f"head and history differ on window {name}"
         committed.settled = True
         for coordinate in committed.covers if committed.writes(TABLE) else ():
             for generation, row in self._results.rows.get(coordinate, {}).items():
@@ -312,7 +313,7 @@ class Promises:
     # the register
 
     def _register(self, at: int, key: tuple[str, ...], value: bytes) -> None:
-        register, before = msgspec.json.decode(value), self.register
+        register, before = self._decoded(value), self.register
         self.register = register
         if before is None:
             before = {"generation": -1, "ordinal": 0, "lanes": {}, "topics": {}}
@@ -350,7 +351,7 @@ class Promises:
         return None if lane == INGEST else self.claims.get(lane, set())
 
     def _selection(self, at: int, key: tuple[str, ...], value: bytes) -> None:
-        stored = msgspec.json.decode(value)
+        stored = self._decoded(value)
         missing = {digest for *_, digest in stored["pieces"]} - self._selections.keys()
         assert not missing, f"the selection {key[1]} can be found, and has no {missing}"
         self._selections[key[1]] = {
@@ -419,7 +420,7 @@ class Promises:
 
     def _compacted(self, at: int, key: tuple[str, ...], value: bytes) -> None:
         """A folder that counts holds each row that counts of its windows, once."""
-        for folder in msgspec.json.decode(value)["folders"]:
+        for folder in self._decoded(value)["folders"]:
             lane, seq, generation = folder["folder"].split("/")
             held = self._results.folders.get((lane, int(seq), int(generation)))
             assert held is not None, f"the folder {folder['folder']} counts, and is not there"

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.model.transport import DEATHS, Mishap, Network, Transport
 from tests.simulation.actors import AND_OTHERS, ANSWERS_AND_OTHERS, current, effect
+from tests.simulation.older import as_older
 from tests.support.memory import MemoryStore
 from tidemark.ledger.stores.contract import Key, Offsets
 
@@ -53,11 +54,16 @@ class Ledger:
         return self._asked(lambda way: way.read_several(keys))
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
+        if is_older():
+            # It has in mind what it has written.
+            expected, value = None if expected is None else as_older(key, expected), as_older(key, value)
         return self._asked(lambda way: way.swap(key, expected, value))
 
     def commit(
         self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
     ) -> bool:
+        if is_older():
+            expected, value, recorded = as_older(head, expected), as_older(head, value), as_older(record, recorded)
         return self._asked(lambda way: way.commit(head, expected, value, record, recorded, offsets))
 
     def put(self, key: Key, value: bytes) -> None:
@@ -89,6 +95,12 @@ class Ledger:
             happened = actor.ledger.happened and not actor.stopped
             actor.waits = actor.waits or (happened and actor.stop.how in ANSWERS_AND_OTHERS)
             actor.stopped = actor.stopped or happened
+
+
+def is_older() -> bool:
+    """Whether the current actor runs an older version of the program."""
+    actor = current()
+    return actor is not None and actor.older
 
 
 def writes() -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
-from tests.simulation import others
+from tests.simulation import older, others
 from tests.simulation.actors import REFUSED, current
 from tests.simulation.kafka import Message
 from tests.simulation.leftovers import dead_folders, erased_in, is_named
@@ -94,6 +94,10 @@ class Changes(Promises):
         known = self.known[coordinate]
         assert known.epoch in (None, epoch), f"the message at {coordinate} has changed its order epoch"
         known.epoch = epoch
+
+    def _decoded(self, value: bytes) -> Any:
+        """Two versions of the program write one value in two forms."""
+        return older.as_newer(super()._decoded(value)) if self._oracle.world.setting.older else super()._decoded(value)
 
     def may_stay(self, name: tuple[str, int], generation: int) -> bool:
         swept = self._oracle.world.swept_at.get(name)

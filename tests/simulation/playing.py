@@ -14,6 +14,7 @@ from tests.simulation import elsewhere, pairs, programs
 from tests.simulation.actors import Actor, Stop, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
+from tests.simulation.edits import Edits
 from tests.simulation.kafka import KEYS, TOPIC
 from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
@@ -62,6 +63,7 @@ class Play:
         self.plans: list[Request] = []
         self.refusal: TidemarkError | None = None
         self.backups: list[Path] = []
+        self.edits = Edits(self.world)
         # From then on, what was read since the backup is read once more.
         self.restored = False
         self._note_proposals()
@@ -142,7 +144,7 @@ class Play:
             act()
         except TidemarkError as problem:
             self.refusal = problem
-            damaged = isinstance(problem, LedgerContradiction) and not self.restored
+            damaged = isinstance(problem, LedgerContradiction) and not (self.restored or self.edits.is_damaged)
             check(not damaged, f"{name} says that something is damaged, and nothing is: {problem}")
             request = getattr(current(), "request", None)
             if isinstance(problem, NotAuthorized) and request is not None:
@@ -181,7 +183,15 @@ class Play:
         ):
             self.world.kafka.add_partition()
 
+    def _upgrade(self) -> None:
+        """From now on this version of the program is at work, and no older one."""
+        self.world.older = False
+
     def _of_machines(self, step: Step) -> Callable[[], object] | None:
+        if step.name == "edit":
+            return lambda: self.edits.edit(self.oracle.book, step.a)
+        if step.name == "upgrade":
+            return self._upgrade
         if step.name == "time":
             return lambda: self.world.pass_by(40_000 * (1 + step.b))
         if step.name == "clock":
@@ -211,7 +221,7 @@ class Play:
             return (lambda: self._plan(request)), request
         if step.name == "by plan":
             return self._by_plan(step)
-        if step.name in ("replay", "backfill", "erase", "erase key"):
+        if step.name in ("replay", "replay apart", "backfill", "erase", "erase key"):
             request = self._asked(step, name)
             return (request.begin, request) if request is not None else None
         if step.name == "again":
@@ -278,6 +288,8 @@ class Play:
             return self._noted(Request(LaneKind.ERASE, name, frozenset(), key=str(a % KEYS)))
         if step.name == "erase":
             request = Request(LaneKind.ERASE, name, self._some(a, b, covered), dry=a % 11 == 1)
+        elif step.name == "replay apart":
+            request = Request(LaneKind.REPLAY, name, self._apart(a, b, covered))
         elif step.name == "replay":
             sinks = (None, None, ("sums",), ("hbase",), None, ("latest",))[(a + b) % 6]
             there = [one for one in OTHERS if one in self.oracle.expected]
@@ -309,6 +321,18 @@ class Play:
         first = places[a % len(places) :][: 1 + b]
         return frozenset(first if a % 3 == 1 else first + places[a // 2 % len(places) :][: 1 + b])
 
+    @staticmethod
+    def _apart(a: int, b: int, within: RangeSet) -> frozenset[Place]:
+        """Of one partition few offsets, then many, then few, each far from the others."""
+        if not within.partitions:
+            return frozenset()
+        at = within.partitions[a % len(within.partitions)]
+        places = sorted(each(within.only([at])))
+        first = a % 4
+        return frozenset(
+            (*places[first : first + 1], *places[first + 4 : first + 8 + b], *places[first + 12 + b :][:2])
+        )
+
     # rest
 
     def rest(self) -> None:
@@ -317,6 +341,8 @@ class Play:
             self.world.scheduler.wake(0)
             self.world.pass_by(STEP_MS)
         self.world.clocks.ahead = [0] * len(self.world.clocks.ahead)
+        self.edits.put_back()
+        self._upgrade()
         # Late writes arrive, and leases end.
         for _ in range(8):
             self.world.ledger.network.tick()
@@ -381,6 +407,8 @@ class Play:
             stuck = isinstance(self.refusal, TopicRecreated)
             check(not stuck, f"after a restoration no run can go on: {self.refusal}")
         self.oracle.sees_what_was_written(run)
+        wrong = verify(self.world.opened.book)
+        check(not wrong, f"a restored ledger has gone on, and is not whole: {wrong}")
 
     def _could_not_go_on(self, lane: str, request: Request) -> None:
         """An erasure goes on as long as Kafka has what it has to read again."""

@@ -30,7 +30,7 @@ from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
 from tidemark.sinks.parquet.steps import Step as CompactionStep
 
-# How often each is on the menu.
+# How often each is on the menu; a theme may have others.
 MENU = {
     "produce": 5, "ingest": 7, "replay": 6, "backfill": 3, "erase": 4, "erase key": 1, "again": 4, "wake": 6,
     "compact": 3, "retain": 1, "cancel": 1, "pause": 1, "resume": 2, "rows": 2, "totals": 3, "newest": 2,
@@ -62,6 +62,8 @@ class Theme:
     few: int = 6
     # How many messages there are before anything else: `produce` with this number, twice.
     first: int = 8
+    # Whether the first window of all ends well, and so has a receipt.
+    receipts: bool = True
 
 
 def _early(how: str, until: int) -> tuple[Stop, ...]:
@@ -184,6 +186,36 @@ LATEST_THEMES = {
         first=4,
     ),
 }
+# Of another seed of ten.
+NEWEST_THEMES = {
+    "older versions": Theme(
+        {"back up": 10, "ingest": 14, "produce": 10, "replay": 6, "upgrade": 2},
+        {"older": (True,), "after": ("restored",), "guarantee": ("at_least_once",)},
+        {
+            "ingest": _after(DIES, ProtocolStep.PINNED, *_WRITING),
+            "replay": _after(DIES, ProtocolStep.PINNED, *_WRITING),
+        },
+    ),
+    "edited by hand": Theme(
+        {"replay": 12, "backfill": 4, "again": 10, "edit": 12, "resume": 1},
+        {"most": (2, 3, 7), "sinks": (("hbase",), ("hbase", "sums"))},
+        {"replay": _after(DIES, ProtocolStep.PINNED, *_WRITING), "backfill": _after(DIES, ProtocolStep.PINNED)},
+        others=0.2,
+        stories=(("replay, takes", "edit", "again"),),
+    ),
+    "without a receipt": Theme(
+        {"ingest": 6, "erase": 16, "produce": 6, "time": 12},
+        {"guarantee": ("at_most_once",), "start": (0,)},
+        {"ingest": _after(DIES, *_WRITING), "replay": _after(DIES, *_WRITING)},
+        others=0.2,
+        receipts=False,
+    ),
+    "far apart": Theme(
+        {"replay apart": 12, "replay": 4, "produce": 12, "ingest": 10, "wake": 4},
+        {"most": (100,), "sinks": (("hbase",), ("hbase", "latest"), ("hbase", "sums"))},
+        others=0.2,
+    ),
+}
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -251,18 +283,21 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     chance = random.Random(seed)
     whole = menu or MENU
     if theme is not None:
-        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES}[theme]
+        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES, **NEWEST_THEMES}[theme]
     elif _has_others(seed):
         focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
         about = Theme({one: 4 * whole[one] for one in focus})
     elif _is_latest(seed):
         about = LATEST_THEMES[chance.choice([*LATEST_THEMES])]
+    elif _is_newest(seed):
+        about = NEWEST_THEMES[chance.choice([*NEWEST_THEMES])]
     elif _is_later(seed):
         about = LATER_THEMES[chance.choice([*LATER_THEMES])]
     else:
         about = _NONE if chance.random() < 0.25 else THEMES[chance.choice([*THEMES])]
     names = [one for one in whole if one in _ALWAYS or one in about.steps or chance.random() < about.others]
-    weights = [about.steps.get(one, whole[one]) for one in names]
+    names += [one for one in about.steps if one not in whole]
+    weights = [about.steps.get(one) or whole[one] for one in names]
     chosen = chance.choices(names, weights, k=chance.randint(6, _MOST_STEPS))
     steps = tuple(
         Step(
@@ -280,7 +315,8 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
         steps = _with_stories(chance, about, steps)
     # Mostly there is something to work on.
     if chance.random() < 0.9:
-        return _with_others(seed, Program(setting, (first, first, Step("ingest", 9), *steps)))
+        dies = None if about.receipts else chance.choice(_after(DIES, *_WRITING))
+        return _with_others(seed, Program(setting, (first, first, Step("ingest", 9, stop=dies), *steps)))
     return Program(replace(setting, start=0), steps)
 
 
@@ -290,6 +326,10 @@ def _is_later(seed: int) -> bool:
 
 def _is_latest(seed: int) -> bool:
     return seed % 10 == 8
+
+
+def _is_newest(seed: int) -> bool:
+    return seed % 10 == 9
 
 
 def _has_others(seed: int) -> bool:

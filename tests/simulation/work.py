@@ -19,6 +19,7 @@ from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count, PartitionTally, check_read, verify
+from tidemark.planning.splitting import reads
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.changes_since_pin import check_since_pin
 from tidemark.sinks.dead_letters import FIELDS
@@ -101,6 +102,7 @@ class Work:
         letters = [self._receipt(LETTERS)] if window.counts_for(None) else []
         note_places(self.opened.book, [*map(self._receipt, self._sinks()), *letters])
         found = self.world.kafka.read(covers, window.isolation)
+        _read_once(covers, found)
         at = {one.partition: one for one in covers.partitions}
         self._messages: dict[Place, Message] = {(at[number], offset): one for (number, offset), one in found.items()}
         self.world.was_read(attempt.generation, self._messages)
@@ -291,6 +293,18 @@ class Work:
     _covers: RangeSet
     attempt: Attempt
     fence: Fence
+
+
+def _read_once(wanted: RangeSet, found: Iterable[tuple[int, int]]) -> None:
+    """As `rows/reading.py` reads: in several reads, each of which gives what is wanted of its ranges."""
+    from tests.simulation.oracle import check
+
+    split = reads(wanted)
+    parts = [wanted if len(split) == 1 else wanted & one.offsets for one in split]
+    at = {one.partition: one for one in wanted.partitions}
+    for number, offset in found:
+        times = sum((at[number], offset) in part for part in parts)
+        check(times == 1, f"{at[number]}@{offset} is read {times} times by one window")
 
 
 def heard(step: Step) -> None:

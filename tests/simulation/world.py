@@ -32,6 +32,7 @@ from tidemark.ledger.records import Record
 from tidemark.ledger.recovery import backup
 from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import RangeSet
+from tidemark.planning import merging, splitting
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.delta import table
@@ -77,6 +78,8 @@ class Setting:
     after: str = ""
     # Whether a sink of files takes the rows while they are read.
     one_pass: bool = False
+    # Whether an older version of the program is at work, until it is replaced.
+    older: bool = False
 
 
 class World:
@@ -96,6 +99,7 @@ class World:
         self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
         self.store.server_time = lambda: self.clocks.now
         self.ledger = Ledger(self.store)
+        self.older = setting.older
         self.scheduler = Scheduler()
         self.isolation = setting.isolation
         # By generation: what its attempt has read. By cell: of which messages it was made.
@@ -129,7 +133,7 @@ class World:
     def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> Actor:
         """A program does something; it goes on until it ends, dies or sleeps."""
         actor = Actor(act, stop, machine, name)
-        actor.opened = self.open()
+        actor.opened, actor.older = self.open(), self.older
         self.scheduler.run(actor)
         return actor
 
@@ -196,6 +200,10 @@ def simulated() -> Iterator[None]:
         for module in (doubt, discovery, fence, gateway, table):
             stack.enter_context(patch.object(module, "time", time))
         stack.enter_context(patch.object(selections, "PIECE_BYTES", _PIECE_BYTES))
+        # A log of some tens of messages is read in several reads.
+        stack.enter_context(patch.object(merging, "_RANGE_MICROSECONDS", 2.0))
+        stack.enter_context(patch.object(splitting, "_SHORT", 3))
+        stack.enter_context(patch.object(splitting, "_MOST_RANGES", 2))
         stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: hbase.Connection(now().hbase))))
         stack.enter_context(patch.object(Gateway2, "_dial", staticmethod(lambda *_: hbase.Connection2(now().hbase))))
         # Nothing is kept open: what would close it is a timer, and so a thread, which no seed decides.
