@@ -54,7 +54,7 @@ def fetch(folder: Path) -> None:
 
 def check(folder: Path) -> None:
     """Raises ServiceError for a jar in a folder that is not, byte for byte, the one that SUMS names."""
-    known = _known()
+    known = known_sums()
     for jar in sorted(folder.glob("*.jar")):
         if (found := sum_of(jar)) != known.get(jar.name):
             expected = known.get(jar.name, f"nothing: {SUMS.name} does not name it")
@@ -64,7 +64,7 @@ def check(folder: Path) -> None:
             )
 
 
-def _known() -> dict[str, str]:
+def known_sums() -> dict[str, str]:
     """The SHA-256 of each jar, by its name."""
     return {name: digest for digest, name in (line.split("  ", 1) for line in SUMS.read_text().splitlines())}
 
@@ -76,7 +76,7 @@ def sum_of(jar: Path) -> str:
 
 def main(folder: Path) -> None:
     """Write SUMS anew, of the jars that are there: those of other versions of Spark stay."""
-    known = _known() if SUMS.exists() else {}
+    known = known_sums() if SUMS.exists() else {}
     known |= {jar.name: sum_of(jar) for jar in folder.glob("*/*.jar")}
     SUMS.write_text("".join(f"{known[name]}  {name}\n" for name in sorted(known)))
 

@@ -19,11 +19,37 @@ def text_of(*path: str) -> str:
     return REPOSITORY.joinpath(*path).read_text()
 
 
-def pins() -> dict[str, str]:
-    lines = [
-        line.partition("#")[0] for name in ("requirements.txt", "constraints.txt") for line in text_of(name).split("\n")
-    ]
-    return {name: version.strip() for name, _, version in (line.partition("==") for line in lines) if version}
+LOCKS = (("constraints.txt",), ("docker", "requirements.lock"), ("docker", "wheel.lock"))
+
+
+def pins(*path: str) -> dict[str, str]:
+    """The versions of a lock, or of a list of requirements, by the names of the packages."""
+    return dict(re.findall(r"^([\w.-]+)(?:\[\w+\])?==([\w.]+)", text_of(*(path or ("constraints.txt",))), re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids="/".join)
+def test_each_package_of_a_lock_has_the_hashes_of_its_files(lock: tuple[str, ...]) -> None:
+    entries = re.split(r"^(?=\S)", text_of(*lock), flags=re.MULTILINE)[1:]
+    assert len(entries) == len(pins(*lock))
+    assert [one for one in entries if "--hash=sha256:" not in one] == []
+
+
+def test_the_locks_have_what_is_asked_for() -> None:
+    """`./run lock` writes them. What runs in an image has the version that is tested."""
+    tested, image = pins(), pins("docker", "requirements.lock")
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        assert {one.lower(): version for one, version in pins(name).items()}.items() <= tested.items()
+    own = pins("docker", "requirements.txt")
+    assert own.items() <= image.items()
+    assert {name: version for name, version in image.items() if tested.get(name) != version} == own
+    (builder,) = tomllib.loads(text_of("pyproject.toml"))["build-system"]["requires"]
+    assert builder.split("==")[1] == pins("docker", "wheel.lock")["hatchling"]
+
+
+def test_no_program_that_checks_is_in_an_image() -> None:
+    checks = {one.lower() for one in pins("requirements-dev.txt")} | {"pytest"}
+    # The first is needed by SQLAlchemy, the second by Airflow, to run.
+    assert checks & pins("docker", "requirements.lock").keys() <= {"greenlet", "pyjwt"}
 
 
 def supported() -> list[str]:
@@ -40,7 +66,7 @@ def test_the_documents_name_the_pythons_that_run_takes(page: str) -> None:
 
 
 def test_the_image_has_a_python_that_run_takes_and_code_is_checked_for_the_oldest() -> None:
-    (image,) = re.findall(r"^FROM python:([\d.]+)-", text_of("docker", "airflow.Dockerfile"), re.MULTILINE)
+    (image,) = re.findall(r"^ARG PYTHON=python:([\d.]+)-", text_of("docker", "airflow.Dockerfile"), re.MULTILINE)
     assert image in supported()
     settings = tomllib.loads(text_of("pyproject.toml"))
     assert settings["tool"]["mypy"]["python_version"] == supported()[0]

@@ -175,6 +175,8 @@ def _limits(question_seconds: float) -> Mapping[str, Any]:
         "tcp_user_timeout": milliseconds,
         "options": options,
         "application_name": "tidemark",
+        # Of a database without an encoding, the driver would give bytes.
+        "client_encoding": "utf8",
     }
 
 

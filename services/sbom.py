@@ -1,0 +1,81 @@
+"""What the images are made of, as CycloneDX: `python -m services.sbom FOLDER` writes python.cdx.json and jars.cdx.json.
+
+Python packages are those of docker/requirements.lock. Jars are those that Maven resolves for pom.xml.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+from services.errors import ServiceError
+from services.jars import POM, known_sums
+from services.site import REPOSITORY
+
+# Those of services/pom.xml that an image has.
+PROFILES = ("kafka", "zookeeper", "hbase", "spark")
+# `   org.apache.kafka:kafka_2.13:jar:4.3.1:compile`, or with a classifier before the version.
+_RESOLVED = re.compile(r"^ +([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):(?:compile|runtime)\b", re.MULTILINE)
+
+
+def resolved(profile: str, file: Path) -> str:
+    """What Maven lists for a profile."""
+    command = ["mvn", "--batch-mode", "--quiet", "--file", str(POM), "--activate-profiles", profile]
+    command += ["dependency:list", "-DincludeScope=runtime", f"-DoutputFile={file}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ServiceError(f"Maven could not list the jars for {profile}:\n{(done.stdout + done.stderr)[-2000:]}")
+    return file.read_text()
+
+
+def jars_as_bom(listed: Iterable[str]) -> str:
+    """The jars of some lists as CycloneDX in JSON, each once. Raises ServiceError for a jar without a known SHA-256."""
+    sums = known_sums()
+    bom = Bom()
+    for group, name, classifier, version in sorted({one for text in listed for one in _RESOLVED.findall(text)}):
+        jar = "-".join(part for part in (name, version, classifier) if part) + ".jar"
+        if jar not in sums:
+            raise ServiceError(f"{jar} is among what Maven resolves, and jars.sha256 does not name it")
+        url = PackageURL("maven", group, name, version, {"classifier": classifier} if classifier else None)
+        bom.components.add(
+            Component(
+                type=ComponentType.LIBRARY,
+                group=group,
+                name=name,
+                version=version,
+                purl=url,
+                bom_ref=url.to_string(),
+                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sums[jar])],
+            )
+        )
+    return JsonV1Dot6(bom).output_as_string(indent=2)
+
+
+def packages_as_bom(lock: Path, file: Path) -> None:
+    """Write the packages of a lock as CycloneDX in JSON."""
+    command = [sys.executable, "-m", "cyclonedx_py", "requirements", str(lock)]
+    command += ["--output-format", "JSON", "--output-file", str(file), "--output-reproducible"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ServiceError(f"{lock} cannot be written as CycloneDX:\n{done.stderr[-2000:]}")
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    packages_as_bom(REPOSITORY / "docker" / "requirements.lock", folder / "python.cdx.json")
+    listed = [resolved(profile, folder / f"{profile}.txt") for profile in PROFILES]
+    (folder / "jars.cdx.json").write_text(jars_as_bom(listed))
+    print(f"{folder}: python.cdx.json, jars.cdx.json")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
