@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
@@ -21,6 +21,9 @@ from services.errors import ServiceError
 from services.jars import POM, known_sums
 from services.site import REPOSITORY
 
+LOCK = REPOSITORY / "docker" / "requirements.lock"
+# A package with its version, and the lines of its hashes.
+_PINNED = re.compile(r"^([\w.-]+)==([\w.]+)((?:.*\n(?= ))*.*)", re.MULTILINE)
 # Those of services/pom.xml that an image has.
 PROFILES = ("kafka", "zookeeper", "hbase", "spark")
 # `   org.apache.kafka:kafka_2.13:jar:4.3.1:compile`, or with a classifier before the version.
@@ -60,18 +63,34 @@ def jars_as_bom(listed: Iterable[str]) -> str:
     return JsonV1Dot6(bom).output_as_string(indent=2)
 
 
-def packages_as_bom(lock: Path, file: Path) -> None:
-    """Write the packages of a lock as CycloneDX in JSON."""
-    command = [sys.executable, "-m", "cyclonedx_py", "requirements", str(lock)]
-    command += ["--output-format", "JSON", "--output-file", str(file), "--output-reproducible"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ServiceError(f"{lock} cannot be written as CycloneDX:\n{done.stderr[-2000:]}")
+def packages_as_bom(lock: str) -> str:
+    """The packages of a lock as CycloneDX in JSON. Each has the hashes of all its files, of which one is installed."""
+    bom = Bom()
+    for name, version, rest in _PINNED.findall(lock):
+        url = PackageURL("pypi", None, name, version)
+        digests = sorted(re.findall(r"--hash=sha256:(\w+)", rest))
+        # Hashes of a component would all be of one file.
+        file = ExternalReference(
+            type=ExternalReferenceType.DISTRIBUTION,
+            url=XsUri(url.to_string()),
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one) for one in digests],
+        )
+        bom.components.add(
+            Component(
+                type=ComponentType.LIBRARY,
+                name=name,
+                version=version,
+                purl=url,
+                bom_ref=url.to_string(),
+                external_references=[file],
+            )
+        )
+    return JsonV1Dot6(bom).output_as_string(indent=2)
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    packages_as_bom(REPOSITORY / "docker" / "requirements.lock", folder / "python.cdx.json")
+    (folder / "python.cdx.json").write_text(packages_as_bom(LOCK.read_text()))
     listed = [resolved(profile, folder / f"{profile}.txt") for profile in PROFILES]
     (folder / "jars.cdx.json").write_text(jars_as_bom(listed))
     print(f"{folder}: python.cdx.json, jars.cdx.json")

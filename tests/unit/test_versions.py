@@ -24,7 +24,9 @@ LOCKS = (("constraints.txt",), ("docker", "requirements.lock"), ("docker", "whee
 
 def pins(*path: str) -> dict[str, str]:
     """The versions of a lock, or of a list of requirements, by the names of the packages."""
-    return dict(re.findall(r"^([\w.-]+)(?:\[\w+\])?==([\w.]+)", text_of(*(path or ("constraints.txt",))), re.MULTILINE))
+    return dict(
+        re.findall(r"^([\w.-]+)(?:\[[\w-]+\])?==([\w.]+)", text_of(*(path or ("constraints.txt",))), re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids="/".join)
