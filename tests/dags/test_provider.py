@@ -5,36 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from pydantic import JsonValue
 
+from tests.support.connection_values import GIVEN
 from tidemark.clients.connection_forms import get_provider_info
 from tidemark_dags import hooks
 
-# A value that suits each field, and those that Airflow's form has outside of the extras.
-GIVEN: dict[str, tuple[dict[str, JsonValue], dict[str, JsonValue]]] = {
-    "tidemark_kafka": (
-        {},
-        {
-            "bootstrap.servers": "kafka:9093",
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "me",
-            "sasl.password": "secret",
-        },
-    ),
-    "tidemark_hbase": ({"host": "gateway1,gateway2", "port": 9090}, {"thrift2": "gateway1:9091"}),
-    "tidemark_zookeeper": ({"host": "zk1:2181,zk2:2181", "login": "me", "password": "secret"}, {"use_ssl": True}),
-    "tidemark_postgres": (
-        {"host": "127.0.0.1", "schema": "tide", "login": "me", "password": "secret"},
-        {"allow_insecure": True},
-    ),
-    "tidemark_mysql": (
-        {"host": "127.0.0.1", "schema": "tide", "login": "me", "password": "secret"},
-        {"allow_insecure": True},
-    ),
-    "tidemark_registry": ({"host": "https://registry", "login": "me", "password": "secret"}, {}),
-    "tidemark_lake": ({}, {"path": "/data/lake"}),
-}
 TYPES = {one["connection-type"]: one for one in get_provider_info()["connection-types"]}
 
 
