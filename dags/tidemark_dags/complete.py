@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from airflow.sdk import Asset, TriggerRule, task
@@ -40,7 +41,7 @@ def announce(stream_file: str, stream: Stream) -> Any:
             hours = seen.became_complete(watermark, before)
         if not hours:
             raise AirflowSkipException("no more hours are complete")
-        found = {"hours": [hour_shown(*one) for one in hours], **progress_shown(seen, watermark)}
+        found = {"hours": [asdict(hour_shown(*one)) for one in hours], **progress_shown(seen, watermark)}
         context["outlet_events"][asset].extra = found
         # Further back, no hour is due any more.
         state.set("announced", noted(before, [hour.start for hour, _ in hours], run, 2 * MOST_HOURS))

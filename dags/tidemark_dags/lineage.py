@@ -92,6 +92,7 @@ def _as_openlineage(found: Lineage) -> Any:
     from openlineage.client.event_v2 import InputDataset, OutputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset, output_statistics_output_dataset
 
+    from tidemark.views.values import as_plain
     from tidemark_dags.lineage_facet import WindowsRunFacet
 
     read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
@@ -109,5 +110,5 @@ def _as_openlineage(found: Lineage) -> Any:
             )
             for one in found.outputs
         ],
-        run_facets={FACET: WindowsRunFacet(**found.windows)},
+        run_facets={FACET: WindowsRunFacet(**as_plain(found.windows))},
     )

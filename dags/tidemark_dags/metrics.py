@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from airflow.configuration import conf
 from airflow.sdk.observability import stats
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidemark.runs.live.open_stream import OpenStream
     from tidemark.views.event_time.progress import Progress
     from tidemark.views.metrics import Metric
+    from tidemark.views.overview import Overview
 
 log = logging.getLogger(__name__)
 
@@ -43,17 +44,17 @@ def send_positions(opened: OpenStream) -> None:
         stats.gauge(name, one.value, tags=tags)
 
 
-def _log(shown: Mapping[str, Any]) -> None:
-    status, late = shown["status"], shown["latency"]["sentence"]
+def _log(shown: Overview) -> None:
+    status, late = shown.status, shown.latency.sentence
     if status is not None:
-        level = logging.INFO if status["word"] == "OK" else logging.WARNING
-        log.log(level, "status %s (%s): %s", status["word"], status["rule"], status["sentence"])
+        level = logging.INFO if status.word == "OK" else logging.WARNING
+        log.log(level, "status %s (%s): %s", status.word, status.rule, status.sentence)
     if late:
         log.warning("latency: %s", late)
-    if shown["retention_alarms"]:
-        log.warning("retention: %s", "; ".join(shown["retention_alarms"]))
-    elif shown["retention_headroom"]:
-        log.info("retention: %s", shown["retention_headroom"])
+    if shown.retention_alarms:
+        log.warning("retention: %s", "; ".join(shown.retention_alarms))
+    elif shown.retention_headroom:
+        log.info("retention: %s", shown.retention_headroom)
 
 
 def send_counts(stream: str, records: Iterable[Record]) -> None:

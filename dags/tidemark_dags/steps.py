@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, task
@@ -102,7 +103,7 @@ def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) ->
     """What the event of the results says: the windows that a run has committed in a lane, and the stream's watermark."""
     from tidemark.views.summary import windows
 
-    return {"lane": lane, "windows": windows(records), **_event_time(opened)}
+    return {"lane": lane, "windows": [asdict(one) for one in windows(records)], **_event_time(opened)}
 
 
 def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
@@ -133,7 +134,9 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
             answers = sorted(answer for records in of_lanes for answer in answers_of(opened, records))
         event = committed_event(opened, lane, committed[lane])
         if others:
-            event["then"] = [{"lane": one, "windows": windows(committed[one])} for one in others]
+            event["then"] = [
+                {"lane": one, "windows": [asdict(window) for window in windows(committed[one])]} for one in others
+            ]
         context["outlet_events"][asset].extra = event
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
         return {**result, **answered(answers)} if answers else result

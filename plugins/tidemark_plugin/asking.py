@@ -13,9 +13,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from tidemark.errors import StaleLedger, TidemarkError, Unreachable, WrongUse
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 Kind = Literal["usual", "long", "apart"]
 # A question about a stream whose answer is kept for all viewers.
-Question = Callable[[StreamFile], dict[str, Any]]
+Question = Callable[[StreamFile], Any]
 
 OK, WRONG, STALE, TOO_MANY, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 409, 429, 503, 504, 500
 # Long questions that are being answered, of all streams; and how long an answer waits for who has asked.
@@ -46,10 +46,11 @@ _LONG_THREADS = 4
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a stream's servers, or why there is none: an HTTP status with the fields of its JSON."""
+    """The answer of a stream's servers, or why there is none: an HTTP status with a sentence."""
 
     status: int
-    fields: Mapping[str, Any]
+    found: Any = None
+    detail: str = ""
     until: float = 0.0
 
 
@@ -150,7 +151,7 @@ class Asking:
             found: Answer | Found = flight.result()
             return found
         flight.cancel()
-        return Answer(TOO_LATE, {"detail": f"no answer within {self.settings.page_wait_seconds:g} s; ask again later"})
+        return Answer(TOO_LATE, detail=f"no answer within {self.settings.page_wait_seconds:g} s; ask again later")
 
     async def long(
         self,
@@ -213,10 +214,10 @@ class Asking:
         self._of_one = {who: found for who, found in still.items() if found}
         if len(self._of_one.get((by, kind), ())) >= most:
             said = f"{most} questions of yours are still being answered; wait for their answers, and ask again"
-            return Answer(TOO_MANY, {"detail": said})
+            return Answer(TOO_MANY, detail=said)
         if kind != "usual" and sum(len(found) for (_, one), found in self._of_one.items() if one == kind) >= _MOST_LONG:
             said = f"{_MOST_LONG} long questions of others are being answered; ask again in a while"
-            return Answer(TOO_MANY, {"detail": said})
+            return Answer(TOO_MANY, detail=said)
         return None
 
     def _noted(self, by: str, flight: Future[Any], kind: Kind) -> Future[Any]:
@@ -235,13 +236,8 @@ class Asking:
     def _too_late(self, servers: tuple[str, ...], others: Sequence[str] = ()) -> Answer:
         *first, last = dict.fromkeys([*servers, *others])
         named = f"{', '.join(first)} and {last}" if first else last
-        return Answer(
-            TOO_LATE,
-            {
-                "detail": f"{named} did not answer within {self.settings.page_wait_seconds:g} s; "
-                "they are still being asked"
-            },
-        )
+        said = f"{named} did not answer within {self.settings.page_wait_seconds:g} s; they are still being asked"
+        return Answer(TOO_LATE, detail=said)
 
     def _threads_of(self, shared: tuple[str, ...]) -> Turns:
         threads = self.settings.page_threads
@@ -272,9 +268,9 @@ class Asking:
     def _asked(self, file: StreamFile, ask: Question, asked: _Asked) -> Answer:
         fresh = self.settings.page_cache_seconds
         try:
-            status, fields = OK, ask(file)
+            answer = Answer(OK, ask(file))
         except Exception as problem:
-            status, fields = _failed(file, problem)
+            answer = _failed(file, problem)
             if isinstance(problem, Unreachable):
                 fresh = self.settings.page_retry_seconds
         with self._lock:
@@ -282,7 +278,7 @@ class Asking:
             if now - asked.began > self.settings.page_wait_seconds:
                 # No viewer waits any more: the answer stays for viewers who look again.
                 fresh = max(fresh, self.settings.page_retry_seconds)
-            asked.answer = Answer(status, fields, now + fresh)
+            asked.answer = replace(answer, until=now + fresh)
             asked.flight = None
             return asked.answer
 
@@ -305,21 +301,21 @@ def sinks_of(file: StreamFile) -> list[str]:
     return [f"the sinks' {one}" for one in sorted({one.connection for one in stream.sinks} - others)]
 
 
-def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:
-    """Why there is no answer, for people: an HTTP status with the fields of its JSON."""
+def _failed(file: StreamFile, problem: Exception) -> Answer:
+    """Why there is no answer, for people."""
     if isinstance(problem, WrongUse):
-        return WRONG, {"detail": str(problem)}
+        return Answer(WRONG, detail=str(problem))
     if isinstance(problem, StaleLedger):
-        return STALE, {"detail": str(problem)}
+        return Answer(STALE, detail=str(problem))
     if isinstance(problem, TidemarkError):
-        return SERVER_AWAY, {"detail": f"{type(problem).__name__}: {problem}"}
+        return Answer(SERVER_AWAY, detail=f"{type(problem).__name__}: {problem}")
     # The error's text may be about a connection. Only those who run Airflow may read it, in the log.
     log.error("the page cannot show the stream %s", file.stream.name, exc_info=problem)
-    return INTERNAL, {"detail": f"internal error, see the log of Airflow's API: {type(problem).__name__}"}
+    return Answer(INTERNAL, detail=f"internal error, see the log of Airflow's API: {type(problem).__name__}")
 
 
 def _told(question: Callable[[], Found], file: StreamFile) -> Answer | Found:
     try:
         return question()
     except Exception as problem:
-        return Answer(*_failed(file, problem))
+        return _failed(file, problem)

@@ -37,7 +37,7 @@ def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Mod
         raw = await request.body()
         found = await asking.apart(lambda: read_body(model, raw), by=name_of(user))
         if isinstance(found, Answer):
-            raise HTTPException(found.status, found.fields["detail"])
+            raise HTTPException(found.status, found.detail)
         if isinstance(found, RequestValidationError):
             raise found
         return found
@@ -49,13 +49,13 @@ def read_body(model: type[Model], raw: bytes) -> Model | RequestValidationError 
     """The value of a body, or what is wrong with it."""
     if len(raw) > MOST_BYTES or beside_texts(raw) > MOST_BESIDE_TEXTS:
         said = f"the request has more than {MOST_BESIDE_TEXTS} bytes beside its texts: records belong into one text, by lines"
-        return Answer(413, {"detail": said})
+        return Answer(413, detail=said)
     try:
         return model.model_validate_json(raw)
     except ValidationError as problem:
         errors = problem.errors()
     if errors[0]["type"] == "json_invalid":
-        return Answer(422, {"detail": f"the body is no JSON: {errors[0]['ctx']['error']}"})
+        return Answer(422, detail=f"the body is no JSON: {errors[0]['ctx']['error']}")
     return RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors])
 
 

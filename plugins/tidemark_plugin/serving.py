@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,9 @@ from urllib.parse import urlencode
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from pydantic import BaseModel
 
 from tidemark.runs.requests.forms import MOST_TEXT
 from tidemark.settings import wording
-from tidemark_plugin.answers import Problem
-from tidemark_plugin.asking import Answer
 
 _PAGE = Path(__file__).parent / "page"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -50,17 +48,19 @@ _OF_POST = {
 }
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Why there is no answer, in a sentence for people."""
+
+    detail: str
+
+
 def _described(problems: dict[int, str]) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": said, "model": Problem} for status, said in problems.items()}
 
 
-PROBLEMS = _described(_PROBLEMS)
+PROBLEMS = {200: {"description": "The answer."}, **_described(_PROBLEMS)}
 PROBLEMS_OF_POST = {**PROBLEMS, **_described(_OF_POST)}
-
-
-def answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """What a question is answered by, for the description of the API."""
-    return {200: {"model": model, "description": "The answer."}, **PROBLEMS}
 
 
 async def with_headers(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -144,8 +144,3 @@ def page(name: str, request: Request, status: int = 200) -> Response:
     }.items():
         text = text.replace(mark, value)
     return HTMLResponse(text, status)
-
-
-def as_json(answer: Answer) -> Response:
-    """What was answered, or why nothing was."""
-    return JSONResponse(dict(answer.fields), answer.status)

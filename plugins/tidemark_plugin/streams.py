@@ -22,10 +22,10 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
-from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.bars import Asked, Coverage, coverage_bars
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
 from tidemark.views.event_time.progress import Progress, progress
-from tidemark.views.overview import overview
+from tidemark.views.overview import Overview, overview
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
 _PATIENCE_SECONDS = 1.0
@@ -144,12 +144,12 @@ class Servers:
         self._indices: dict[str, _Index] = {}
         self._seen: OrderedDict[str, InEventTime] = OrderedDict()
 
-    def show(self, file: StreamFile) -> dict[str, Any]:
+    def show(self, file: StreamFile) -> Overview:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
         opened = self.open(file)
         return overview(opened, self._index(file).known_holes)
 
-    def look_for_holes(self, file: StreamFile) -> dict[str, Any]:
+    def look_for_holes(self, file: StreamFile) -> None:
         """Read what was committed since the last time, the first time the whole history, and keep only what is covered.
 
         Nobody waits for it: until it is done, `show` says nothing of holes. Raises TidemarkError.
@@ -158,32 +158,28 @@ class Servers:
         with index.looking:
             index.covered.refresh(self.open(file).book)
             index.known_holes = index.covered.holes()
-        return {}
 
-    def reach(self, file: StreamFile) -> dict[str, Any]:
+    def reach(self, file: StreamFile) -> None:
         """Whether the ledger answers. Raises TidemarkError."""
         self.open(file).book.register()
-        return {}
 
-    def index(self, file: StreamFile) -> dict[str, Any]:
+    def index(self, file: StreamFile) -> None:
         """Read the windows that were committed since the last time; the first time, all of them. Raises TidemarkError."""
         index = self._index(file)
         with index.lock:
             index.windows.refresh(self.open(file).book)
             index.known_holes = index.windows.holes()
-            return {"windows": len(index.windows.names)}
 
-    def bars(self, file: StreamFile, asked: Asked) -> dict[str, Any]:
+    def bars(self, file: StreamFile, asked: Asked) -> Coverage:
         """The coverage picture, by the windows that `index` has read. Raises TidemarkError."""
         opened = self.open(file)
         index = self._index(file)
         with index.lock:
             return coverage_bars(opened, index.windows, asked)
 
-    def look_at_times(self, file: StreamFile) -> dict[str, Any]:
+    def look_at_times(self, file: StreamFile) -> None:
         """Read the history for answers in event time, unless that was done just now. Raises TidemarkError."""
-        found = self.in_event_time(file)
-        return {"now": found.seen.now}
+        self.in_event_time(file)
 
     def in_event_time(self, file: StreamFile) -> InEventTime:
         """A stream as it was seen in event time just now, or is seen now. Raises TidemarkError."""

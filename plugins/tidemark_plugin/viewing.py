@@ -12,9 +12,10 @@ from fastapi.concurrency import run_in_threadpool
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile
 from tidemark.views.messages.sandbox import asked_with_limits
+from tidemark.views.overview import Overview
 from tidemark_plugin import serving
 from tidemark_plugin.access import get_user, may_see, may_see_files, name_of
-from tidemark_plugin.asking import OK, Answer, Asking
+from tidemark_plugin.asking import OK, Answer, Asking, Question
 from tidemark_plugin.parsing import near_limits
 from tidemark_plugin.streams import KnownStreams, Servers
 
@@ -46,12 +47,21 @@ class Viewing:
         found, _ = await self.visible(user)
         return serving.page(page, request, 200 if name in found else 404)
 
-    async def shown(self, file: StreamFile) -> Answer:
+    async def shown(self, name: str, user: Any) -> Overview:
         """What the page shows of a stream. Its holes are looked for beside: whoever asks after that sees them."""
-        answer = await self.asking.answer(file)
-        if answer.status == OK:
-            self.asking.beside(file, self.servers.look_for_holes)
-        return answer
+        file = await self.stream(name, user)
+        found: Overview = await self.kept(file)
+        self.asking.beside(file, self.servers.look_for_holes)
+        return found
+
+    async def kept(
+        self, file: StreamFile, question: Question | None = None, *others: str, ledger_only: bool = False
+    ) -> Any:
+        """The answer to a question that is kept for all viewers; without one, to the first. Refuses as `ask` does."""
+        answer = await self.asking.answer(file, question, *others, ledger_only=ledger_only)
+        if answer.status != OK:
+            raise HTTPException(answer.status, answer.detail)
+        return answer.found
 
     async def ask(
         self,
@@ -140,7 +150,7 @@ def _found(answer: Answer | Found | None, missing: str) -> Found:
     if answer is None:
         raise HTTPException(404, missing)
     if isinstance(answer, Answer):
-        raise HTTPException(answer.status, answer.fields["detail"])
+        raise HTTPException(answer.status, answer.detail)
     return answer
 
 

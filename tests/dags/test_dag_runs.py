@@ -43,6 +43,7 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.reading import hbase_rows
 from tidemark.views.overview import overview
+from tidemark.views.summary import PassedOver
 from tidemark_dags.lineage import LineageOfWindows
 from tidemark_dags.metrics import send_positions
 
@@ -202,14 +203,14 @@ def test_ingest(
     sent = metrics()
     assert sent[f"tidemark.watermark_age_ms.{STREAM}"] == 300_000
     shown = overview(opened)
-    for one in shown["partitions"]:
-        numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
-        assert numbers == [int(one[name]) for name in GAUGES]
+    for one in shown.partitions:
+        numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one.partition}"] for name in GAUGES]
+        assert numbers == [getattr(one, name) for name in GAUGES]
     assert sent[f"tidemark.lag.{STREAM}"] == 0
     assert [sent[f"tidemark.status.{STREAM}{place}"] for place in ("", *(f".{STREAM}.{at}" for at in range(4)))] == [
         0
     ] * 5
-    assert sent[f"tidemark.latency_ms.{STREAM}"] == shown["latency"]["last_ms"]
+    assert sent[f"tidemark.latency_ms.{STREAM}"] == shown.latency.last_ms
     counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "dead_letters")]
     assert counted == [shown["windows"][0][name] for name in ("read", "stored", "dead_letters")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
@@ -542,14 +543,14 @@ def test_what_was_lost_what_was_skipped_and_the_lag_are_published(
         "lost": 30,
         "skipped": 10,
     }
-    assert overview(opened)["windows"][0]["passed_over"] == {"lost": "30", "skipped": "10"}
+    assert overview(opened).windows[0].passed_over == PassedOver(30, 10)
     assert sent[f"tidemark.read.{STREAM}"] == 60
 
     kafka.send((STREAM, partition, None, b"newer") for partition in range(3) for _ in range(1 + partition))
     send_positions(opened)
     sent = metrics()
-    shown = overview(opened)["partitions"]
+    shown = overview(opened).partitions
     assert [sent[f"tidemark.lag.{STREAM}.{STREAM}.{number}"] for number in range(4)] == [1, 2, 3, 0]
-    assert [int(one["lag"]) for one in shown] == [1, 2, 3, 0]
+    assert [one.lag for one in shown] == [1, 2, 3, 0]
     assert sent[f"tidemark.lag.{STREAM}"] == 6
-    assert sent[f"tidemark.log_start.{STREAM}.{STREAM}.0"] == int(shown[0]["log_start"]) == position[0] + 30
+    assert sent[f"tidemark.log_start.{STREAM}.{STREAM}.0"] == shown[0].log_start == position[0] + 30

@@ -19,6 +19,7 @@ from tidemark.runs.requests import selecting
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views.messages.message import as_values
 from tidemark.views.messages.where import located
+from tidemark.views.values import as_plain
 
 
 @pytest.fixture
@@ -105,21 +106,21 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     def shown(partition: int, offset: int) -> tuple[list[str], list[str]]:
         """The runs whose windows have read a message, the newest first, and why it was jumped over."""
         found = as_values(located(opened, *parse_coordinates(f"{topic}/{partition}@{offset}")))
-        windows = found["windows"]
-        assert [one["counts"] for one in windows] == [True] * len(windows[:1]) + [False] * len(windows[1:])
-        generations = [int(one["generation"]) for one in windows]
+        windows = found.windows
+        assert [one.counts for one in windows] == [True] * len(windows[:1]) + [False] * len(windows[1:])
+        generations = [one.generation for one in windows]
         assert generations == sorted(generations, reverse=True)
         place = (topic, partition, offset)
         row = expected.rows.get((*place, 0))
-        rows = [(one["place"], one["fields"].get("reason") if row is None else one["fields"]) for one in found["rows"]]
+        rows = [(one.place, one.fields.get("reason") if row is None else one.fields) for one in found.rows]
         if not windows:
             assert rows == []
         elif row is None:
             assert rows == [("dead letters", expected.dead[place])]
         else:
             assert rows == [("hbase", row), ("parquet", row)]
-        gaps = [f"{one['kind']} by {one['lane']} {one['seq']}" for one in found["gaps"]]
-        return [one["run"] for one in windows], gaps
+        gaps = [f"{one.kind} by {one.lane} {one.seq}" for one in found.gaps]
+        return [one.run for one in windows], gaps
 
     assert shown(0, 3) == ([], [])
     assert shown(0, 1) == (["below the start"], [])
@@ -134,7 +135,8 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     assert shown(2, 29) == (["the second run"], [])
     assert shown(2, 30) == shown(2, 34) == (["the last run"], [])
     assert shown(2, 35) == shown(9, 0) == ([], [])
-    assert asked("show", file, f"{topic}/3@4") == as_values(located(opened, *parse_coordinates(f"{topic}/3@4")))
+    at = located(opened, *parse_coordinates(f"{topic}/3@4"))
+    assert asked("show", file, f"{topic}/3@4") == as_plain(as_values(at))
     out, _ = tidemark("show", file, f"{topic}/2@18")
     assert f"skipped: window 2 of ingest jumped over {topic}/2 [15, 25) (max_behind: 5)\n" in out
 

@@ -95,7 +95,7 @@ def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, database: 
     play.produce(60)
     play.ingest()
 
-    groups = {one["reason"]: one["number"] for one in in_groups(play.opened, DeadLetters())["groups"]}
+    groups = {one.reason: one.number for one in in_groups(play.opened, DeadLetters()).groups}
     shown = asked("results", str(play.file), "--dead-letters", "--limit", "1000")
     assert sum(groups.values()) == len(shown)
     assert groups["not yet"] > 0

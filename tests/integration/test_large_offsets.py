@@ -62,8 +62,8 @@ def test_offsets_are_exact_up_to_the_last_one(make: Make, other_kafka: tuple[Sit
     report = audit(play.opened, "an audit")
     assert (report.clean, report.expected) == (True, MESSAGES), report.sentence()
     # What people and other programs are shown: text, because JavaScript would round a number.
-    (shown,) = overview(play.opened)["partitions"]
-    assert (shown["position"], shown["end"], shown["lag"]) == (str(end), str(end), "0")
+    (shown,) = overview(play.opened).partitions
+    assert (shown.position, shown.end, shown.lag) == (end, end, 0)
     (status,) = asked("status", str(play.file))["partitions"]
     assert status["position"] == str(end)
     exported = tmp_path / "offsets.csv"

@@ -6,7 +6,6 @@ import json
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -24,7 +23,7 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.views.messages import where
-from tidemark.views.messages.message import as_values
+from tidemark.views.messages.message import Where, as_values
 from tidemark_spark.sinks.parquet.compacting import compact
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
@@ -37,7 +36,7 @@ def answers(play: Playground, topic: int, offsets: range, partition: int = 0) ->
     """The fate of each offset, and what Kafka has there now."""
     opened, at = play.opened, TopicPartition(play.topics[topic], partition)
     found = {offset: as_values(where.located(opened, Coordinate(at, offset))) for offset in offsets}
-    return {offset: (one["fate"], one["kafka"]["slot"]) for offset, one in found.items()}
+    return {offset: (one.fate, one.kafka.slot) for offset, one in found.items()}
 
 
 @pytest.mark.covers("U6", "U8")
@@ -159,14 +158,14 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     play.ingest()
     at = TopicPartition(topic, 0)
 
-    def shown(offset: int) -> dict[str, Any]:
+    def shown(offset: int) -> Where:
         return as_values(where.located(play.opened, Coordinate(at, offset)))
 
     # Its counts say `stored or skipped`: the files say which.
-    assert [shown(offset)["fate"] for offset in (12, 13)] == ["stored", "skipped"]
+    assert [shown(offset).fate for offset in (12, 13)] == ["stored", "skipped"]
     found = shown(12)
     fields = {"id": "12", "kind": "0"}
-    rows = {one["place"]: one["fields"] for one in found["rows"]}
+    rows = {one.place: one.fields for one in found.rows}
     assert (rows["parquet"], rows["delta"]) == (fields, fields)
     place, value = rows["kafka"]["written to"], json.loads(rows["kafka"]["value"])
     assert (value, rows["kafka"]["key"]) == ({"id": 12, "kind": "0"}, "0")
@@ -176,16 +175,16 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
         consumer.seek(KafkaTopicPartition(out, number), offset)
         record = next(iter(consumer))
     assert dict(record.headers)["tidemark.offset"] == b"12"
-    under = {one["place"]: one for one in found["under_keys"]}
+    under = {one.place: one for one in found.under_keys}
     # 36 is the last of its kind; in the block of 10 to 19 there are 12 and 18.
-    assert under["hbase_latest"]["said"] == f"the newest value of its key, from {topic}/0@36"
-    assert (under["hbase_latest"]["key"], under["hbase_latest"]["fields"]) == ({"kind": "0"}, {"id": "36"})
-    assert shown(36)["under_keys"][0]["said"] == "the newest value of its key, from this message"
-    assert under["hbase_aggregates"]["fields"] == {"rows": "2", "all": "30"}
-    assert under["hbase_aggregates"]["said"].startswith(f"what the block of {topic}/0 that begins at 10 contributes")
-    assert found["unsaid"] == []
+    assert under["hbase_latest"].said == f"the newest value of its key, from {topic}/0@36"
+    assert (under["hbase_latest"].key, under["hbase_latest"].fields) == ({"kind": "0"}, {"id": "36"})
+    assert shown(36).under_keys[0].said == "the newest value of its key, from this message"
+    assert under["hbase_aggregates"].fields == {"rows": "2", "all": "30"}
+    assert under["hbase_aggregates"].said.startswith(f"what the block of {topic}/0 that begins at 10 contributes")
+    assert found.unsaid == []
     # What has no row has none under a key, and a topic proves nothing by what it lacks.
-    skipped = {one["place"]: one["why"] for one in shown(13)["unsaid"]}
+    skipped = {one.place: one.why for one in shown(13).unsaid}
     assert "its key" in skipped["hbase_latest"]
     assert "not among the 20 messages" in skipped["kafka"]
 
@@ -193,11 +192,11 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (10, 20)), "dag/a replay")
     compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "compaction", Asked())
     again = shown(12)
-    assert (again["fate"], len(again["windows"])) == ("stored", 2)
-    moved = {one["place"]: one["fields"] for one in again["rows"]}
+    assert (again.fate, len(again.windows)) == ("stored", 2)
+    moved = {one.place: one.fields for one in again.rows}
     assert moved["kafka"].pop("written to") != rows["kafka"].pop("written to")
     assert moved == rows
-    assert shown(22)["rows"][0]["fields"] == {"id": "22", "kind": "1"}
+    assert shown(22).rows[0].fields == {"id": "22", "kind": "1"}
 
     # The command line says the same.
     out_of, _ = tidemark("show", str(play.file), f"{topic}/0@12", "--message")
@@ -208,7 +207,7 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     folder = Path(play.opened.stream.sinks[1].base(play.opened.connections).removeprefix("file://"))  # type: ignore[attr-defined]
     folder.rename(folder.with_name("away"))
     quick = as_values(where.located(play.opened, Coordinate(at, 12), all_sinks=False))
-    assert (quick["fate"], quick["not_asked"]) == ("read", ["parquet", "delta", "kafka"])
+    assert (quick.fate, quick.not_asked) == ("read", ["parquet", "delta", "kafka"])
     left = shown(12)
-    assert {one["place"] for one in left["rows"]} == {"parquet", "kafka"}
+    assert {one.place for one in left.rows} == {"parquet", "kafka"}
     (folder.with_name("away")).rename(folder)

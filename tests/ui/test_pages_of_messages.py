@@ -20,7 +20,8 @@ from services.site import Site
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
 from tests.support.playground import Kafka
-from tidemark.views.dead_letters import page_of, selects
+from tidemark.views.dead_letters import Group, InGroups, page_of, selects
+from tidemark.views.values import as_plain
 
 TOPIC, PARTITION = "cdn-logs", 2
 # Markup, escape codes, marks of direction, and bytes that are no UTF-8.
@@ -214,18 +215,17 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     assert all(url.startswith((airflow.url, "data:")) for url in requests)
 
 
-def group(reason: str, number: int, offsets: range) -> dict[str, Any]:
-    """A group as the API gives it."""
-    return {
-        "reason": reason,
-        "error": "Error\u202e",
-        "number": number,
-        "too_often": 0,
-        "selects": selects(reason),
-        "examples": [f"{TOPIC}/0@{offset}" for offset in offsets],
-        "windows": [],
-        "more_windows": 0,
-    }
+def group(reason: str, number: int, offsets: range) -> Group:
+    return Group(
+        reason=reason,
+        error="Error\u202e",
+        number=number,
+        too_often=0,
+        selects=selects(reason),
+        examples=[f"{TOPIC}/0@{offset}" for offset in offsets],
+        windows=[],
+        more_windows=0,
+    )
 
 
 @pytest.mark.covers("U9", "U8")
@@ -238,8 +238,17 @@ def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Air
         asked_for.append(query)
         many = 50 if "examples" in query else 5
         groups = [group(f"{EVIL}\x1b[31mred\u202egnp.exe", 60, range(many)), group("y" * 1_000_000, 2, range(70, 72))]
-        found = {"counted": 62, "windows": 1, "windows_counted": 1, "complete": True, "not_counted": 0}
-        route.fulfill(json=page_of({**found, "max_redrives": 3, "groups": groups, "more_groups": 0}))
+        found = InGroups(
+            counted=62,
+            windows=1,
+            windows_counted=1,
+            complete=True,
+            not_counted=0,
+            max_redrives=3,
+            more_groups=0,
+            groups=groups,
+        )
+        route.fulfill(json=as_plain(page_of(found)))
 
     page.route("**/api/streams/cdn_logs/dead-letters*", answer)
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/dead-letters")

@@ -86,14 +86,14 @@ def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, se
     # As many as there are wait once, together.
     assert 0.5 <= time.monotonic() - began < AT_ONCE
     assert {one.status for one in late} == {504}
-    assert late[0].fields["detail"] == (
+    assert late[0].detail == (
         "HBase (hbase_default) and Kafka (kafka_default) did not answer within 0.5 s; they are still being asked"
     )
     began = time.monotonic()
     assert [answers(asking, file)[0].status for _ in range(50)] == [504] * 50
     assert time.monotonic() - began < 50 * SETTINGS.page_wait_seconds / 2
     servers.back.set()
-    assert until_answered(asking, file).fields == {"stream": "orders"}
+    assert until_answered(asking, file).found == {"stream": "orders"}
     # What came late is there for whoever looks again.
     assert servers.asked == {"orders": 1}
 
@@ -118,10 +118,10 @@ def test_a_question_of_its_own_is_asked_only_while_the_servers_answer(tmp_path: 
 
     assert (told("a page"), told(None)) == ("a page", None)
     unreachable = told(None, Unreachable("HBase at h:1 did not answer"))
-    assert unreachable == Answer(503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+    assert unreachable == Answer(503, detail="Unreachable: HBase at h:1 did not answer")
     internal = told(None, KeyError("canary"))
     assert isinstance(internal, Answer)
-    assert (internal.status, "canary" in str(internal.fields)) == (500, False)
+    assert (internal.status, "canary" in internal.detail) == (500, False)
     assert len(asked) == 4
     servers.away = {"orders"}
     late = told("a page", asking=hasty)
@@ -147,14 +147,14 @@ def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
         return asyncio.run(getattr(asking, way)(*question, ledger_only=ledger_only))
 
     late = told(ledger_only=False)
-    assert (late.status, "Kafka" in late.fields["detail"]) == (504, True)
+    assert (late.status, "Kafka" in late.detail) == (504, True)
     # All threads of those that wait for Kafka are busy, and none of the others.
     servers.away |= {"other"}
     answers(asking, stream(tmp_path, "other"))
     assert told(ledger_only=True) == "a window"
     servers.broken["ledger"] = Unreachable("HBase at h:1 did not answer")
     away = told(ledger_only=True)
-    assert (away.status, away.fields) == (503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+    assert (away.status, away.detail) == (503, "Unreachable: HBase at h:1 did not answer")
 
 
 @pytest.mark.covers("Q25")
@@ -172,7 +172,7 @@ def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, 
         asking = Asking(servers.show, SETTINGS, lambda _: {})
         late = asyncio.run(getattr(asking, way)(file, *question, *others, ledger_only=True))
         assert late.status == 504
-        text: str = late.fields["detail"]
+        text: str = late.detail
         return text.partition(" did not answer")[0]
 
     assert said() == "HBase (hbase_default)"
@@ -202,7 +202,7 @@ def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Serv
     assert (first.status, third) == (200, first)
     # What was asked is wrong, not a server.
     assert second.status == 400
-    assert second.fields == {"detail": "partition: the stream has no partition x now"}
+    assert second.detail == "partition: the stream has no partition x now"
     assert servers.asked == {"orders": 1}
 
 
@@ -233,7 +233,7 @@ def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: 
     servers.broken = {"orders": Unreachable("HBase at h:1 did not answer")}
     for _ in range(3):
         (found,) = answers(asking, file)
-        assert (found.status, found.fields) == (503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+        assert (found.status, found.detail) == (503, "Unreachable: HBase at h:1 did not answer")
     assert servers.asked == {"orders": 1}
     # A file that was changed may name another server.
     servers.broken = {}
@@ -244,10 +244,10 @@ def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: 
 def test_what_is_wrong_with_a_stream_is_looked_at_again(tmp_path: Path, servers: Servers) -> None:
     asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.broken = {"orders": LedgerContradiction("the head is missing")}
-    assert answers(asking, file)[0].fields == {"detail": "LedgerContradiction: the head is missing"}
+    assert answers(asking, file)[0].detail == "LedgerContradiction: the head is missing"
     servers.broken = {"orders": KeyError("canary")}
     (found,) = answers(asking, file)
-    assert (found.status, "canary" in str(found.fields)) == (500, False)
+    assert (found.status, "canary" in found.detail) == (500, False)
     servers.broken = {}
     assert answers(asking, file)[0].status == 200
     assert servers.asked == {"orders": 3}
@@ -325,7 +325,7 @@ def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> N
 
     found = asyncio.run(asking.long(file, "one", stale))
     assert isinstance(found, Answer)
-    assert (found.status, found.fields) == (409, {"detail": "the plan is stale"})
+    assert (found.status, found.detail) == (409, "the plan is stale")
 
 
 # how much one person may ask, and all together
@@ -456,7 +456,7 @@ def test_a_long_question_is_given_up_in_the_end(tmp_path: Path, servers: Servers
     found = asyncio.run(asking.long(stream(tmp_path, "orders"), "one", endless, by="ann"))
     assert isinstance(found, Answer)
     assert found.status == 400
-    assert "took more than 0.2 s and was given up: ask for less at once" in found.fields["detail"]
+    assert "took more than 0.2 s and was given up: ask for less at once" in found.detail
     # The thread is free, and the next question has its own time.
     assert asyncio.run(asking.long(stream(tmp_path, "orders"), "two", lambda: str(RangeSet()), by="ann")) != found
 

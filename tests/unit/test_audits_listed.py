@@ -19,7 +19,7 @@ from tidemark.cli.commands import audit as commands
 from tidemark.errors import WrongUse
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.auditing import audit_without_spark, store_report
-from tidemark.views.audits import MOST, audits
+from tidemark.views.audits import MOST, Audits, AuditShown, PlaceOfAudit, Repaired, audits
 
 PLACE = PlaceReport(
     name="hbase",
@@ -43,27 +43,26 @@ def stored(made: StreamInMemory, run: str, at: int, **fields: Any) -> AuditRepor
     return found
 
 
-def listed(made: StreamInMemory, limit: int = 20) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = audits(made.opened, limit)["audits"]
-    return found
+def listed(made: StreamInMemory, limit: int = 20) -> list[AuditShown]:
+    return audits(made.opened, limit).audits
 
 
 @pytest.mark.covers("U11")
 def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path)
-    assert audits(made.opened) == {"audits": [], "more": False}
+    assert audits(made.opened) == Audits([], more=False)
     findings = made.opened.book.store_selection(offsets((0, 1, 3), (0, 7, 8)))
     dirty = stored(made, "dag/run 1", 1_000, places=(PLACE,), coverage=(COVERAGE,), findings=findings)
     # By time, and not by the names of the runs.
     stored(made, "a", 3_000)
     stored(made, "z", 2_000)
-    assert [one["run"] for one in listed(made)] == ["a", "z", "dag/run 1"]
+    assert [one.run for one in listed(made)] == ["a", "z", "dag/run 1"]
     one = listed(made)[2]
-    assert (one["at"], one["level"], one["clean"], one["sentence"]) == (1_000, "full", False, dirty.sentence())
-    assert one["found"]["places"] == [
-        {
-            "name": "hbase",
-            "counts": {
+    assert (one.at, one.level, one.clean, one.sentence) == (1_000, "full", False, dirty.sentence())
+    assert one.found.places == [
+        PlaceOfAudit(
+            name="hbase",
+            counts={
                 "expected": 9,
                 "found": 6,
                 "missing": 3,
@@ -73,20 +72,20 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
                 "debris": 2,
                 "blocks": 0,
             },
-            "at": {"missing": list(PLACE.missing_at), "extra": ["orders/0@7"]},
-            "blocks_at": [],
-        }
+            at={"missing": list(PLACE.missing_at), "extra": ["orders/0@7"]},
+            blocks_at=[],
+        )
     ]
-    assert (one["found"]["holes"], one["found"]["selection"]) == (["orders/0 [3, 4)"], findings.digest)
-    assert (one["found"]["offsets"], one["found"]["sinks"]) == ("3", None)
+    assert (one.found.holes, one.found.selection) == (["orders/0 [3, 4)"], findings.digest)
+    assert (one.found.offsets, one.found.sinks) == (3, None)
     # A level that compares nothing counts nothing.
     made.ends((0, 10))
     made.ingest()
     made.now = 4_000
     audit_without_spark(made.opened, "quick", Level.LEDGER)
-    assert [(one["run"], one["found"]["places"]) for one in listed(made, 1)] == [("quick", [])]
+    assert [(one.run, one.found.places) for one in listed(made, 1)] == [("quick", [])]
     found = audits(made.opened, 3)
-    assert ([one["run"] for one in found["audits"]], found["more"]) == (["quick", "a", "z"], True)
+    assert ([one.run for one in found.audits], found.more) == (["quick", "a", "z"], True)
 
 
 @pytest.mark.covers("U11")
@@ -95,14 +94,14 @@ def test_a_repair_stands_beside_what_it_repaired(tmp_path: Path) -> None:
     stored(made, "run", 1_000, places=(PLACE,))
     # An older repair, of an audit of the same name.
     stored(made, name_after_repair("run"), 500)
-    assert [(one["run"], one["repair_of"], one["repaired"]) for one in listed(made)] == [
+    assert [(one.run, one.repair_of, one.repaired) for one in listed(made)] == [
         ("run", None, None),
         ("run/after-repair", "run", None),
     ]
     stored(made, name_after_repair("run"), 2_000)
     again, first = listed(made)
-    assert (again["repair_of"], again["at"], again["clean"]) == ("run", 2_000, True)
-    assert first["repaired"] == {"run": "run/after-repair", "at": 2_000, "clean": True}
+    assert (again.repair_of, again.at, again.clean) == ("run", 2_000, True)
+    assert first.repaired == Repaired("run/after-repair", 2_000, clean=True)
 
 
 def test_a_run_that_audits_again_has_one_report(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_a_run_that_audits_again_has_one_report(tmp_path: Path) -> None:
     stored(made, "run", 1_000, places=(PLACE,))
     stored(made, "other", 1_000)
     stored(made, "run", 2_000)
-    assert [(one["run"], one["at"], one["clean"]) for one in listed(made)] == [
+    assert [(one.run, one.at, one.clean) for one in listed(made)] == [
         ("run", 2_000, True),
         ("other", 1_000, True),
     ]
@@ -123,9 +122,9 @@ def test_a_report_that_is_gone_or_unreadable_is_one_line_that_says_so(tmp_path: 
     del made.store.values["report", "gone"]
     made.store.values["report", "broken"] = b"{}"
     good, broken, gone = listed(made)
-    assert (good["problem"], gone["problem"]) == (None, "its report is no longer in the ledger")
-    assert "the report of broken cannot be read" in broken["problem"]
-    assert (gone["found"], broken["found"]) == (None, None)
+    assert (good.problem, gone.problem) == (None, "its report is no longer in the ledger")
+    assert "the report of broken cannot be read" in broken.problem
+    assert (gone.found, broken.found) == (None, None)
 
 
 def test_the_last_audit_of_an_older_version_is_listed(tmp_path: Path) -> None:
@@ -134,9 +133,9 @@ def test_the_last_audit_of_an_older_version_is_listed(tmp_path: Path) -> None:
     stored(made, "old", 1_000)
     for key in [key for key in made.store.values if key[0] == "audits"]:
         del made.store.values[key]
-    assert [one["run"] for one in listed(made)] == ["old"]
+    assert [one.run for one in listed(made)] == ["old"]
     stored(made, "new", 2_000)
-    assert [one["run"] for one in listed(made)] == ["new"]
+    assert [one.run for one in listed(made)] == ["new"]
 
 
 class Reads(MemoryStore):
@@ -159,7 +158,7 @@ def test_of_many_audits_only_the_reports_that_are_shown_are_read(tmp_path: Path)
     for at in range(1, 300):
         store_report(made.opened, structs.replace(report, run=f"run {at}", at=at * hour))
     store.reports = 0
-    assert [one["at"] // hour for one in listed(made, 5)] == [299, 298, 297, 296, 295]
+    assert [one.at // hour for one in listed(made, 5)] == [299, 298, 297, 296, 295]
     assert store.reports == 5
 
 

@@ -98,4 +98,4 @@ def test_a_record_is_shown_as_text_that_hides_nothing(tmp_path: Path) -> None:
     text = "\u202eZoë".encode()
     found = record_shown(read(named, b"\x02" + bytes([2 * len(text)]) + text))
     assert found is not None
-    assert found["record"]["text"] == '{\n  "id": 1,\n  "name": "\\u202eZoë"\n}'
+    assert found.record.text == '{\n  "id": 1,\n  "name": "\\u202eZoë"\n}'

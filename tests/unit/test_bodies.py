@@ -48,7 +48,7 @@ def test_many_small_values_are_refused_unread(raw: bytes) -> None:
     answer = read_body(Asked, raw)
     assert isinstance(answer, Answer)
     assert answer.status == 413
-    assert f"more than {MOST_BESIDE_TEXTS} bytes beside its texts" in answer.fields["detail"]
+    assert f"more than {MOST_BESIDE_TEXTS} bytes beside its texts" in answer.detail
 
 
 @pytest.mark.covers("Q28")
@@ -77,7 +77,7 @@ def test_what_lies_beside_texts_is_counted(raw: bytes, beside: int) -> None:
 def test_what_is_no_json_says_so(raw: bytes) -> None:
     answer = read_body(Asked, raw)
     assert isinstance(answer, Answer)
-    assert (answer.status, answer.fields["detail"].startswith("the body is no JSON: ")) == (422, True)
+    assert (answer.status, answer.detail.startswith("the body is no JSON: ")) == (422, True)
 
 
 def test_what_is_wrong_in_json_is_named() -> None:

@@ -57,15 +57,15 @@ def test_each_dead_letter_that_counts_is_in_one_group(
             if world.log.contents[offset] == Fate.DEAD_LETTER and asked:
                 truth[why, name] += 1
         found = dead_letters(world.opened, DeadLetters(reason, window))
-        groups = found["groups"]
-        assert {(one["reason"], part["window"]): part["number"] for one in groups for part in one["windows"]} == truth
-        assert found["counted"] == truth.total() == sum(one["number"] for one in groups)
-        assert (found["complete"], found["not_counted"]) == (True, 0)
-        assert [one["number"] for one in groups] == sorted((one["number"] for one in groups), reverse=True)
+        groups = found.groups
+        assert {(one.reason, part.window): part.number for one in groups for part in one.windows} == truth
+        assert found.counted == truth.total() == sum(one.number for one in groups)
+        assert (found.complete, found.not_counted) == (True, 0)
+        assert [one.number for one in groups] == sorted((one.number for one in groups), reverse=True)
         for one in groups:
-            for example in one["examples"]:
+            for example in one.examples:
                 place = int(example.rpartition("@")[2])
-                assert (world.log.contents[place], one["reason"]) == (Fate.DEAD_LETTER, f"bad {place % 2}")
+                assert (world.log.contents[place], one.reason) == (Fate.DEAD_LETTER, f"bad {place % 2}")
 
 
 @pytest.mark.covers("U8")
@@ -75,9 +75,9 @@ def test_the_newest_windows_come_first_when_there_is_no_time_for_all(tmp_path: P
     while world.ingest() is not None:
         pass
     found = dead_letters(world.opened, DeadLetters(), enough=lambda counted: counted >= 7)
-    assert (found["complete"], found["counted"]) == (False, 7)
-    assert (found["windows"], found["windows_counted"], found["not_counted"]) == (3, 1, 10)
-    windows = {part["window"]: part["number"] for one in found["groups"] for part in one["windows"]}
+    assert (found.complete, found.counted) == (False, 7)
+    assert (found.windows, found.windows_counted, found.not_counted) == (3, 1, 10)
+    windows = {part.window: part.number for one in found.groups for part in one.windows}
     assert windows.keys() == {"ingest/3", "ingest/2"}
 
 
@@ -101,7 +101,7 @@ def test_a_redrive_by_time_names_those_that_have_expired(many: KnownStream) -> N
     with pytest.raises(WrongUse, match=r"strict: 3 offsets cannot be read by a replay. expired"):
         of_request(many.opened, ReplayRequest(dead_letters="*", reason="a test", strict=True, **times))
     shown = dead_letters(many.opened, DeadLetters(None, "", *selecting.times(*times.values())))
-    assert (shown["counted"], shown["windows"]) == (5, 2)
+    assert (shown.counted, shown.windows) == (5, 2)
 
 
 def test_a_redrive_reads_no_messages_and_only_where_dead_letters_may_be(many: KnownStream) -> None:
@@ -150,9 +150,7 @@ def test_those_that_were_redriven_too_often_are_counted(tmp_path: Path) -> None:
     world.ingest()
     for number in range(world.opened.stream.dead_letters.max_redrives):
         world.replay(f"run {number}", (0, 1), (2, 3))
-    found = {
-        one["reason"]: (one["number"], one["too_often"]) for one in dead_letters(world.opened, DeadLetters())["groups"]
-    }
+    found = {one.reason: (one.number, one.too_often) for one in dead_letters(world.opened, DeadLetters()).groups}
     assert found == {"bad 0": (2, 2), "bad 1": (2, 0)}
     assert world.opened.book.authority().of(at(0), 0) != world.opened.book.authority().of(at(0), 1)
 

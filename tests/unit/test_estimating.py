@@ -169,11 +169,11 @@ def test_a_plan_says_how_many_messages_have_rows(
         for one, row in made.results.held.items()
         if authority.of(at(0), one) == row.mark.generation
     )
-    assert int(plan["stored_at_least"]) <= truth <= int(plan["stored_at_most"])
-    assert plan["stored_before"] in (None, str(truth))
+    assert plan.stored_at_least <= truth <= plan.stored_at_most
+    assert plan.stored_before in (None, truth)
     # A replay into one sink alone may have found a row where a dead letter still counts.
     known = asked == "dead letters" and letters and not (replayed and sinks)
     # Without gaps and skipped messages, only dead letters have no rows, and these are looked up.
     plain = not {Fate.SKIPPED, Fate.NO_MESSAGE} & set(contents)
     if known or (not replayed and (asked == "window" or (plain and "sinks" not in fields))):
-        assert plan["stored_before"] == ("0" if known else str(truth))
+        assert plan.stored_before == (0 if known else truth)

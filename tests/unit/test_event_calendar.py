@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,21 +14,32 @@ from tests.support.streams_in_memory import TEXT, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes, timed_stream
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
-from tidemark.views.event_time.calendar import hour_asked, hour_whole, hours_asked, hours_shown
+from tidemark.views.event_time.calendar import (
+    Hour,
+    HourLine,
+    calendar,
+    hour_asked,
+    hour_whole,
+    hours_asked,
+)
 from tidemark.views.event_time.completeness import HOUR_MS, Missing, Span
-from tidemark.views.event_time.progress import MOST_HOURS, Progress, progress
+from tidemark.views.event_time.progress import MOST_HOURS, LateTotal, Progress, progress
 
 HOUR = 60
 
 
-def whole(seen: Progress, hour: Span) -> dict[str, Any]:
+def whole(seen: Progress, hour: Span) -> Hour:
     return hour_whole(seen, hour, seen.first_message())
+
+
+def lines_of(seen: Progress, hours: list[Span]) -> list[HourLine]:
+    return calendar(seen, hours, None, seen.first_message()).hours
 
 
 def words(made: Timed, since: int, hours: int) -> list[str]:
     seen = progress(made.opened)
     spans = [Span(minutes(since + HOUR * one), minutes(since + HOUR * (one + 1))) for one in range(hours)]
-    return [one["word"] for one in hours_shown(seen, spans, seen.first_message())]
+    return [one.word for one in lines_of(seen, spans)]
 
 
 @pytest.mark.covers("U10")
@@ -47,13 +57,13 @@ def test_an_hour_in_a_word(tmp_path: Path) -> None:
     assert words(made, 0, 5) == [before, complete, complete, "not read yet", complete]
     made.ingest("run 2")
     assert words(made, 0, 5) == [before, *[complete] * 4]
-    assert whole(progress(made.opened), Span(minutes(0), minutes(60)))["word"] == before
+    assert whole(progress(made.opened), Span(minutes(0), minutes(60))).word == before
     # A topic that was made again is another one. Nobody knows what the first one had left.
     made.kafka.send(1, minutes(320))
     made.now = minutes(6 * HOUR)
     seen = progress(made.opened)
     cut = replace(seen, partitions=tuple(replace(one, log=None, ended_at=made.now) for one in seen.partitions))
-    assert whole(cut, Span(minutes(240), minutes(300)))["word"] == "replaced"
+    assert whole(cut, Span(minutes(240), minutes(300))).word == "replaced"
 
 
 @pytest.mark.covers("U10")
@@ -76,24 +86,24 @@ def test_what_the_stream_has_gone_past_is_missing_and_a_backfill_reads_it(tmp_pa
     holes = replace(seen, partitions=(holed,), _passing={})
     hour = Span(minutes(0), minutes(60))
     found = whole(holes, hour)
-    assert (found["word"], found["complete"]) == ("missing", False)
-    (shown,) = found["partitions"]
-    assert [(part["kind"], part["from"], part["until"], part["again"]) for part in shown["missing"]] == [
-        ("skipped", "3", "4", "orders/0@3-4"),
-        ("expired", "1", "2", None),
-        ("unread", "2", "3", "orders/0@2-3"),
+    assert (found.word, found.complete) == ("missing", False)
+    (shown,) = found.partitions
+    assert [(part.kind, part.start, part.until, part.again) for part in shown.missing] == [
+        ("skipped", 3, 4, "orders/0@3-4"),
+        ("expired", 1, 2, None),
+        ("unread", 2, 3, "orders/0@2-3"),
     ]
-    assert found["backfill"] == ["orders/0@3-4", "orders/0@2-3"]
-    (line,) = hours_shown(holes, [hour], holes.first_message())
-    assert (line["word"], line["missing"]) == ("missing", "3")
+    assert found.backfill == ["orders/0@3-4", "orders/0@2-3"]
+    (line,) = lines_of(holes, [hour])
+    assert (line.word, line.missing) == ("missing", 3)
     # A hole alone is not the next run's: the stream has gone past it.
     hole = replace(one, covered=one.covered - offsets((0, 1, 2)))
     alone = whole(replace(seen, partitions=(hole,), _passing={}), hour)
-    assert (alone["word"], alone["backfill"]) == ("missing", ["orders/0@1-2"])
+    assert (alone.word, alone.backfill) == ("missing", ["orders/0@1-2"])
     # What lies behind all that was read is left to the next run.
     later = whole(seen, Span(minutes(60), minutes(120)))
-    (waiting,) = later["partitions"][0]["missing"]
-    assert (later["word"], waiting["from"], waiting["again"], later["backfill"]) == ("not read yet", "6", None, [])
+    (waiting,) = later.partitions[0].missing
+    assert (later.word, waiting.start, waiting.again, later.backfill) == ("not read yet", 6, None, [])
 
 
 @pytest.mark.covers("U10")
@@ -106,8 +116,8 @@ def test_late_messages_are_marked_between_their_bounds(tmp_path: Path) -> None:
     made.ingest("run 2")
     made.kafka.send(0, minutes(80))
     found = whole(progress(made.opened), Span(minutes(0), minutes(60)))
-    assert (found["word"], found["late"], found["unread_after"]) == ("complete", {"least": 1, "most": 2}, "1")
-    assert found["partitions"][0]["late"]["windows"] == ["ingest/2"]
+    assert (found.word, found.late, found.unread_after) == ("complete", LateTotal(1, 2), 1)
+    assert found.partitions[0].late.windows == ["ingest/2"]
 
 
 class Counting(TimedKafka):
@@ -139,18 +149,18 @@ def test_the_calendar_says_what_each_hour_says_by_itself(
     seen = progress(made.opened)
     first = seen.first_message()
     hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(since, since + 8)]
-    lines = hours_shown(seen, hours, first)
+    lines = lines_of(seen, hours)
     for line, hour in zip(lines, hours, strict=True):
         answers = progress(made.opened).answers(hour)
-        if line["word"] == "before the first message":
+        if line.word == "before the first message":
             assert first is not None
             assert hour.until <= first
             continue
-        assert (line["since"], line["until"]) == (hour.start, hour.until)
-        assert (line["word"] == "complete") == all(one.complete for one in answers)
-        assert (line["word"] == "not over") == (made.now < hour.until + seen.lateness_ms)
-        assert int(line["missing"]) == sum(len(part) for one in answers for _, part in one.missing)
-        assert line["late"]["most"] == sum(one.late.most for one in answers)
+        assert (line.since, line.until) == (hour.start, hour.until)
+        assert (line.word == "complete") == all(one.complete for one in answers)
+        assert (line.word == "not over") == (made.now < hour.until + seen.lateness_ms)
+        assert line.missing == sum(len(part) for one in answers for _, part in one.missing)
+        assert line.late.most == sum(one.late.most for one in answers)
 
 
 def test_kafka_is_asked_no_more_than_its_logs_change(tmp_path: Path) -> None:
@@ -162,16 +172,16 @@ def test_kafka_is_asked_no_more_than_its_logs_change(tmp_path: Path) -> None:
     made.ingest()
     seen = progress(made.opened)
     week = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(20, 20 + MOST_HOURS)]
-    hours_shown(seen, week, seen.first_message())
+    lines_of(seen, week)
     assert kafka.asked <= 4
     # All that is read is in one window. Its two messages are at either end of the log.
     all_hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(220)]
     asked = kafka.asked
-    lines = hours_shown(seen, all_hours, seen.first_message())
-    assert {one["word"] for one in lines} == {"complete"}
+    lines = lines_of(seen, all_hours)
+    assert {one.word for one in lines} == {"complete"}
     assert kafka.asked - asked <= 40
     asked = kafka.asked
-    hours_shown(seen, all_hours, seen.first_message())
+    lines_of(seen, all_hours)
     assert kafka.asked == asked
 
 

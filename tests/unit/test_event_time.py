@@ -19,7 +19,17 @@ from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing
 from tidemark.runs.windows import ingest
 from tidemark.views.event_time.completeness import Answer, Missing, Span
-from tidemark.views.event_time.progress import answer_shown, hour_shown, late_total, progress, progress_shown
+from tidemark.views.event_time.progress import (
+    CompleteHour,
+    LateIn,
+    LateTotal,
+    MissingPart,
+    answer_shown,
+    hour_shown,
+    late_total,
+    progress,
+    progress_shown,
+)
 
 HOUR = Span(minutes(0), minutes(60))
 
@@ -46,12 +56,9 @@ def test_an_hour_completes_partition_by_partition(tmp_path: Path) -> None:
     assert seen.watermark() == minutes(60)
     ((hour, found),) = seen.became_complete(seen.watermark(), [])
     assert hour == HOUR
-    assert hour_shown(hour, found) == {
-        "hour": "1981-05-29T16Z",
-        "since": "1981-05-29T16:00:00Z",
-        "until": "1981-05-29T17:00:00Z",
-        "late": {"least": 0, "most": 0},
-    }
+    assert hour_shown(hour, found) == CompleteHour(
+        "1981-05-29T16Z", "1981-05-29T16:00:00Z", "1981-05-29T17:00:00Z", LateTotal(0, 0)
+    )
     assert seen.became_complete(seen.watermark(), [hour.start]) == []
     # A partition that was added, and that nobody has read, holds the stream back; an empty one does not.
     made.kafka.send(2)
@@ -74,11 +81,11 @@ def test_late_messages_are_counted_between_bounds_and_exactly(tmp_path: Path) ->
     (answer,) = answers(made).values()
     assert answer.complete
     shown = answer_shown(answer)
-    assert shown["late"] == {"least": 1, "most": 4, "windows": ["ingest/1", "ingest/2"]}
-    assert shown["unread_after"] == 1
+    assert shown.late == LateIn(1, 4, ["ingest/1", "ingest/2"])
+    assert shown.unread_after == 1
     seen = progress(made.opened)
     reading = Reading()
-    assert late_total(seen.counted(HOUR, [answer], reading)) == {"least": 2, "most": 2}
+    assert late_total(seen.counted(HOUR, [answer], reading)) == LateTotal(2, 2)
     ((place, total, done),) = reading.so_far()
     assert (place, total, done) == (at(0), answer.late.ranges.count(), total)
     # Kafka has deleted one of them since.
@@ -98,7 +105,7 @@ def test_a_backfill_completes_an_hour_before_the_stream_began(tmp_path: Path) ->
     made.now = minutes(90)
     made.kafka.send(0, minutes(1), minutes(2), minutes(3), minutes(70))
     made.ingest()
-    assert answer_shown(answers(made)[at(0)])["missing"] == [{"kind": "unread", "range": "orders/0 [0, 2)"}]
+    assert answer_shown(answers(made)[at(0)]).missing == [MissingPart("unread", "orders/0 [0, 2)")]
     # Its watermark is that of what it reads, and the hour is not announced.
     seen = progress(made.opened)
     assert (seen.watermark(), seen.became_complete(seen.watermark(), [])) == (minutes(85), [])

@@ -34,7 +34,7 @@ def said(made: StreamInMemory) -> dict[str, object]:
     book = made.opened.book
     index = WindowIndex()
     index.refresh(book)
-    bars = coverage_bars(made.opened, index, Asked(width=1000))["bars"]
+    bars = coverage_bars(made.opened, index, Asked(width=1000)).bars
     report = auditing.audit_without_spark(made.opened, "audit", Level.LEDGER)
     ingest = Ingest.seen(book.view())
     try:
@@ -45,17 +45,14 @@ def said(made: StreamInMemory) -> dict[str, object]:
     return {
         "definition": [str(one) for one in found],
         "page": [
-            f"{bar['partition']} [{one['from']}, {one['until']})"
-            for bar in bars
-            for one in bar["blocks"]
-            if one["state"] == "hole"
+            f"{bar.partition} [{one.start}, {one.until})" for bar in bars for one in bar.blocks if one.state == "hole"
         ],
         "index": [str(one) for one in index.holes()],
         "beside": [str(one) for one in beside(made)],
         "coverage": [str(part) for one in coverage(book.committed(), ingest) for part in one.holes],
         "audit": [text for one in report.coverage for text in one.holes],
         "backfill": [str(one) for one in wanted],
-        "status": overview(made.opened, found)["holes"],
+        "status": overview(made.opened, found).holes,
     }
 
 
@@ -99,15 +96,15 @@ def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
     assert before == [offsets((0, 10, 20)), RangeSet()]
     index = WindowIndex()
     index.refresh(book)
-    bar = coverage_bars(made.opened, index, Asked(width=1000))["bars"][0]
-    states = [(one["state"], one["from"], one["until"]) for one in bar["blocks"]]
+    bar = coverage_bars(made.opened, index, Asked(width=1000)).bars[0]
+    states = [(one.state, one.start, one.until) for one in bar.blocks]
     assert [one for one in states if one[0] != "ingest"] == [
-        ("before", "0", "5"),
-        ("backfill", "5", "10"),
-        ("before", "10", "20"),
+        ("before", 0, 5),
+        ("backfill", 5, 10),
+        ("before", 10, 20),
     ]
     # It is no gap either, by which the page chooses partitions.
-    assert coverage_bars(made.opened, index, Asked(width=1000, gaps=True))["bars"] == []
+    assert coverage_bars(made.opened, index, Asked(width=1000, gaps=True)).bars == []
     asked_for = Ingest.seen(book.view()).asked_for(at(0))
     assert fate(12, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.BEFORE
 
@@ -129,7 +126,7 @@ def test_a_partition_that_was_added_later(made: StreamInMemory) -> None:
 
 
 def test_the_page_has_not_looked(made: StreamInMemory) -> None:
-    assert overview(made.opened)["holes"] is None
+    assert overview(made.opened).holes is None
 
 
 def test_a_stream_without_positions_has_no_holes_anywhere(tmp_path: Path) -> None:

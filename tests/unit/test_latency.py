@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.ledger.records import Record
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.views.latency import latencies, latency_shown, raised
+from tidemark.views.latency import Latency, latencies, latency_shown, raised
 
 MINUTE = 60_000
 
@@ -23,21 +23,18 @@ def test_three_late_windows_raise_the_alarm_and_one_in_time_clears_it() -> None:
     alarms = []
     for minutes in (6, 7, 10, 5):
         seen.append(minutes * MINUTE)
-        alarms.append(latency_shown(seen, 5, 3)["alarm"])
+        alarms.append(latency_shown(seen, 5, 3).alarm)
     assert alarms == [False, False, True, False]
-    assert latency_shown(seen[:3], 5, 3)["sentence"] == (
+    assert latency_shown(seen[:3], 5, 3).sentence == (
         "the last 3 windows were late: 6 min, 7 min, 10 min; the limit is 5 min"
     )
 
 
 def test_without_a_limit_there_is_no_alarm() -> None:
-    assert latency_shown([9 * MINUTE] * 5, None, 3) == {
-        "last_ms": 9 * MINUTE,
-        "limit_ms": None,
-        "alarm": None,
-        "sentence": None,
-    }
-    assert latency_shown([], 5, 3) == {"last_ms": None, "limit_ms": 5 * MINUTE, "alarm": False, "sentence": None}
+    assert latency_shown([9 * MINUTE] * 5, None, 3) == Latency(
+        last_ms=9 * MINUTE, limit_ms=None, alarm=None, sentence=None
+    )
+    assert latency_shown([], 5, 3) == Latency(None, 5 * MINUTE, alarm=False, sentence=None)
 
 
 @given(st.lists(st.integers(0, 9)), st.integers(0, 9), st.integers(1, 5))

@@ -3,67 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.known_streams import KnownLog, KnownStream, tables
+from tests.support.overviews import partition, shown_overview
 from tests.support.streams_in_memory import LookedAt, StreamInMemory
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.views.messages.fates import Fate
-from tidemark.views.overview import overview as shown_of
+from tidemark.views.overview import overview
 from tidemark.views.stream_line import line_of
 from tidemark.views.trend import trend
 
 __all__ = ["tables"]
 
 
-def partition(**given: Any) -> dict[str, Any]:
-    return {"lag": "0", "retention": "safe", "retention_ms": None, **given}
-
-
-def overview(*partitions: dict[str, Any], **given: Any) -> dict[str, Any]:
-    return {
-        "stream": "orders",
-        "description": "d",
-        "status": None,
-        "missing_topics": [],
-        "retention_alarms": [],
-        "retention_headroom": None,
-        "audit": None,
-        "holes": [],
-        "more_holes": 0,
-        "unread_since": None,
-        "partitions": list(partitions),
-        "ingest": {"windows": 0, "dead_letters": 0, "last_commit": None},
-        **given,
-    }
-
-
 @pytest.mark.covers("U1")
 def test_a_line_adds_up_what_the_partitions_say() -> None:
     far = 2**62
     line = line_of(
-        overview(
-            partition(lag=str(far), retention="warning", retention_ms=3_600_000),
-            partition(lag="7", retention_ms=7_200_000),
+        shown_overview(
+            partition(lag=far, retention="warning", retention_ms=3_600_000),
+            partition(lag=7, retention_ms=7_200_000),
             partition(lag=None, retention=None),
             unread_since=5,
         )
     )
     # Exact beyond 2^53.
-    assert (line["lag"], line["partitions"], line["unread_since"]) == (str(far + 7), 3, 5)
-    assert (line["retention"], line["retention_ms"]) == ("warning", 3_600_000)
-    lost = line_of(overview(partition(retention="lost", retention_ms=0), partition(retention="warning")))
-    assert lost["retention"] == "lost"
+    assert (line.lag, line.partitions, line.unread_since) == (far + 7, 3, 5)
+    assert (line.retention, line.retention_ms) == ("warning", 3_600_000)
+    lost = line_of(shown_overview(partition(retention="lost", retention_ms=0), partition(retention="warning")))
+    assert lost.retention == "lost"
 
 
 @pytest.mark.covers("U1")
 def test_a_line_of_a_stream_that_was_never_read() -> None:
-    line = line_of(overview(partition(lag=None, retention=None)))
-    assert (line["lag"], line["retention"], line["last_commit"], line["dead_letters"]) == (None, None, None, 0)
-    assert line_of(overview())["partitions"] == 0
+    line = line_of(shown_overview(partition(lag=None, retention=None)))
+    assert (line.lag, line.retention, line.last_commit, line.dead_letters) == (None, None, None, 0)
+    assert line_of(shown_overview()).partitions == 0
 
 
 @pytest.mark.covers("U1")
@@ -75,11 +53,11 @@ def test_a_line_says_what_the_last_windows_of_the_ingest_wrote(tmp_path: Path, m
     for end in (2, 3):
         world.ends((0, end))
         world.ingest(f"run {end}")
-    line = line_of(shown_of(world.opened))
-    assert (line["dead_letters"], line["windows"]) == (2, 2)
-    assert (line["last_commit"]["window"], line["last_commit"]["run"]) == (2, "run 3")
+    line = line_of(overview(world.opened))
+    assert (line.dead_letters, line.windows) == (2, 2)
+    assert (line.last_commit.window, line.last_commit.run) == (2, "run 3")
     world.replay("dag/redrive", (1, 3))
-    assert line_of(shown_of(world.opened)) == line
+    assert line_of(overview(world.opened)) == line
 
 
 def test_the_trend_of_the_last_windows(tmp_path: Path) -> None:
@@ -90,5 +68,5 @@ def test_the_trend_of_the_last_windows(tmp_path: Path) -> None:
     head = orders.opened.book.head(INGEST)
     assert head is not None
     found = trend(newest_of_lane(orders.opened.book, INGEST, head.head, 2))
-    assert [(one["window"], one["lag"], one["dead_letters"]) for one in found] == [(2, "0", 0), (3, "0", 0)]
-    assert all(one["seconds"] is not None for one in found)
+    assert [(one.window, one.lag, one.dead_letters) for one in found.windows] == [(2, 0, 0), (3, 0, 0)]
+    assert all(one.seconds is not None for one in found.windows)

@@ -76,7 +76,7 @@ def beside(world: KnownStream, folder: Path, **more: Any) -> StreamInMemory:
     return other
 
 
-def shown(world: KnownStream, said: str) -> dict[str, Any]:
+def shown(world: KnownStream, said: str) -> message.MessageShown:
     return message.page_of(where.located(world.opened, where.coordinate(world.opened, said)), payload=True)
 
 
@@ -85,8 +85,8 @@ def test_a_topic_of_others_is_not_looked_at(tmp_path: Path) -> None:
     """Neither its messages nor how many there are, nor whether there is such a topic."""
     world = a_stream(tmp_path)
     there, nowhere = (shown(world, f"{topic}/0@1") for topic in ("salaries", "nowhere"))
-    assert there["fate"] == Fate.NOT_OF_THE_STREAM
-    assert there["message"] is None
+    assert there.fate == Fate.NOT_OF_THE_STREAM
+    assert there.message is None
     assert str(there).replace("salaries", "nowhere") == str(nowhere)
     said = []
     for topic in ("salaries", "nowhere"):
@@ -106,10 +106,10 @@ def test_a_pattern_is_not_tried_on_what_people_name(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(path.read_text().replace("topics: [orders]", 'pattern: "orders|(a+)+b"'))
     world.opened = replace(world.opened, file=load(path))
-    assert shown(world, f"{'a' * 200}/0@1")["fate"] == Fate.NOT_OF_THE_STREAM
-    assert shown(world, "orders/0@1")["message"]["value"]["text"] == "1"
+    assert shown(world, f"{'a' * 200}/0@1").fate == Fate.NOT_OF_THE_STREAM
+    assert shown(world, "orders/0@1").message.value.text == "1"
     world.log.logs["aab"] = [(0, 2)]
-    assert shown(world, "aab/0@1")["message"]["value"]["text"] == "1"
+    assert shown(world, "aab/0@1").message.value.text == "1"
 
 
 def test_a_topic_that_only_windows_have_read_is_shown(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_topic_that_only_windows_have_read_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(path.read_text().replace("topics: [orders]", "topics: [others]"))
     world.opened = replace(world.opened, file=load(path))
-    assert shown(world, "orders/0@1")["message"]["value"]["text"] == "1"
+    assert shown(world, "orders/0@1").message.value.text == "1"
 
 
 @pytest.mark.covers("Q26")
@@ -149,14 +149,14 @@ def test_what_was_erased_is_shown_under_no_incarnation(tmp_path: Path) -> None:
     cut_at(world, 3)
     for said in ("orders/0@1", "orders#1/0@1", "orders#2/0@1", "orders/0@4", "orders#1/0@4", "orders#2/0@4"):
         found = shown(world, said)
-        assert found["message"] is None, said
-    assert shown(world, "orders/0@4")["coordinate"] == "orders#2/0@4"
-    assert "erased by erase-" in shown(world, "orders/0@4")["sentence"]
-    assert shown(world, "orders/0@2")["message"]["value"]["text"] == "2"
-    assert shown(world, "orders/0@5")["message"]["value"]["text"] == "5"
+        assert found.message is None, said
+    assert shown(world, "orders/0@4").coordinate == "orders#2/0@4"
+    assert "erased by erase-" in shown(world, "orders/0@4").sentence
+    assert shown(world, "orders/0@2").message.value.text == "2"
+    assert shown(world, "orders/0@5").message.value.text == "5"
     # What Kafka has there is of the other incarnation.
-    assert shown(world, "orders#1/0@5")["message"] is None
-    assert shown(world, "orders#2/0@2")["message"] is None
+    assert shown(world, "orders#1/0@5").message is None
+    assert shown(world, "orders#2/0@2").message is None
 
 
 @pytest.mark.covers("Q27")
@@ -167,15 +167,15 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     world = a_stream(tmp_path, what=what)
     other = beside(world, tmp_path)
     other.erase(offsets((0, 2, 4)))
-    assert [bool(shown(world, f"orders/0@{offset}")["message"]) for offset in range(6)] == [1, 1, 0, 0, 1, 1]
+    assert [bool(shown(world, f"orders/0@{offset}").message) for offset in range(6)] == [1, 1, 0, 0, 1, 1]
     found = shown(world, "orders/0@3")
-    assert (found["fate"], found["rows"], found["under_keys"]) == (Fate.ERASED, [], [])
-    assert found["sentence"].startswith("not shown: erased by erase-")
-    assert found["sentence"].endswith("of the stream copies, reason 'request 4711', asked by ann")
-    assert again(where.located(world.opened, where.coordinate(world.opened, "orders/0@3")))["kind"] is None
+    assert (found.fate, found.rows, found.under_keys) == (Fate.ERASED, [], [])
+    assert found.sentence.startswith("not shown: erased by erase-")
+    assert found.sentence.endswith("of the stream copies, reason 'request 4711', asked by ann")
+    assert again(where.located(world.opened, where.coordinate(world.opened, "orders/0@3"))).kind is None
     # Without Kafka too.
     world.log.away = True
-    assert shown(world, "orders/0@3")["rows"] == []
+    assert shown(world, "orders/0@3").rows == []
     world.log.away = False
     # The rows that count, for readers; and whoever plans or audits still knows what this stream has read.
     table = world.results if what == Fate.STORED else world.dead
@@ -188,7 +188,7 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     assert world.opened.book.authority().covered() == offsets((0, 0, 6))
     if what == Fate.DEAD_LETTER:
         monkeypatch.setattr("tests.support.known_streams._WORLDS", _OneWorld(world))
-        assert dead_letters(world.opened, DeadLetters())["counted"] == 4
+        assert dead_letters(world.opened, DeadLetters()).counted == 4
         rows = results_command.rows_of(world.opened, world.opened.stream.dead_letters, 9)
         assert [row["coordinate"] for row in rows] == [f"orders/0@{offset}" for offset in (0, 1, 4, 5)]
         # An error that names the reasons may quote a message.
@@ -213,7 +213,7 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
         other.opened.book,
         lambda topics: {"orders": tuple(replace_id(one, "another id") for one in topics["orders"])},
     )
-    assert shown(world, "orders/0@2")["message"]["value"]["text"] == "2"
+    assert shown(world, "orders/0@2").message.value.text == "2"
     known = (
         TopicIncarnation(topic_id="another id", incarnation=1, since=1),
         TopicIncarnation(topic_id="id", incarnation=2, since=2),
@@ -223,8 +223,8 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
         other.opened.book,
         lambda topics: {"orders": tuple(replace_id(one, "id") for one in topics["orders"])},
     )
-    assert shown(world, "orders/0@2")["coordinate"] == "orders#2/0@2"
-    assert shown(world, "orders/0@2")["message"] is None
+    assert shown(world, "orders/0@2").coordinate == "orders#2/0@2"
+    assert shown(world, "orders/0@2").message is None
     assert for_readers(world.opened.book).hidden == RangeSet(
         one.__class__(at(0, 2), 2, 3) for one in offsets((0, 2, 3))
     )
@@ -236,7 +236,7 @@ def test_a_damaged_ledger_of_another_stream_stops_no_reader(tmp_path: Path, capl
     other.erase(offsets((0, 2, 3)))
     (selection,) = [key for key in other.store.values if key[0] == "selection"]
     del other.store.values[selection]
-    assert shown(world, "orders/0@2")["message"]["value"]["text"] == "2"
+    assert shown(world, "orders/0@2").message.value.text == "2"
     assert "what the stream copies has erased is not known" in caplog.text
     other.store.values["register",] = b"r"
     assert for_readers(world.opened.book).hidden == RangeSet()

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from msgspec import structs
 
+from tests.support.overviews import partition, shown_overview
 from tests.support.protocol_world import AT, NoWork, World, hold, plan
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.records import Gap, GapKind, Head, Receipt, Window
 from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.views.latency import Latency
 from tidemark.views.metrics import COUNTERS, GAUGES, Metric, counts, gauges, watermark_age
+from tidemark.views.overview import Overview, PartitionNow, Status
 
 
-def partition(number: int, **known: object) -> dict[str, object]:
-    names = ("log_start", "position", "end", "lag", "retention_ms", "status")
-    return {"topic": "a.b", "partition": number, **dict.fromkeys(names), **known}
+def row(number: int, **known: Any) -> PartitionNow:
+    names = ("position", "lag", "retention_ms", "status")
+    return partition(topic="a.b", partition=number, **{**dict.fromkeys(names), **known})
 
 
-def shown(*partitions: dict[str, object], status: str | None = None, **latency: object) -> dict[str, object]:
-    return {
-        "partitions": partitions,
-        "status": None if status is None else {"word": status},
-        "latency": {"last_ms": None, "alarm": None, **latency},
-    }
+def shown(*partitions: PartitionNow, status: str | None = None, **latency: Any) -> Overview:
+    return shown_overview(
+        *partitions,
+        status=None if status is None else Status(status, "rule", "a.b", 0, "why"),
+        latency=replace(Latency(None, None, None, None), **latency),
+    )
 
 
 def test_what_is_unknown_is_not_sent() -> None:
-    known = {"log_start": "5", "position": "80", "end": "90", "lag": "10"}
-    found = list(gauges(shown(partition(0, **known), partition(1, log_start="5", end="90"))))
+    known = {"log_start": 5, "position": 80, "end": 90, "lag": 10}
+    found = list(gauges(shown(row(0, **known), row(1, log_start=5, end=90))))
     assert found == [
-        *(Metric(name, int(value), "a.b", 0) for name, value in known.items()),
+        *(Metric(name, value, "a.b", 0) for name, value in known.items()),
         *(Metric(name, value, "a.b", 1) for name, value in {"log_start": 5, "end": 90}.items()),
         Metric("lag", 10),
     ]
@@ -37,9 +43,7 @@ def test_what_is_unknown_is_not_sent() -> None:
 
 def test_status_headroom_and_latency_are_sent_for_partitions_and_for_the_stream() -> None:
     words = ("OK", "WARNING", "STALLED", "REWOUND", "STOPPED")
-    partitions = [
-        partition(number, status=word, retention_ms=(5 - number) * 1_000) for number, word in enumerate(words)
-    ]
+    partitions = [row(number, status=word, retention_ms=(5 - number) * 1_000) for number, word in enumerate(words)]
     found = list(gauges(shown(*partitions, status="STOPPED", last_ms=70, alarm=True)))
     assert [one.value for one in found if one.name == "status"] == [0, 1, 2, 3, 4, 4]
     assert [one.value for one in found if one.name == "retention_ms"] == [5_000, 4_000, 3_000, 2_000, 1_000, 1_000]
@@ -48,7 +52,7 @@ def test_status_headroom_and_latency_are_sent_for_partitions_and_for_the_stream(
     found += watermark_age(90, 20)
     assert found[-1] == Metric("watermark_age_ms", 70)
     assert list(watermark_age(90, None)) == []
-    assert {one.name for one in found} == GAUGES.keys() - {"log_start", "position", "end"}
+    assert {one.name for one in found} == GAUGES.keys() - {"position"}
 
 
 class Counted(NoWork):

@@ -169,8 +169,8 @@ def test_a_plan_is_true_of_one_moment(
 
         def plan(made: StreamInMemory, asked: ReplayRequest | BackfillRequest = asked) -> Any:
             found = planned(made.opened, asked)
-            kept = {name: value for name, value in found.items() if name not in ("made_at", "plan", "left_out")}
-            return kept, found["plan"], found["left_out"]["totals"]
+            kept = {name: value for name, value in vars(found).items() if name not in ("made_at", "plan", "left_out")}
+            return kept, found.plan, found.left_out.totals
 
         for made, _ in moments(folder, text, what):
             seen = plan(made)
@@ -229,8 +229,8 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
     if into is None or not planned_for or set(planned_for) & set(into):
         with pytest.raises(StaleLedger, match="is stale"):
             of_request(made.opened, request)
-        replaced = planned(made.opened, ReplayRequest(**asked, dry_run=True))["replaces"]
-        assert replaced[0]["window"] == f"{lane}/1"
+        replaced = planned(made.opened, ReplayRequest(**asked, dry_run=True)).replaces
+        assert replaced[0].window == f"{lane}/1"
     else:
         assert of_request(made.opened, request).ranges == offsets((0, 5, 8))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.claiming import claim_lane
+from tests.support.overviews import partition, shown_overview
 from tests.support.protocol_world import NoWork
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.commit import protocol
@@ -18,7 +18,9 @@ from tidemark.ledger.book import head_key
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.windows import ingest, lanes
-from tidemark.views.overview import overview, worst_partitions
+from tidemark.views.overview import Overview, PartitionNow, overview, worst_partitions
+from tidemark.views.summary import PassedOver
+from tidemark.views.values import PartOf, as_plain
 
 PARTITIONS = 1_000
 
@@ -35,7 +37,7 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
     orders.ingest("run 1")
     orders.ends((0, 30), (0, 6))
 
-    def looked_at() -> dict[str, object]:
+    def looked_at() -> Overview:
         before = dict(store.values)
         found = overview(opened)
         assert store.values == before
@@ -48,7 +50,7 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
             opened.book, orders.sweeps, NoWork(), unwatched, INGEST, 2, Run("run 2", "v1", "d"), on_step=_cut
         )
     swept = list(orders.sweeps.swept)
-    assert len(looked_at()["windows"]) == 2  # type: ignore[arg-type]
+    assert len(looked_at().windows) == 2
     assert orders.sweeps.swept == swept
 
     # A replay whose opening was cut off: it is in the register, and has no head.
@@ -69,40 +71,38 @@ def test_an_answer_stays_small_though_each_window_has_a_thousand_partitions(tmp_
         orders.ingest()
     orders.ends(*((0, 700 if partition in (7, 300) else 600) for partition in range(PARTITIONS)))
     found = overview(orders.opened)
-    newest = found["windows"][0]
-    assert (newest["ranges"][0], len(newest["ranges"]), newest["more_ranges"]) == (
-        {"partition": "orders/0", "from": "590", "until": "600"},
+    newest = found.windows[0]
+    assert (newest.ranges[0], len(newest.ranges), newest.more_ranges) == (
+        PartOf("orders/0", 590, 600),
         10,
         PARTITIONS - 10,
     )
-    assert len(found["partitions"]) == PARTITIONS
+    assert len(found.partitions) == PARTITIONS
     shown = worst_partitions(found, 100)
-    assert (len(shown["partitions"]), shown["more_partitions"]) == (100, PARTITIONS - 100)
+    assert (len(shown.partitions), shown.more_partitions) == (100, PARTITIONS - 100)
     # Those with a lag, and then the first ones.
-    assert [one["partition"] for one in shown["partitions"][:4]] == [7, 300, 0, 1]
+    assert [one.partition for one in shown.partitions[:4]] == [7, 300, 0, 1]
     # What the page asks for every five seconds.
-    assert len(json.dumps(shown)) < 150_000 < len(json.dumps(found))
-    assert worst_partitions(found, PARTITIONS)["partitions"] == found["partitions"]
+    assert len(json.dumps(as_plain(shown))) < 150_000 < len(json.dumps(as_plain(found)))
+    assert worst_partitions(found, PARTITIONS).partitions == found.partitions
 
 
 def test_the_worst_partitions_are_those_of_retention_then_of_status_then_of_lag() -> None:
-    def row(
-        partition: int, lag: str | None = "0", status: str | None = "OK", retention: str = "safe"
-    ) -> dict[str, Any]:
-        return {"partition": partition, "lag": lag, "status": status, "retention": retention}
+    def row(number: int, lag: int | None = 0, status: str | None = "OK", retention: str = "safe") -> PartitionNow:
+        return partition(partition=number, lag=lag, status=status, retention=retention)
 
     far = 2**62
     rows = [
         row(0),
         row(1, None, None),
-        row(2, str(far)),
-        row(3, str(far + 1)),
-        row(4, "1", "STOPPED"),
+        row(2, far),
+        row(3, far + 1),
+        row(4, 1, "STOPPED"),
         row(5, retention="lost"),
     ]
-    shown = worst_partitions({"partitions": rows}, 5)
-    assert [one["partition"] for one in shown["partitions"]] == [5, 4, 3, 2, 0]
-    assert shown["more_partitions"] == 1
+    shown = worst_partitions(shown_overview(*rows), 5)
+    assert [one.partition for one in shown.partitions] == [5, 4, 3, 2, 0]
+    assert shown.more_partitions == 1
 
 
 def test_counts_of_offsets_are_texts_as_offsets_are(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_counts_of_offsets_are_texts_as_offsets_are(tmp_path: Path) -> None:
     orders.ingest()
     orders.ends((far, far + 5))
     orders.ingest()
-    assert overview(orders.opened)["windows"][0]["passed_over"] == {"lost": str(far - 10), "skipped": "0"}
+    assert overview(orders.opened).windows[0].passed_over == PassedOver(far - 10, 0)
     lane = claim_lane(orders.opened, LaneKind.REPLAY, "mine", offsets((0, far, far + 5)), "a test")
     lanes.plan_lane(orders.opened, lane, "mine")
-    assert overview(orders.opened)["windows"][0]["selected"] == "5"
+    assert overview(orders.opened).windows[0].selected == 5
 
 
 def _cut(step: Step) -> None:
@@ -128,6 +128,6 @@ def _cut(step: Step) -> None:
 def test_marks_of_direction_in_a_description_are_shown_by_their_numbers(tmp_path: Path) -> None:
     text = TEXT + 'description: "ours \\u202eand \\x1b[2Jtheirs"\n'
     assert (
-        overview(StreamInMemory(tmp_path, kafka=LookedAt(), text=text).opened)["description"]
+        overview(StreamInMemory(tmp_path, kafka=LookedAt(), text=text).opened).description
         == "ours \\u202eand \\x1b[2Jtheirs"
     )

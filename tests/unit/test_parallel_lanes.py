@@ -178,12 +178,12 @@ def test_all_lanes_are_paused_shown_and_cancelled_as_one(made: StreamInMemory) -
     for lane in {*named} - {mine[1]}:
         with pytest.raises(LanePaused):
             lanes.plan_lane(made.opened, lane, RUN)
-    states = {one["lane"]: one["state"] for one in progress_of(made.opened, RUN)["lanes"]}
+    states = {one.lane: one.state for one in progress_of(made.opened, RUN).lanes}
     assert list(states) == mine
     assert [states[lane] for lane in mine] == ["done", "done", "paused", "cancelled", "paused", "paused"]
     left = steering.of_all(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
     assert set(left) == {*named} - {mine[1]}
-    assert [one["lane"] for one in progress_of(made.opened, RUN)["lanes"]] == mine
+    assert [one.lane for one in progress_of(made.opened, RUN).lanes] == mine
     with pytest.raises(WrongUse, match="has read all of its offsets"):
         steering.of_all([mine[0]], lambda lane: steering.cancel(made.opened, lane, "enough"))
 

@@ -7,24 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.evil import EVIL
-from tidemark.views.messages.payloads import MOST_HEX, masked, shown, visible
+from tidemark.views.messages.payloads import MOST_HEX, Masked, masked, shown, visible
 
 
 @pytest.mark.covers("U9")
 @given(st.one_of(st.binary(max_size=80), st.text(max_size=40).map(str.encode)), st.integers(1, 90))
 def test_nothing_is_obeyed_and_nothing_is_left_out_without_a_word(value: bytes, most: int) -> None:
     found = shown(value, most)
-    assert found is not None
-    assert all(one.isprintable() or one in "\n\t" for one in found["text"])
-    assert (found["bytes"], found["more"]) == (len(value), max(0, len(value) - most))
-    assert bytes.fromhex(found["hex"]) == value[:MOST_HEX]
+    assert all(one.isprintable() or one in "\n\t" for one in found.text)
+    assert (found.bytes, found.more) == (len(value), max(0, len(value) - most))
+    assert bytes.fromhex(found.hex) == value[:MOST_HEX]
     text = value.decode(errors="replace")
-    if found["utf8"] and found["more"] == 0:
-        assert found["text"] == visible(text)
+    if found.utf8 and found.more == 0:
+        assert found.text == visible(text)
     # Text that only was cut is no binary.
     if "\ufffd" not in text:
-        assert found["utf8"]
-        assert visible(text).startswith(found["text"])
+        assert found.utf8
+        assert visible(text).startswith(found.text)
 
 
 @pytest.mark.parametrize(
@@ -40,17 +39,15 @@ def test_nothing_is_obeyed_and_nothing_is_left_out_without_a_word(value: bytes, 
 )
 def test_marks_and_codes_are_shown_by_their_numbers(value: bytes, text: str) -> None:
     found = shown(value)
-    assert found is not None
-    assert found["text"] == text
+    assert found.text == text
 
 
 @pytest.mark.covers("U9")
 def test_ten_megabytes_are_cut_with_a_note() -> None:
     found = shown(b"x" * 10_000_000)
-    assert found is not None
-    assert (len(found["text"]), found["more"], found["bytes"]) == (16_384, 9_983_616, 10_000_000)
-    assert (len(bytes.fromhex(found["hex"])), found["hex_more"]) == (512, 9_999_488)
+    assert (len(found.text), found.more, found.bytes) == (16_384, 9_983_616, 10_000_000)
+    assert (len(bytes.fromhex(found.hex)), found.hex_more) == (512, 9_999_488)
 
 
 def test_what_is_masked_is_only_its_size() -> None:
-    assert (masked(b"secret"), masked(b""), masked(None), shown(None)) == ({"bytes": 6}, {"bytes": 0}, None, None)
+    assert (masked(b"secret"), masked(b"")) == (Masked(6), Masked(0))

@@ -29,6 +29,7 @@ from tidemark.runs.windows import ingest
 from tidemark.views.dead_letters import dead_letters
 from tidemark.views.messages import message, where
 from tidemark.views.messages.fates import Counted, Covering, Facts, Fate, fate, possible
+from tidemark.views.messages.payloads import Masked, Value
 from tidemark.views.messages.reading_again import again
 from tidemark.views.summary import committed_by
 from tidemark.views.window import window_of
@@ -172,7 +173,7 @@ def test_every_offset_of_a_stream_has_the_answer_that_its_history_gives(  # noqa
                 assert found.fate == Fate.NOT_YET
             else:
                 assert found.fate == (Fate.NO_MESSAGE if none else Fate.NOT_READ_YET)
-            assert message.as_values(found)["sentence"]
+            assert message.as_values(found).sentence
 
 
 def test_what_is_no_offset_of_the_stream(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_below_the_cut_of_a_truncated_log_an_offset_is_the_earlier_one(tmp_path:
     )
     change_topics(world.opened.book, lambda topics: {**topics, "orders": known})
     assert [str(world.where(offset).at) for offset in (3, 4)] == ["orders/0@3", "orders#2/0@4"]
-    assert (world.where(3).fate, message.as_values(world.where(3))["kafka"]["slot"]) == (Fate.STORED, "message")
+    assert (world.where(3).fate, message.as_values(world.where(3)).kafka.slot) == (Fate.STORED, "message")
     # Another topic under the same name has none of it.
     world.log.ids["orders"] = "another id"
     assert (world.where(3).fate, world.where(3).kafka) == (Fate.STORED, None)
@@ -210,7 +211,7 @@ def test_without_kafka_the_ledger_still_answers(tmp_path: Path) -> None:
     world.ingest()
     world.log.away = True
     assert (world.where(1).fate, world.where(5).fate) == (Fate.STORED, Fate.NOT_READ_YET)
-    assert message.as_values(world.where(1))["kafka"]["sentence"] == "Unreachable: Kafka at k:1 did not answer"
+    assert message.as_values(world.where(1)).kafka.sentence == "Unreachable: Kafka at k:1 did not answer"
 
 
 @pytest.mark.covers("Q16")
@@ -222,15 +223,15 @@ def test_a_payload_is_masked_unless_it_may_be_seen(tmp_path: Path) -> None:
         found = world.where(offset)
         hidden, shown = (message.page_of(found, payload=payload) for payload in (False, True))
         assert "secret" not in str(hidden)
-        assert hidden["rows"][0]["fields"]["value"] == {"bytes": 6}
-        assert hidden["message"]["value"] == {"bytes": 1}
-        assert shown["rows"][0]["fields"]["value"]["text"] == "secret"
-        assert shown["message"]["value"]["text"] == str(offset)
+        assert hidden.rows[0].fields["value"] == Masked(6)
+        assert hidden.message.value == Masked(1)
+        assert shown.rows[0].fields["value"].text == "secret"
+        assert shown.message.value.text == str(offset)
         # So that the rows of several sinks can be compared.
         ordered = message.page_of(found, payload=False, order=["redrives", "other", "value"])
-        assert offset == 0 or list(ordered["rows"][0]["fields"])[:2] == ["redrives", "value"]
+        assert offset == 0 or list(ordered.rows[0].fields)[:2] == ["redrives", "value"]
         # Why it is a dead letter says nothing of its contents; a field of a result row that is called so may.
-        assert ("text" in hidden["rows"][0]["fields"]["reason"]) == (offset == 0)
+        assert isinstance(hidden.rows[0].fields["reason"], Value) == (offset == 0)
 
 
 def test_what_can_be_read_again_is_offered_as_the_request_that_does_it(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_what_can_be_read_again_is_offered_as_the_request_that_does_it(tmp_path:
 
     def offered(offset: int) -> tuple[str | None, object]:
         found = again(world.where(offset))
-        return found["kind"], found["fields"] or found["why_not"]
+        return found.kind, found.fields or found.why_not
 
     assert offered(0) == (None, "Kafka no longer holds it")
     assert offered(2) == ("backfill", {"ranges": "orders/0@2-3"})
@@ -254,7 +255,7 @@ def test_what_can_be_read_again_is_offered_as_the_request_that_does_it(tmp_path:
     assert world.where(2).fate == Fate.LOST
     requests: list[tuple[Any, int]] = [(BackfillRequest, 2), (ReplayRequest, 3)]
     for request, offset in requests:
-        fields = {**again(world.where(offset))["fields"], "reason": "a test"}
+        fields = {**again(world.where(offset)).fields, "reason": "a test"}
         assert checked(request, fields, fields)
     world.log.gone = {3}
     assert offered(3) == (None, "Kafka no longer holds it")
@@ -293,23 +294,23 @@ def test_a_window_into_some_sinks_changes_no_outcome(tmp_path: Path) -> None:
     assert [len(one.rows["hbase"]) for one in after.values()] == [0, 1, 1, 0, 1]
     assert after[1].rows[where.DEAD_LETTERS] == before[1].rows[where.DEAD_LETTERS] != []
     assert all(one.counting is not None and one.counting.lane == INGEST for one in after.values())
-    alone, ingest = message.as_values(after[2])["windows"]
-    assert (alone["lane"], alone["counts"], alone["only_sinks"], alone["counts_in"]) == (
+    alone, ingest = message.as_values(after[2]).windows
+    assert (alone.lane, alone.counts, alone.only_sinks, alone.counts_in) == (
         lane,
         False,
         ["hbase"],
         ["hbase"],
     )
-    assert (ingest["lane"], ingest["counts"], ingest["only_sinks"], ingest["counts_in"]) == (INGEST, True, None, [])
-    assert [message.counts_said(one) for one in (alone, ingest)] == ["counts in hbase alone", "counts"]
+    assert (ingest.lane, ingest.counts, ingest.only_sinks, ingest.counts_in) == (INGEST, True, None, [])
+    assert [one.counts_said() for one in (alone, ingest)] == ["counts in hbase alone", "counts"]
     shown = window_of(world.opened, lane, 1)
     assert shown is not None
-    assert (shown["only_sinks"], [one["name"] for one in shown["sinks"]]) == (["hbase"], ["hbase"])
+    assert (shown.only_sinks, [one.name for one in shown.sinks]) == (["hbase"], ["hbase"])
     # The dead letters that count are those of the ingest, and the run's own answer says what has no row.
-    assert dead_letters(world.opened, DeadLetters())["counted"] == 1
+    assert dead_letters(world.opened, DeadLetters()).counted == 1
     records = committed_by(world.opened, lane, "alone")
     assert totals(answers_of(world.opened, records)) == {answers.STORED: 2, answers.NO_ROW: 1}
     # An ordinary replay over it counts everywhere.
     world.replay("all", (0, 3))
     assert [world.where(offset).fate for offset in range(3)] == [Fate.DEAD_LETTER, Fate.STORED, Fate.STORED]
-    assert message.counts_said(message.as_values(world.where(2))["windows"][1]) == ""
+    assert message.as_values(world.where(2)).windows[1].counts_said() == ""

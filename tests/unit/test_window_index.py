@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.windows import ingest, lanes
-from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.bars import Asked, Bar, coverage_bars
 from tidemark.views.coverage.window_index import WindowIndex
 
 
@@ -87,24 +87,24 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     index = WindowIndex()
     index.refresh(orders.opened.book)
 
-    def bars(**asked: Any) -> list[Mapping[str, Any]]:
-        return list(coverage_bars(orders.opened, index, Asked(width=100, **asked))["bars"])
+    def bars(**asked: Any) -> list[Bar]:
+        return coverage_bars(orders.opened, index, Asked(width=100, **asked)).bars
 
-    def states(bar: Mapping[str, Any]) -> list[tuple[str, str, str, str, int]]:
-        return [tuple(one[name] for name in ("state", "from", "until", "lane", "window")) for one in bar["blocks"]]  # type: ignore[misc]
+    def states(bar: Bar) -> list[tuple[str, int, int, str | None, int | None]]:
+        return [(one.state, one.start, one.until, one.lane, one.window) for one in bar.blocks]
 
     first, second = bars()
-    assert states(first) == [("ingest", "0", "40", "ingest", 1), ("pending", "40", "70", "ingest", 2)]
-    assert (first["log_start"], first["log_end"], first["position"], first["pixels"]) == ("5", "70", "40", 70)
-    assert states(second) == [("ingest", "0", "10", "ingest", 1)]
-    assert [one["partition"] for one in bars(first=1)] == ["orders/1"]
+    assert states(first) == [("ingest", 0, 40, "ingest", 1), ("pending", 40, 70, "ingest", 2)]
+    assert (first.log_start, first.log_end, first.position, first.pixels) == (5, 70, 40, 70)
+    assert states(second) == [("ingest", 0, 10, "ingest", 1)]
+    assert [one.partition for one in bars(first=1)] == ["orders/1"]
     assert states(bars(partition="orders/0", start=35, until=45)[0]) == [
-        ("ingest", "35", "40", "ingest", 1),
-        ("pending", "40", "45", "ingest", 2),
+        ("ingest", 35, 40, "ingest", 1),
+        ("pending", 40, 45, "ingest", 2),
     ]
     # Bounds outside of the bar, and those of nothing.
-    assert states(bars(partition="orders/0", start=69, until=500)[0]) == [("pending", "69", "70", "ingest", 2)]
-    assert bars(partition="orders/0", start=50, until=50)[0]["blocks"] == []
+    assert states(bars(partition="orders/0", start=69, until=500)[0]) == [("pending", 69, 70, "ingest", 2)]
+    assert bars(partition="orders/0", start=50, until=50)[0].blocks == []
     with pytest.raises(WrongUse, match="the stream has no partition orders/7 now"):
         bars(partition="orders/7")
     assert bars(gaps=True) == []
@@ -115,10 +115,10 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     index.refresh(orders.opened.book)
     assert as_the_ledger_has(index, orders.opened.book)
     assert states(bars()[0]) == [
-        ("ingest", "0", "10", "ingest", 1),
-        ("replay", "10", "20", lane, 1),
-        ("ingest", "20", "40", "ingest", 1),
-        ("ingest", "40", "70", "ingest", 2),
+        ("ingest", 0, 10, "ingest", 1),
+        ("replay", 10, 20, lane, 1),
+        ("ingest", 20, 40, "ingest", 1),
+        ("ingest", 40, 70, "ingest", 2),
     ]
     # The lane is closed. Closed lanes are read once too, and only those that are new.
     for number in range(3):
@@ -143,7 +143,7 @@ def test_only_the_partitions_with_offsets_that_the_ingest_is_past_and_no_window_
 
     def found() -> tuple[list[str], int, int]:
         shown = coverage_bars(orders.opened, index, Asked(width=100, gaps=True))
-        return [one["partition"] for one in shown["bars"]], shown["partitions"], shown["of"]
+        return [one.partition for one in shown.bars], shown.partitions, shown.of
 
     assert found() == (["orders/1"], 1, 4)
     # Windows that follow each other are told apart, and no hole is between them.
@@ -169,5 +169,5 @@ def test_a_partition_is_found_without_its_incarnation(tmp_path: Path) -> None:
     index = WindowIndex()
     index.refresh(orders.opened.book)
     for named in ("orders/0", "orders#2/0"):
-        (bar,) = coverage_bars(orders.opened, index, Asked(width=10, partition=named))["bars"]
-        assert (bar["partition"], bar["until"]) == ("orders#2/0", "5")
+        (bar,) = coverage_bars(orders.opened, index, Asked(width=10, partition=named)).bars
+        assert (bar.partition, bar.until) == ("orders#2/0", 5)

@@ -12,7 +12,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Heartbeat
 from tidemark.runs.windows import ingest
 from tidemark.views.messages.fates import Fate
-from tidemark.views.window import parse_window, window_of
+from tidemark.views.window import MessagesOfWindow, parse_window, window_of
 
 __all__ = ["tables"]
 
@@ -25,17 +25,17 @@ def test_every_offset_of_a_window_is_accounted_for(tmp_path: Path) -> None:
         world.now += 1_000
     found = window_of(world.opened, "ingest", 1)
     assert found is not None
-    assert (found["window"], found["state"], found["offsets"], found["gaps"]) == ("ingest/1", "committed", "5", [])
-    (part,) = found["partitions"]
-    assert (part["partition"], part["from"], part["until"], part["offsets"]) == ("orders/0", "0", "5", "5")
+    assert (found.window, found.state, found.offsets, found.gaps) == ("ingest/1", "committed", 5, [])
+    (part,) = found.partitions
+    assert (part.partition, part.start, part.until, part.offsets) == ("orders/0", 0, 5, 5)
     counts = {
-        name: int(part["tally"][name]) for name in ("read", "stored", "skipped", "invalid", "failed", "no_message")
+        name: getattr(part.tally, name) for name in ("read", "stored", "skipped", "invalid", "failed", "no_message")
     }
     assert counts == {"read": 3, "stored": 1, "skipped": 1, "invalid": 1, "failed": 0, "no_message": 2}
-    assert found["messages"] == {"read": 3, "stored": 1, "skipped": 1, "dead_letters": 1, "no_message": 2}
-    assert [one["name"] for one in found["sinks"]] == ["hbase", "dead_letters"]
-    assert found["attempt"]["run"] == "run 1"
-    assert [one["step"] for one in found["times"]] == [
+    assert found.messages == MessagesOfWindow(read=3, stored=1, skipped=1, dead_letters=1, no_message=2)
+    assert [one.name for one in found.sinks] == ["hbase", "dead_letters"]
+    assert found.attempt.run == "run 1"
+    assert [one.step for one in found.times] == [
         "pinned",
         "taken by the attempt",
         "begun",
@@ -45,7 +45,7 @@ def test_every_offset_of_a_window_is_accounted_for(tmp_path: Path) -> None:
     # The last window, which stands in the head.
     last = window_of(world.opened, "ingest", 2)
     assert last is not None
-    assert (last["offsets"], last["committed_at"]) == ("2", 1_001_000)
+    assert (last.offsets, last.committed_at) == (2, 1_001_000)
     assert window_of(world.opened, "ingest", 3) is None
     assert window_of(world.opened, "nowhere", 1) is None
 
@@ -59,15 +59,15 @@ def test_a_gap_is_explained(tmp_path: Path) -> None:
     world.ingest()
     found = window_of(world.opened, "ingest", 2)
     assert found is not None
-    (gap,) = found["gaps"]
-    assert (gap["partition"], gap["from"], gap["until"], gap["offsets"], gap["kind"]) == (
+    (gap,) = found.gaps
+    assert (gap.partition, gap.start, gap.until, gap.offsets, gap.kind) == (
         "orders/0",
-        "3",
-        "5",
-        "2",
+        3,
+        5,
+        2,
         "lost",
     )
-    assert "Kafka no longer had them" in gap["sentence"]
+    assert "Kafka no longer had them" in gap.sentence
 
 
 def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:
     assert pending is not None
     found = window_of(world.opened, INGEST, 1)
     assert found is not None
-    assert (found["state"], found["run"], found["attempt"], found["messages"]) == ("pending", "run 7", None, None)
-    assert found["partitions"][0]["tally"] is None
+    assert (found.state, found.run, found.attempt, found.messages) == ("pending", "run 7", None, None)
+    assert found.partitions[0].tally is None
     world.process(INGEST, "run 7")
     world.opened.book.beat(INGEST, Heartbeat(generation=1, run="another", at=5, step="storing"))
     assert ingest.plan_ingest(world.opened, "run 8") is None
@@ -92,9 +92,9 @@ def test_a_replay_has_its_reason_and_who_asked_and_counts_its_own_offsets(tmp_pa
     lane = world.replay("dag/run", (0, 1), (3, 5))
     found = window_of(world.opened, lane, 1)
     assert found is not None
-    assert (found["offsets"], found["selected"], found["partitions"][0]["offsets"]) == ("3", "3", "3")
-    assert (found["reason"], found["asked_by"], found["approved_by"]) == ("a test", "ann", "bob")
-    assert found["messages"] == {"read": 3, "stored": 2, "skipped": 0, "dead_letters": 1, "no_message": 0}
+    assert (found.offsets, found.selected, found.partitions[0].offsets) == (3, 3, 3)
+    assert (found.reason, found.asked_by, found.approved_by) == ("a test", "ann", "bob")
+    assert found.messages == MessagesOfWindow(read=3, stored=2, skipped=0, dead_letters=1, no_message=0)
 
 
 @pytest.mark.parametrize(("said", "named"), [("ingest/17", ("ingest", 17)), ("replay-a/b/3", ("replay-a/b", 3))])

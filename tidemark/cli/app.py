@@ -7,9 +7,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -50,9 +51,9 @@ from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
 from tidemark.streams.places import problems_among
-from tidemark.views.overview import overview, transactions_shown
+from tidemark.views.overview import Overview, overview, transactions_shown
 from tidemark.views.status import Word
-from tidemark.views.stream_line import line_of
+from tidemark.views.stream_line import Line, line_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -166,34 +167,42 @@ def status(
     view = opened.book.view()
     found = _overview(opened, view)
     columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
-    rows = [[one[column] for column in columns] for one in found["partitions"]]
+    rows = [[getattr(one, column) for column in columns] for one in found.partitions]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
     data(found, as_json=as_json, rows=rows, columns=headings)
-    if (worst := found["status"]) is not None and worst["word"] != Word.OK:
-        error(f"{worst['word']} ({worst['rule']}): {worst['sentence']}")
-    if found["holes"]:
-        more = f" and {found['more_holes']} more ranges" if found["more_holes"] else ""
+    if (worst := found.status) is not None and worst.word != Word.OK:
+        error(f"{worst.word} ({worst.rule}): {worst.sentence}")
+    if found.holes:
+        more = f" and {found.more_holes} more ranges" if found.more_holes else ""
         error(
-            f"holes: no window has read {', '.join(found['holes'])}{more}. To read them: tidemark backfill {stream} --holes"
+            f"holes: no window has read {', '.join(found.holes)}{more}. To read them: tidemark backfill {stream} --holes"
         )
-    if found["latency"]["sentence"]:
-        error(f"latency: {found['latency']['sentence']}")
-    for said in found["retention_alarms"]:
+    if found.latency.sentence:
+        error(f"latency: {found.latency.sentence}")
+    for said in found.retention_alarms:
         error(f"retention: {said}")
-    for one in found["open_transactions"]:
-        error(one["sentence"])
-    if missing := tuple(found["missing_topics"]):
+    for one in found.open_transactions:
+        error(one.sentence)
+    if missing := tuple(found.missing_topics):
         # With the exit code of the next plan.
         check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
 
 
-def _overview(opened: OpenStream, view: View) -> dict[str, Any]:
+def _overview(opened: OpenStream, view: View) -> Overview:
     return overview(opened, holes(view.windows, Ingest.seen(view)))
+
+
+@dataclass(frozen=True)
+class _Unseen:
+    """A stream that cannot be looked at."""
+
+    stream: str
+    problem: str
 
 
 def _status_of_all(*, as_json: bool) -> None:
     """All streams of the folders, each in a line. One that cannot be looked at says so, and the others are shown."""
-    found: list[dict[str, Any]] = []
+    found: list[Line | _Unseen] = []
     known, codes = [], []
     for path in stream_files(*finding.folders()):
         try:
@@ -202,23 +211,23 @@ def _status_of_all(*, as_json: bool) -> None:
             found.append(line_of(_overview(opened, opened.book.view())))
         except TidemarkError as problem:
             codes.append(problem.exit_code)
-            found.append({"stream": path.stem, "problem": f"{type(problem).__name__}: {problem}"})
+            found.append(_Unseen(path.stem, f"{type(problem).__name__}: {problem}"))
     finding.say_where(known)
-    rows = [[one["stream"], *_in_words(one)] for one in found]
+    rows = [[one.stream, *_in_words(one)] for one in found]
     data(found, as_json=as_json, rows=rows, columns=("stream", "status", "lag", "retention", "holes"))
     for one in found:
-        if "problem" in one:
-            error(f"{one['stream']}: {one['problem']}")
+        if isinstance(one, _Unseen):
+            error(f"{one.stream}: {one.problem}")
     if codes:
         # That of the first: each has said what to do.
         raise typer.Exit(codes[0])
 
 
-def _in_words(one: dict[str, Any]) -> list[object]:
-    if "problem" in one:
+def _in_words(one: Line | _Unseen) -> list[object]:
+    if isinstance(one, _Unseen):
         return ["not known", "", "", ""]
-    status = one["status"]["word"] if one["status"] else "no position yet"
-    return [status, one["lag"] or "", one["retention"] or "", "yes" if one["holes"] else "no"]
+    status = one.status.word if one.status else "no position yet"
+    return [status, "" if one.lag is None else one.lag, one.retention or "", "yes" if one.holes else "no"]
 
 
 def plan(
@@ -261,7 +270,7 @@ def plan(
     for gap in gaps:
         error(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})")
     for one in held:
-        error(one["sentence"])
+        error(one.sentence)
     if window is None:
         error("nothing is new")
     elif pinned:

@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tidemark.offsets.times import in_utc
+from tidemark.views.values import as_plain
 
 
 def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), columns: Sequence[str] = ()) -> None:
     """Print `value` as JSON, or `rows` as a table."""
     if as_json:
-        sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=True) + "\n")
+        sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=True, default=as_plain) + "\n")
         return
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:

@@ -23,6 +23,7 @@ from tidemark.runs.requests.answers import MOST_LINES, Answer
 from tidemark.streams.engine import STAGES
 from tidemark.submit.command import WINDOW_JOB, job_environment, submit_command
 from tidemark.views.summary import committed_by, windows
+from tidemark.views.values import as_plain
 
 # The job's own exit codes; the job says why before. Code 1 is spark-submit's, when it could not start the job.
 _OWN_CODES = {*range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), errors.EXIT_INTERNAL}
@@ -196,7 +197,7 @@ def show_committed(
     `more` are further keys of the JSON.
     """
     found = [
-        {**one, "generation": str(one["generation"]), **({"lane": lane} if len(mine) > 1 else {})}
+        {**as_plain(one), **({"lane": lane} if len(mine) > 1 else {})}
         for lane in mine
         for one in windows(committed_by(opened, lane, run))
     ]

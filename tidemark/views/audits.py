@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
@@ -13,6 +13,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import Audited
 from tidemark.runs.auditing import differing, find_report
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.values import Number
 
 # How many audits people look at, and the most that can be asked for: each of them is one read of its report.
 SHOWN, MOST = 20, 100
@@ -28,8 +29,66 @@ _COUNTED = {
 }
 
 
-def audits(opened: OpenStream, limit: int = SHOWN) -> dict[str, Any]:
-    """The newest audits with what their reports say, the newest first; numbers of offsets are texts.
+@dataclass(frozen=True)
+class AuditEnded:
+    run: str
+    at: int
+    level: str
+    clean: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Repaired:
+    run: str
+    at: int
+    clean: bool
+
+
+@dataclass(frozen=True)
+class PlaceOfAudit:
+    name: str
+    counts: dict[str, int]
+    at: dict[str, list[str]]
+    blocks_at: list[str]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a report has counted in each place, and found. Levels that compare no results count nothing.
+
+    `sinks`: those that a replay of the findings would write alone; None for all.
+    """
+
+    places: list[PlaceOfAudit]
+    holes: list[str]
+    overlaps: list[str]
+    problems: list[str]
+    selection: str | None
+    offsets: Number | None
+    sinks: list[str] | None
+
+
+@dataclass(frozen=True)
+class AuditShown(AuditEnded):
+    """An audit's outcome. `repair_of`: the run whose findings were repaired before; `repaired`: the audit after its own
+    findings were, if that is among the others. `problem`: why its report cannot be read.
+    """
+
+    repair_of: str | None
+    repaired: Repaired | None
+    problem: str | None
+    found: Findings | None
+
+
+@dataclass(frozen=True)
+class Audits:
+    audits: list[AuditShown]
+    more: bool
+
+
+def audits(opened: OpenStream, limit: int = SHOWN) -> Audits:
+    """The newest audits with what their reports say, the newest first.
 
     An audit whose run has audited again since under the same name is left out: the ledger keeps one report of a run.
     """
@@ -38,8 +97,14 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> dict[str, Any]:
     for one in found[:limit]:
         report, problem = _report(opened, one)
         if report is None or report.at == one.at:
-            shown.append({**audit_line(one, found), "problem": problem, "found": report and findings(opened, report)})
-    return {"audits": shown, "more": len(found) > limit}
+            shown.append(_shown(one, found, problem, _findings(opened, report) if report else None))
+    return Audits(shown, more=len(found) > limit)
+
+
+def last_audit(book: Book) -> AuditEnded | None:
+    """The outcome of the audit that ended last; None before the first one."""
+    found = book.last_audit()
+    return None if found is None else AuditEnded(found.run, found.at, found.level, found.clean, found.sentence)
 
 
 def newest_audits(book: Book, limit: int) -> list[Audited]:
@@ -50,52 +115,47 @@ def newest_audits(book: Book, limit: int) -> list[Audited]:
     return found if known or last is None else sorted([last, *found], key=lambda one: -one.at)[:limit]
 
 
-def audit_line(one: Audited, others: Sequence[Audited]) -> dict[str, Any]:
-    """An audit's outcome. `repair_of`: the run whose findings were repaired before; `repaired`: the audit after its own
-    findings were, if that is among the others.
-    """
+def _shown(one: Audited, others: Sequence[Audited], problem: str | None, found: Findings | None) -> AuditShown:
     suffix = name_after_repair("")
     again = next(
         (other for other in others if other.run == name_after_repair(one.run) and other.at >= one.at),
         None,
     )
-    return {
-        "run": one.run,
-        "at": one.at,
-        "level": one.level,
-        "clean": one.clean,
-        "sentence": one.sentence,
-        "repair_of": one.run.removesuffix(suffix) if one.run.endswith(suffix) else None,
-        "repaired": again and {"run": again.run, "at": again.at, "clean": again.clean},
-    }
+    return AuditShown(
+        run=one.run,
+        at=one.at,
+        level=one.level,
+        clean=one.clean,
+        sentence=one.sentence,
+        repair_of=one.run.removesuffix(suffix) if one.run.endswith(suffix) else None,
+        repaired=Repaired(again.run, again.at, again.clean) if again else None,
+        problem=problem,
+        found=found,
+    )
 
 
-def findings(opened: OpenStream, report: AuditReport) -> dict[str, Any]:
-    """What a report has counted in each place, and found. Levels that compare no results count nothing.
-
-    `sinks`: those that a replay of the findings would write alone; None for all.
-    """
+def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     counted = _COUNTED.get(report.level, ())
     sinks = differing(opened, report)
-    return {
-        "places": [_place(one, counted) for one in report.places],
-        "holes": [one for part in report.coverage for one in part.holes],
-        "overlaps": [one for part in report.coverage for one in part.overlaps],
-        "problems": list(report.problems),
-        "selection": report.findings and report.findings.digest,
-        "offsets": report.findings and str(report.findings.offsets),
-        "sinks": sinks and list(sinks),
-    }
+    return Findings(
+        places=[_place(one, counted) for one in report.places],
+        holes=[one for part in report.coverage for one in part.holes],
+        overlaps=[one for part in report.coverage for one in part.overlaps],
+        problems=list(report.problems),
+        selection=report.findings.digest if report.findings else None,
+        offsets=report.findings.offsets if report.findings else None,
+        sinks=list(sinks) if sinks else None,
+    )
 
 
-def _place(one: PlaceReport, counted: Sequence[str]) -> dict[str, Any]:
+def _place(one: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
     named = {kind: getattr(one, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
-    return {
-        "name": one.name,
-        "counts": {name: getattr(one, name) for name in counted},
-        "at": {kind: list(found) for kind, found in named.items() if found},
-        "blocks_at": [str(block) for block in one.blocks_at[:SHOWN_COORDINATES]],
-    }
+    return PlaceOfAudit(
+        name=one.name,
+        counts={name: getattr(one, name) for name in counted},
+        at={kind: list(found) for kind, found in named.items() if found},
+        blocks_at=[str(block) for block in one.blocks_at[:SHOWN_COORDINATES]],
+    )
 
 
 def _report(opened: OpenStream, one: Audited) -> tuple[AuditReport | None, str | None]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tidemark.ledger.book import Committed, View
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import READ, DeadLetters
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
 from tidemark.sinks.stored import StoredRow
-from tidemark.views.messages.payloads import shown
+from tidemark.views.messages.payloads import Value, shown
 
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
 _MOST_OF_A_NAME = 200
@@ -26,6 +26,64 @@ MOST_GROUPS = 200
 _MOST_WINDOWS = 50
 # Of a reason or an error class, in bytes.
 MOST_SHOWN = 1_000
+
+
+@dataclass(frozen=True)
+class WindowOfGroup:
+    window: str
+    number: int
+    committed_at: int
+    run: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """`selects` names the group in a request; None when only coordinates do."""
+
+    reason: str
+    error: str | None
+    number: int
+    too_often: int
+    selects: str | None
+    examples: list[str]
+    windows: list[WindowOfGroup]
+    more_windows: int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The reason and the error class of a group, which others wrote, as people may look at them."""
+
+    reason: Value
+    error: Value | None
+
+
+@dataclass(frozen=True)
+class GroupShown(Group):
+    shown: Shown
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`not_counted`: what windows wrote that were not counted, or not to their end; some may be redriven since."""
+
+    counted: int
+    windows: int
+    windows_counted: int
+    complete: bool
+    not_counted: int
+    max_redrives: int
+    more_groups: int
+
+
+@dataclass(frozen=True)
+class InGroups(Counted):
+    groups: list[Group]
+
+
+@dataclass(frozen=True)
+class DeadLettersShown(Counted):
+    groups: list[GroupShown]
 
 
 @dataclass
@@ -50,7 +108,7 @@ def dead_letters(
     *,
     examples: int = EXAMPLES,
     enough: Callable[[int], bool] = lambda counted: False,
-) -> dict[str, Any]:
+) -> InGroups:
     """The dead letters that are asked for, in groups with so many examples, those of the newest windows first.
 
     `enough` is asked again and again, with how many were counted: True ends the counting, and the answer says how far it
@@ -77,56 +135,46 @@ def dead_letters(
     left = sum(_number(one) for one in windows[done:])
     committed = {f"{one.record.lane}/{one.record.seq}": one.record for one in windows}
     largest = sorted(groups.items(), key=lambda one: (-one[1].numbers.total(), one[0][0], one[0][1] or ""))
-    return {
-        "counted": counted,
-        "windows": len(windows),
-        "windows_counted": done,
-        "complete": not ended,
-        # Of windows that were not counted, or not to their end: what they wrote, some of which may be redriven since.
-        "not_counted": left,
-        "max_redrives": most,
-        "groups": [
-            {
-                "reason": reason,
-                "error": error,
-                "number": group.numbers.total(),
-                "too_often": group.too_often,
-                "selects": selects(reason),
-                "examples": group.examples,
-                "windows": [
-                    {
-                        "window": name,
-                        "number": number,
-                        "committed_at": committed[name].committed_at,
-                        "run": committed[name].attempt.run,
-                    }
-                    for name, number in sorted(
-                        group.numbers.items(), key=lambda one: -committed[one[0]].attempt.generation
-                    )[:_MOST_WINDOWS]
-                ],
-                "more_windows": max(0, len(group.numbers) - _MOST_WINDOWS),
-            }
-            for (reason, error), group in largest[:MOST_GROUPS]
-        ],
-        "more_groups": max(0, len(largest) - MOST_GROUPS),
-    }
+    return InGroups(
+        counted=counted,
+        windows=len(windows),
+        windows_counted=done,
+        complete=not ended,
+        not_counted=left,
+        max_redrives=most,
+        groups=[_group(reason, error, group, committed) for (reason, error), group in largest[:MOST_GROUPS]],
+        more_groups=max(0, len(largest) - MOST_GROUPS),
+    )
 
 
-def page_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for people in a browser: reasons and error classes, which others wrote, also as they may be looked at."""
-    return {
-        **found,
-        "groups": [
-            {
-                **one,
-                "shown": {
-                    name: None if one[name] is None else shown(one[name].encode(), MOST_SHOWN)
-                    for name in ("reason", "error")
-                },
-            }
-            for one in found["groups"]
+def _group(reason: str, error: str | None, group: _Group, committed: Mapping[str, Record]) -> Group:
+    newest = sorted(group.numbers.items(), key=lambda one: -committed[one[0]].attempt.generation)
+    return Group(
+        reason=reason,
+        error=error,
+        number=group.numbers.total(),
+        too_often=group.too_often,
+        selects=selects(reason),
+        examples=group.examples,
+        windows=[
+            WindowOfGroup(name, number, committed[name].committed_at, committed[name].attempt.run)
+            for name, number in newest[:_MOST_WINDOWS]
         ],
-    }
+        more_windows=max(0, len(newest) - _MOST_WINDOWS),
+    )
+
+
+def page_of(found: InGroups) -> DeadLettersShown:
+    """The same for people in a browser."""
+    groups = [
+        GroupShown(**vars(one), shown=Shown(_look(one.reason), None if one.error is None else _look(one.error)))
+        for one in found.groups
+    ]
+    return DeadLettersShown(**{**vars(found), "groups": groups})
+
+
+def _look(text: str) -> Value:
+    return shown(text.encode(), MOST_SHOWN)
 
 
 def selects(reason: str) -> str | None:

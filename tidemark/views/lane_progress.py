@@ -1,8 +1,9 @@
-"""How far a backfill or replay is, per partition, by the ledger. Plain values for JSON: offsets and numbers are texts."""
+"""How far a backfill or replay is, per partition, by the ledger."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState
@@ -11,11 +12,66 @@ from tidemark.planning.planner import not_read
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
 from tidemark.runs.windows import lanes
+from tidemark.views.values import Number, PartOf
 
 MOST_PARTITIONS = 200
 
 
-def progress_of(opened: OpenStream, named: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Paused:
+    reason: str
+    at: int
+
+
+@dataclass(frozen=True)
+class PendingWindow:
+    """The window in work: the step of its job, and the messages stored so far, if the job has given a sign of life."""
+
+    window: str
+    step: str | None
+    stored: Number | None
+    since: int
+
+
+@dataclass(frozen=True)
+class PartitionOfLane(PartOf):
+    """Of the `offsets` of a partition that the lane has chosen, `left` are not read yet."""
+
+    offsets: Number
+    left: Number
+
+
+@dataclass(frozen=True)
+class ProgressOfLane:
+    lane: str
+    kind: str | None
+    state: Literal["open", "paused", "done", "cancelled"]
+    closed_early: str | None
+    paused: Paused | None
+    run: str | None
+    reason: str | None
+    asked_by: str | None
+    approved_by: str | None
+    opened_at: int | None
+    windows: int
+    offsets: Number
+    left: Number
+    pending: PendingWindow | None
+    partitions: list[PartitionOfLane]
+    more_partitions: int
+
+
+@dataclass(frozen=True)
+class ProgressOfRun:
+    """The lanes of a run, in the order of work. `may_steer`: whether the person may pause, resume and cancel it."""
+
+    run: str | None
+    now: int
+    lanes: list[ProgressOfLane]
+    may_steer: bool = False
+
+
+def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
     """The lanes of a backfill or replay, which is named by its run or a lane, in the order of work. Raises WrongUse.
 
     Of a run, also those that are done while others are not.
@@ -23,10 +79,10 @@ def progress_of(opened: OpenStream, named: str) -> dict[str, Any]:
     kinds = (LaneKind.BACKFILL, LaneKind.REPLAY, LaneKind.ERASE)
     of_run = [lane for kind in kinds for lane in lanes.lanes_of(opened, kind, named)]
     found = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
-    return {"run": found[0]["run"], "now": opened.book.clock(), "lanes": found}
+    return ProgressOfRun(found[0].run, opened.book.clock(), found)
 
 
-def _lane(opened: OpenStream, lane: str) -> dict[str, Any]:
+def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
     book = opened.book
     stored = book.head(lane)
     head = stored.head if stored else None
@@ -37,25 +93,25 @@ def _lane(opened: OpenStream, lane: str) -> dict[str, Any]:
     closed = head is not None and head.state == LaneState.CLOSED
     done = closed and head is not None and head.closed_early is None
     left = lanes.NOTHING if done else not_read(head, chosen) if head is not None else chosen
-    state = "paused" if entry and entry.paused and not closed else "closed" if closed else "open"
-    return {
-        "lane": lane,
-        "kind": head.kind.value if head else entry.kind.value if entry else None,
-        "state": "done" if done else "cancelled" if closed else state,
-        "closed_early": head.closed_early if head else None,
-        "paused": {"reason": entry.paused.reason, "at": entry.paused.at} if entry and entry.paused else None,
-        "run": _run(entry, head),
-        "reason": entry.reason if entry else None,
-        "asked_by": entry.asked_by if entry else None,
-        "approved_by": entry.approved_by if entry else None,
-        "opened_at": entry.opened_at if entry else None,
-        "windows": head.seq if head else 0,
-        "offsets": str(chosen.count()),
-        "left": str(left.count()),
-        "pending": _pending(opened, lane, head),
-        "partitions": [_partition(at, chosen, left) for at in chosen.partitions[:MOST_PARTITIONS]],
-        "more_partitions": max(0, len(chosen.partitions) - MOST_PARTITIONS),
-    }
+    paused = Paused(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
+    return ProgressOfLane(
+        lane=lane,
+        kind=head.kind.value if head else entry.kind.value if entry else None,
+        state="done" if done else "cancelled" if closed else "paused" if paused else "open",
+        closed_early=head.closed_early if head else None,
+        paused=paused,
+        run=_run(entry, head),
+        reason=entry.reason if entry else None,
+        asked_by=entry.asked_by if entry else None,
+        approved_by=entry.approved_by if entry else None,
+        opened_at=entry.opened_at if entry else None,
+        windows=head.seq if head else 0,
+        offsets=chosen.count(),
+        left=left.count(),
+        pending=_pending(opened, lane, head),
+        partitions=[_partition(at, chosen, left) for at in chosen.partitions[:MOST_PARTITIONS]],
+        more_partitions=max(0, len(chosen.partitions) - MOST_PARTITIONS),
+    )
 
 
 def _entry(opened: OpenStream, lane: str) -> LaneEntry | None:
@@ -73,27 +129,20 @@ def _run(entry: LaneEntry | None, head: Head | None) -> str | None:
     return head.last.attempt.run if head is not None and head.last is not None else None
 
 
-def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet) -> dict[str, str]:
+def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet) -> PartitionOfLane:
     mine = chosen.only([at])
     (hull,) = mine.hull()
-    return {
-        "partition": str(at),
-        "from": str(hull.start),
-        "until": str(hull.until),
-        "offsets": str(mine.count()),
-        "left": str(left.count(at)),
-    }
+    return PartitionOfLane(str(at), hull.start, hull.until, mine.count(), left.count(at))
 
 
-def _pending(opened: OpenStream, lane: str, head: Head | None) -> dict[str, Any] | None:
-    """The window in work, the step that its job is at, and the messages that it has stored so far."""
+def _pending(opened: OpenStream, lane: str, head: Head | None) -> PendingWindow | None:
     if head is None or head.pending is None:
         return None
     beat, attempt = opened.book.last_beat(lane), head.pending.attempt
     working = beat is not None and attempt is not None and beat.generation == attempt.generation
-    return {
-        "window": f"{lane}/{head.pending.window.seq}",
-        "step": beat.step if beat is not None and working else None,
-        "stored": str(beat.stored) if beat is not None and working and beat.stored is not None else None,
-        "since": head.pending.window.pinned_at,
-    }
+    return PendingWindow(
+        window=f"{lane}/{head.pending.window.seq}",
+        step=beat.step if beat is not None and working else None,
+        stored=beat.stored if beat is not None and working else None,
+        since=head.pending.window.pinned_at,
+    )

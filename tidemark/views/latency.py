@@ -6,12 +6,22 @@ As Gobblin's KafkaIngestionHealthCheck: an alarm takes several epochs in a row, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from tidemark.ledger.records import Record
 from tidemark.offsets.times import in_words
 
 _MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The last latency in ms, the limit, and the alarm with its sentence; None for what there is not."""
+
+    last_ms: int | None
+    limit_ms: int | None
+    alarm: bool | None
+    sentence: str | None
 
 
 def latencies(records: Iterable[Record]) -> list[int]:
@@ -33,12 +43,12 @@ def raised(latencies: Sequence[int], limit: int, windows: int) -> bool:
     return len(last) == windows and min(last) > limit
 
 
-def latency_shown(latencies: Sequence[int], limit_minutes: int | None, windows: int) -> dict[str, Any]:
-    """The last latency in ms, the limit, and the alarm with its sentence; None for what there is not."""
+def latency_shown(latencies: Sequence[int], limit_minutes: int | None, windows: int) -> Latency:
+    """The latency of a stream, of its last windows and the limit of its file."""
     limit = None if limit_minutes is None else limit_minutes * _MINUTE_MS
     alarm = None if limit is None else raised(latencies, limit, windows)
     sentence = None
     if alarm and limit is not None:
         last = ", ".join(in_words(one) for one in latencies[-windows:])
         sentence = f"the last {windows} windows were late: {last}; the limit is {in_words(limit)}"
-    return {"last_ms": latencies[-1] if latencies else None, "limit_ms": limit, "alarm": alarm, "sentence": sentence}
+    return Latency(latencies[-1] if latencies else None, limit, alarm, sentence)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from tidemark.clients.hbase.endpoint import hbase_endpoint
@@ -17,11 +16,10 @@ from tidemark.clients.sql import database
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
-from tidemark.views.summary import committed_by, messages, passed_over, windows
+from tidemark.views.summary import WindowOfRun, committed_by, messages, passed_over, windows
 
 # A facet is a part of an event: totals are of all windows.
 MOST_WINDOWS = 100
-TOTALS = ("read", "stored", "skipped", "dead_letters", "offsets_lost", "offsets_skipped")
 
 
 @dataclass(frozen=True)
@@ -34,41 +32,60 @@ class DataSet:
 
 
 @dataclass(frozen=True)
+class WindowOfLane(WindowOfRun):
+    lane: str
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Totals of all windows that a run has committed, and the first windows."""
+
+    stream: str
+    lanes: list[str]
+    run: str
+    committed: int
+    read: int
+    stored: int
+    skipped: int
+    dead_letters: int
+    offsets_lost: int
+    offsets_skipped: int
+    windows: list[WindowOfLane]
+
+
+@dataclass(frozen=True)
 class Lineage:
     """The data sets of a run's committed windows, and what the windows say: ranges, generations, counts."""
 
     inputs: tuple[DataSet, ...]
     outputs: tuple[DataSet, ...]
-    windows: dict[str, Any]
+    windows: Windows
 
 
 def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
     """What a run has committed in its lanes until now."""
     records = [record for lane in lanes for record in committed_by(opened, lane, run)]
+    counts, passed = [messages(record) for record in records], [passed_over(record) for record in records]
+    first = records[:MOST_WINDOWS]
     return Lineage(
         inputs=tuple(_inputs(opened, records)),
         outputs=tuple(_outputs(opened, records)),
-        windows={
-            "stream": opened.book.stream,
-            "lanes": list(lanes),
-            "run": run,
-            "committed": len(records),
-            **_totals(records),
-            "windows": [
-                {**one, "lane": record.lane, "generation": str(one["generation"])}
-                for record, one in zip(records[:MOST_WINDOWS], windows(records[:MOST_WINDOWS]), strict=True)
+        windows=Windows(
+            stream=opened.book.stream,
+            lanes=list(lanes),
+            run=run,
+            committed=len(records),
+            read=sum(one.read for one in counts),
+            stored=sum(one.stored for one in counts),
+            skipped=sum(one.skipped for one in counts),
+            dead_letters=sum(one.dead_letters for one in counts),
+            offsets_lost=sum(one.lost for one in passed),
+            offsets_skipped=sum(one.skipped for one in passed),
+            windows=[
+                WindowOfLane(**vars(one), lane=record.lane) for record, one in zip(first, windows(first), strict=True)
             ],
-        },
+        ),
     )
-
-
-def _totals(records: Iterable[Record]) -> dict[str, int]:
-    found = dict.fromkeys(TOTALS, 0)
-    for record in records:
-        counts = {**messages(record), **{f"offsets_{kind}": number for kind, number in passed_over(record).items()}}
-        for name, number in counts.items():
-            found[name] += number
-    return found
 
 
 def _inputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tidemark.ledger.records import Record
+from tidemark.views.overview import Overview
 from tidemark.views.status import Word
 from tidemark.views.summary import messages, passed_over
 
@@ -50,28 +50,27 @@ _OF_PARTITIONS = ("log_start", "position", "end", "lag", "retention_ms")
 _NUMBERS = {word.value: number for number, word in enumerate(Word)}
 
 
-def gauges(shown: Mapping[str, Any]) -> Iterator[Metric]:
+def gauges(shown: Overview) -> Iterator[Metric]:
     """The numbers of an overview, of its partitions and of the whole stream, where they are known."""
     lag, left = 0, []
-    for one in shown["partitions"]:
-        place = one["topic"], one["partition"]
+    for one in shown.partitions:
+        place = one.topic, one.partition
         for name in _OF_PARTITIONS:
-            if one[name] is not None:
-                yield Metric(name, int(one[name]), *place)
-        if one["status"] is not None:
-            yield Metric("status", _NUMBERS[one["status"]], *place)
-        lag += int(one["lag"] or 0)
-        left += [one["retention_ms"]] if one["retention_ms"] is not None else []
+            if (value := getattr(one, name)) is not None:
+                yield Metric(name, value, *place)
+        if one.status is not None:
+            yield Metric("status", _NUMBERS[one.status], *place)
+        lag += one.lag or 0
+        left += [one.retention_ms] if one.retention_ms is not None else []
     yield Metric("lag", lag)
     if left:
         yield Metric("retention_ms", min(left))
-    if shown["status"] is not None:
-        yield Metric("status", _NUMBERS[shown["status"]["word"]])
-    latency = shown["latency"]
-    if latency["last_ms"] is not None:
-        yield Metric("latency_ms", latency["last_ms"])
-    if latency["alarm"] is not None:
-        yield Metric("latency_alarm", int(latency["alarm"]))
+    if shown.status is not None:
+        yield Metric("status", _NUMBERS[shown.status.word])
+    if shown.latency.last_ms is not None:
+        yield Metric("latency_ms", shown.latency.last_ms)
+    if shown.latency.alarm is not None:
+        yield Metric("latency_alarm", int(shown.latency.alarm))
 
 
 def watermark_age(now: int, watermark: int | None) -> Iterator[Metric]:
@@ -85,7 +84,7 @@ def counts(records: Iterable[Record]) -> Iterator[Metric]:
     found: Counter[str] = Counter()
     for record in records:
         found["windows"] += 1
-        found.update(messages(record))
-        found.update({f"offsets_{kind}": number for kind, number in passed_over(record).items()})
+        found.update(vars(messages(record)))
+        found.update({f"offsets_{kind}": number for kind, number in vars(passed_over(record)).items()})
     for name, number in found.items():
         yield Metric(name, number)

@@ -1,10 +1,10 @@
-"""What the page shows of a stream, as plain values for JSON. Offsets are strings: JavaScript loses digits above 2^53."""
+"""What the page shows of a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
 from tidemark.clients.kafka.topics import READ_COMMITTED, TopicLog
@@ -29,10 +29,12 @@ from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.retention import Forecasted, forecasts
 from tidemark.streams.alarm import LAST_WINDOWS
-from tidemark.views.latency import latencies, latency_shown
+from tidemark.views.audits import AuditEnded, last_audit
+from tidemark.views.latency import Latency, latencies, latency_shown
 from tidemark.views.messages.payloads import visible
 from tidemark.views.status import Verdict, Word, worst
-from tidemark.views.summary import messages, passed_over
+from tidemark.views.summary import PassedOver, messages, passed_over
+from tidemark.views.values import Number, PartOf
 from tidemark.views.verdicts import verdicts
 
 _WINDOWS = 50
@@ -42,7 +44,142 @@ _RANGES = 10
 _WORDS = list(Word)
 
 
-def overview(opened: OpenStream, holes: RangeSet | None = None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Status:
+    """The word of the worst partition, and the rule that gave it."""
+
+    word: str
+    rule: str
+    topic: str
+    partition: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class StateOfStream:
+    """`unread_since`: the timestamp of the oldest message that the ingest has not read, in ms since 1970, if it is known.
+
+    `holes` are the first ones, and `more_holes` counts the others; None while nobody has read the history.
+    """
+
+    stream: str
+    description: str
+    status: Status | None
+    missing_topics: list[str]
+    retention_alarms: list[str]
+    retention_headroom: str | None
+    unread_since: int | None
+    audit: AuditEnded | None
+    holes: list[str] | None
+    more_holes: int
+
+
+@dataclass(frozen=True)
+class LastCommit:
+    window: int
+    at: int
+    run: str
+
+
+@dataclass(frozen=True)
+class OfIngest:
+    """The dead letters that the last `windows` of the ingest wrote, whatever replays have made of these since."""
+
+    windows: int
+    dead_letters: int
+    last_commit: LastCommit | None
+
+
+@dataclass(frozen=True)
+class SinkOfStream:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class PartitionNow:
+    topic: str
+    partition: int
+    log_start: Number
+    position: Number | None
+    end: Number
+    lag: Number | None
+    status: str | None
+    status_rule: str | None
+    status_sentence: str | None
+    pending: Number | None
+    retention: str | None
+    retention_shown: str | None
+    retention_ms: int | None
+    retention_reason: str | None
+
+
+@dataclass(frozen=True)
+class TransactionShown:
+    """An open transaction, with a sentence for people. Times are milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: Number
+    behind: Number
+    producer_id: Number
+    producer_epoch: int
+    transactional_id: str | None
+    started: int | None
+    last_timestamp: int | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class LaneNow:
+    lane: str
+    kind: str
+    state: str
+    run: str | None
+    reason: str | None
+    opened_at: int
+    windows: int
+
+
+@dataclass(frozen=True)
+class NewestWindow:
+    """Counts are None while a window is pending; `stored` then has what is stored so far.
+
+    `ranges` are the first ones, and `more_ranges` counts the others. `selected`: how many offsets the window's lane has
+    selected within its ranges; None for all of them.
+    """
+
+    lane: str
+    seq: int
+    state: str
+    at: int
+    ranges: list[PartOf]
+    more_ranges: int
+    selected: Number | None
+    read: int | None
+    stored: int | None
+    skipped: int | None
+    dead_letters: int | None
+    passed_over: PassedOver | None
+    generation: Number | None
+    run: str | None
+
+
+@dataclass(frozen=True)
+class Overview(StateOfStream):
+    """`more_partitions` counts those that are not among `partitions`."""
+
+    sinks: list[SinkOfStream]
+    latency: Latency
+    partitions: list[PartitionNow]
+    open_transactions: list[TransactionShown]
+    lanes: list[LaneNow]
+    windows: list[NewestWindow]
+    ingest: OfIngest
+    more_partitions: int = 0
+
+
+def overview(opened: OpenStream, holes: RangeSet | None = None) -> Overview:
     """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors.
 
     `holes`: those of the stream, which only the whole history tells. None: nobody has looked.
@@ -70,61 +207,58 @@ def overview(opened: OpenStream, holes: RangeSet | None = None) -> dict[str, Any
         key=lambda at: forecasted[at].forecast.in_ms or 0,
         default=None,
     )
-    return {
-        "stream": opened.stream.name,
-        "description": visible(opened.stream.description),
-        "sinks": [{"name": one.name, "type": one.type} for one in opened.stream.sinks],
-        "status": _status(judged),
-        "holes": None if holes is None else [str(one) for one in islice(holes, _RANGES)],
-        "more_holes": 0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
-        # The timestamp of the oldest message that the ingest has not read, in ms since 1970; None where none is known.
-        "unread_since": min((one.unread_since for one in forecasted.values() if one.unread_since), default=None),
-        "latency": latency_shown(latencies(lately), told.latency_minutes, told.windows),
-        "partitions": _partitions(ingest, logs, forecasted, judged),
-        "missing_topics": sorted(set(topics) - set(logs)),
-        "retention_alarms": [said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
-        "retention_headroom": None
+    return Overview(
+        stream=opened.stream.name,
+        description=visible(opened.stream.description),
+        status=_status(judged),
+        missing_topics=sorted(set(topics) - set(logs)),
+        retention_alarms=[said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
+        retention_headroom=None
         if soonest is None
         else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
-        "open_transactions": transactions_shown(held, book.clock()),
-        "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
-        "windows": _windows(book, found[1], heads) if found else [],
-        "ingest": _ingest(lately),
-        "audit": _audit(book),
-    }
+        unread_since=min((one.unread_since for one in forecasted.values() if one.unread_since), default=None),
+        audit=last_audit(book),
+        holes=None if holes is None else [str(one) for one in islice(holes, _RANGES)],
+        more_holes=0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
+        sinks=[SinkOfStream(one.name, one.type) for one in opened.stream.sinks],
+        latency=latency_shown(latencies(lately), told.latency_minutes, told.windows),
+        partitions=_partitions(ingest, logs, forecasted, judged),
+        open_transactions=transactions_shown(held, book.clock()),
+        lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
+        windows=_windows(book, found[1], heads) if found else [],
+        ingest=_ingest(lately),
+    )
 
 
-def worst_partitions(shown: Mapping[str, Any], most: int) -> dict[str, Any]:
+def worst_partitions(shown: Overview, most: int) -> Overview:
     """An overview with at most so many partitions: by retention, status and lag, the worst first. Pure.
 
-    `more_partitions` counts the others. Where all fit, they stay in their order.
+    Where all fit, they stay in their order.
     """
-    rows = shown["partitions"]
+    rows = shown.partitions
     if len(rows) > most:
         rows = sorted(rows, key=_badness, reverse=True)[:most]
-    return {**shown, "partitions": rows, "more_partitions": len(shown["partitions"]) - len(rows)}
+    return replace(shown, partitions=rows, more_partitions=len(shown.partitions) - len(rows))
 
 
-def _badness(row: Mapping[str, Any]) -> tuple[bool, int, int]:
-    word = row["status"]
-    return row["retention"] == "lost", _WORDS.index(word) if word else 0, int(row["lag"] or 0)
+def _badness(row: PartitionNow) -> tuple[bool, int, int]:
+    return row.retention == "lost", _WORDS.index(Word(row.status)) if row.status else 0, row.lag or 0
 
 
-def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[dict[str, Any]]:
-    """Open transactions as plain values, each with a sentence for people. Times are milliseconds since 1970."""
+def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[TransactionShown]:
     return [
-        {
-            "topic": one.topic,
-            "partition": one.partition,
-            "offset": str(one.start),
-            "behind": str(one.behind),
-            "producer_id": str(one.producer_id),
-            "producer_epoch": one.epoch,
-            "transactional_id": one.transactional_id,
-            "started": one.started,
-            "last_timestamp": one.last_timestamp,
-            "sentence": one.sentence(now),
-        }
+        TransactionShown(
+            topic=one.topic,
+            partition=one.partition,
+            offset=one.start,
+            behind=one.behind,
+            producer_id=one.producer_id,
+            producer_epoch=one.epoch,
+            transactional_id=one.transactional_id,
+            started=one.started,
+            last_timestamp=one.last_timestamp,
+            sentence=one.sentence(now),
+        )
         for one in held
     ]
 
@@ -162,19 +296,13 @@ def _moments(
     }
 
 
-def _status(judged: Mapping[tuple[str, int], Verdict]) -> dict[str, Any] | None:
+def _status(judged: Mapping[tuple[str, int], Verdict]) -> Status | None:
     """The verdict of the worst partition; None while no partition has a position."""
     found = worst(judged.values())
     if found is None:
         return None
     topic, partition = next(at for at, one in sorted(judged.items()) if one is found)
-    return {
-        "word": found.word.value,
-        "rule": found.rule.value,
-        "topic": topic,
-        "partition": partition,
-        "sentence": f"{topic}/{partition}: {found.sentence}",
-    }
+    return Status(found.word.value, found.rule.value, topic, partition, f"{topic}/{partition}: {found.sentence}")
 
 
 def _partitions(
@@ -182,7 +310,7 @@ def _partitions(
     logs: dict[str, TopicLog],
     forecasted: Mapping[TopicPartition, Forecasted],
     judged: Mapping[tuple[str, int], Verdict],
-) -> list[dict[str, Any]]:
+) -> list[PartitionNow]:
     positions = next_offsets(ingest.head.positions if ingest else ())
     window = ingest.head.pending.window if ingest and ingest.head.pending else None
     pending = (
@@ -196,22 +324,22 @@ def _partitions(
             forecast = expected.get((topic, partition))
             verdict = judged.get((topic, partition))
             rows.append(
-                {
-                    "topic": topic,
-                    "partition": partition,
-                    "log_start": str(now.start),
-                    "position": None if position is None else str(position),
-                    "end": str(now.end),
-                    "lag": None if position is None else str(max(0, now.end - position)),
-                    "status": verdict.word.value if verdict else None,
-                    "status_rule": verdict.rule.value if verdict else None,
-                    "status_sentence": verdict.sentence if verdict else None,
-                    "pending": str(pending[topic, partition]) if (topic, partition) in pending else None,
-                    "retention": forecast.state.value if forecast else None,
-                    "retention_shown": in_table(forecast) if forecast else None,
-                    "retention_ms": forecast.in_ms if forecast else None,
-                    "retention_reason": forecast.reason.value if forecast and forecast.reason else None,
-                }
+                PartitionNow(
+                    topic=topic,
+                    partition=partition,
+                    log_start=now.start,
+                    position=position,
+                    end=now.end,
+                    lag=None if position is None else max(0, now.end - position),
+                    status=verdict.word.value if verdict else None,
+                    status_rule=verdict.rule.value if verdict else None,
+                    status_sentence=verdict.sentence if verdict else None,
+                    pending=pending.get((topic, partition)),
+                    retention=forecast.state.value if forecast else None,
+                    retention_shown=in_table(forecast) if forecast else None,
+                    retention_ms=forecast.in_ms if forecast else None,
+                    retention_reason=forecast.reason.value if forecast and forecast.reason else None,
+                )
             )
     return rows
 
@@ -221,84 +349,70 @@ def _committed_windows(entry: LaneEntry, stored: Stored | None) -> int | None:
     return stored.head.seq if stored else entry.windows
 
 
-def _lane(name: str, entry: LaneEntry, windows: int) -> dict[str, Any]:
-    return {
-        "lane": name,
-        "kind": entry.kind.value,
-        "state": entry.state.value,
-        "run": entry.run,
-        "reason": entry.reason,
-        "opened_at": entry.opened_at,
-        "windows": windows,
-    }
+def _lane(name: str, entry: LaneEntry, windows: int) -> LaneNow:
+    return LaneNow(name, entry.kind.value, entry.state.value, entry.run, entry.reason, entry.opened_at, windows)
 
 
-def _windows(book: Book, register: Register, heads: Mapping[str, Stored]) -> list[dict[str, Any]]:
+def _windows(book: Book, register: Register, heads: Mapping[str, Stored]) -> list[NewestWindow]:
     pending = [_pending(book, lane, stored.head.pending) for lane, stored in heads.items() if stored.head.pending]
-    pending.sort(key=lambda row: -row["at"])
+    pending.sort(key=lambda row: -row.at)
     committed = [_committed(record) for record in newest_windows(book, register, heads, _WINDOWS)]
     return [*pending, *committed][:_WINDOWS]
 
 
-def _ingest(lately: Sequence[Record]) -> dict[str, Any]:
-    """The dead letters that the last windows of the ingest wrote, how many windows these are, and the last commit."""
+def _ingest(lately: Sequence[Record]) -> OfIngest:
     last = max(lately, key=lambda record: record.seq, default=None)
-    return {
-        "windows": len(lately),
-        "dead_letters": sum(messages(record)["dead_letters"] for record in lately),
-        "last_commit": last and {"window": last.seq, "at": last.committed_at, "run": last.attempt.run},
-    }
+    return OfIngest(
+        windows=len(lately),
+        dead_letters=sum(messages(record).dead_letters for record in lately),
+        last_commit=LastCommit(last.seq, last.committed_at, last.attempt.run) if last else None,
+    )
 
 
-def _committed(record: Record) -> dict[str, Any]:
-    return {
-        "lane": record.lane,
-        "seq": record.seq,
-        "state": "committed",
-        "at": record.committed_at,
-        **_ranges(record.window.ranges),
-        "selected": _selected(record.window),
-        **messages(record),
-        "passed_over": {kind: str(offsets) for kind, offsets in passed_over(record).items()},
-        "generation": str(record.attempt.generation),
-        "run": record.attempt.run,
-    }
+def _committed(record: Record) -> NewestWindow:
+    ranges, more_ranges = _ranges(record.window.ranges)
+    return NewestWindow(
+        lane=record.lane,
+        seq=record.seq,
+        state="committed",
+        at=record.committed_at,
+        ranges=ranges,
+        more_ranges=more_ranges,
+        selected=_selected(record.window),
+        **vars(messages(record)),
+        passed_over=passed_over(record),
+        generation=record.attempt.generation,
+        run=record.attempt.run,
+    )
 
 
-def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
+def _pending(book: Book, lane: str, pending: Pending) -> NewestWindow:
     beat = book.last_beat(lane)
     working = beat is not None and pending.attempt is not None and beat.generation == pending.attempt.generation
-    return {
-        "lane": lane,
-        "seq": pending.window.seq,
-        "state": f"pending: {beat.step}" if beat is not None and working else "pending",
-        "at": pending.window.pinned_at,
-        **_ranges(pending.window.ranges),
-        "selected": _selected(pending.window),
-        "read": None,
-        "stored": beat.stored if beat is not None and working else None,
-        "skipped": None,
-        "dead_letters": None,
-        "passed_over": None,
-        "generation": str(pending.attempt.generation) if pending.attempt else None,
-        "run": pending.attempt.run if pending.attempt else pending.window.run,
-    }
+    ranges, more_ranges = _ranges(pending.window.ranges)
+    return NewestWindow(
+        lane=lane,
+        seq=pending.window.seq,
+        state=f"pending: {beat.step}" if beat is not None and working else "pending",
+        at=pending.window.pinned_at,
+        ranges=ranges,
+        more_ranges=more_ranges,
+        selected=_selected(pending.window),
+        read=None,
+        stored=beat.stored if beat is not None and working else None,
+        skipped=None,
+        dead_letters=None,
+        passed_over=None,
+        generation=pending.attempt.generation if pending.attempt else None,
+        run=pending.attempt.run if pending.attempt else pending.window.run,
+    )
 
 
-def _audit(book: Book) -> dict[str, Any] | None:
-    """The outcome of the audit that ended last; None before the first one."""
-    found = book.last_audit()
-    if found is None:
-        return None
-    return {"run": found.run, "at": found.at, "level": found.level, "clean": found.clean, "sentence": found.sentence}
+def _selected(window: Window) -> int | None:
+    return None if window.selection is None else window.selection.offsets
 
 
-def _selected(window: Window) -> str | None:
-    """How many offsets the window's lane has selected within its ranges; None for all of them."""
-    return None if window.selection is None else str(window.selection.offsets)
-
-
-def _ranges(ranges: tuple[WindowRange, ...]) -> dict[str, Any]:
+def _ranges(ranges: tuple[WindowRange, ...]) -> tuple[list[PartOf], int]:
+    """The first ranges, and how many more there are."""
     moved = [one for one in ranges if one.start < one.until]
-    shown = [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in moved[:_RANGES]]
-    return {"ranges": shown, "more_ranges": len(moved) - len(shown)}
+    return [PartOf(str(one.at), one.start, one.until) for one in moved[:_RANGES]], max(0, len(moved) - _RANGES)

@@ -1,73 +1,146 @@
 """What the page of a plan shows: what a backfill or replay would read, the answer to each other offset, and what it replaces.
 
-The same as a dry run on the command line or in Airflow. Plain values for JSON: offsets and their numbers are texts.
+The same as a dry run on the command line or in Airflow.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.planning.estimating import Estimate
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import plan
-from tidemark.runs.requests.answers import as_texts, exact
+from tidemark.runs.requests.answers import Answer, exact, totals
 from tidemark.runs.requests.approval import needs_approval
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import Plan, Replaced
+from tidemark.views.values import Number, PartOf
 
 # Lines of each list, and ranges of each partition or window. The numbers beside them are of all.
 MOST_LINES = 500
 MOST_RANGES = 20
 
 
-def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Ranges:
+    """`offsets` and `more_ranges` count all, of which `ranges` are the first."""
+
+    offsets: Number
+    ranges: list[PartOf]
+    more_ranges: int
+
+
+@dataclass(frozen=True)
+class PartitionOfPlan(Ranges):
+    """Of a partition: `again` is what a backfill reads again, `added` what a sink needs besides what was asked for."""
+
+    partition: str
+    again: Number
+    added: Number
+
+
+@dataclass(frozen=True)
+class WindowReplaced(Ranges):
+    """A window whose results of these offsets the run replaces."""
+
+    window: str
+    run: str
+    committed_at: int
+
+
+@dataclass(frozen=True)
+class AnswerShown(PartOf):
+    offsets: Number
+    answer: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The offsets that cannot be read, each with its answer; `totals` counts all of them."""
+
+    totals: dict[str, Number]
+    answers: list[AnswerShown]
+    more_answers: int
+
+
+@dataclass(frozen=True)
+class Added:
+    offsets: Number
+    because: str
+
+
+@dataclass(frozen=True)
+class PlanShown:
+    """`plan` is the digest of what would be read and replaced: a run that has it as its field `plan` does that, or nothing.
+
+    `estimate`: by the last windows of the ingest, without the start of Spark.
+    """
+
+    kind: str
+    plan: str
+    made_at: int
+    offsets: Number
+    partitions: list[PartitionOfPlan]
+    more_partitions: int
+    added: Added
+    left_out: LeftOut
+    stored_before: Number | None
+    stored_at_least: Number
+    stored_at_most: Number
+    replaces: list[WindowReplaced]
+    more_replaced: int
+    estimate: Estimate | None
+    needs_approval: bool
+
+
+def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanShown:
     """The plan of a request. Writes nothing. Raises what `plan.of_request` raises, StaleLedger for another plan than asked."""
     found = plan.of_request(opened, asked)
-    offsets, windows, left_out = found.all.count(), plan.replaced(opened, found), exact(found.left_out)
-    return {
-        "kind": found.kind.value,
-        "plan": plan.digest(opened, found),
-        "made_at": opened.book.clock(),
-        "offsets": str(offsets),
-        "partitions": [_partition(at, found) for at in found.all.partitions[:MOST_LINES]],
-        "more_partitions": max(0, len(found.all.partitions) - MOST_LINES),
-        "added": {"offsets": str(found.added.count()), "because": found.because},
-        "left_out": {**as_texts(left_out, MOST_LINES), "more_answers": max(0, len(left_out) - MOST_LINES)},
-        **{
-            name: None if number is None else str(number)
-            for name, number in plan.stored_now(opened, found).as_fields().items()
-        },
-        "replaces": [_window(one) for one in windows[:MOST_LINES]],
-        "more_replaced": max(0, len(windows) - MOST_LINES),
-        "estimate": plan.estimated(opened, found),
-        "needs_approval": needs_approval(opened.stream.limits.approve_above, offsets),
-    }
+    windows, stored = plan.replaced(opened, found), plan.stored_now(opened, found)
+    guess = plan.estimated(opened, found)
+    return PlanShown(
+        kind=found.kind.value,
+        plan=plan.digest(opened, found),
+        made_at=opened.book.clock(),
+        offsets=found.all.count(),
+        partitions=[_partition(at, found) for at in found.all.partitions[:MOST_LINES]],
+        more_partitions=max(0, len(found.all.partitions) - MOST_LINES),
+        added=Added(found.added.count(), found.because),
+        left_out=_left_out(exact(found.left_out)),
+        stored_before=stored.exact,
+        stored_at_least=stored.least,
+        stored_at_most=stored.most,
+        replaces=[_window(one) for one in windows[:MOST_LINES]],
+        more_replaced=max(0, len(windows) - MOST_LINES),
+        estimate=Estimate(guess["records"], guess["bytes"], guess["seconds"]) if guess else None,
+        needs_approval=needs_approval(opened.stream.limits.approve_above, found.all.count()),
+    )
 
 
-def _partition(at: TopicPartition, found: Plan) -> dict[str, Any]:
+def _left_out(answers: Sequence[Answer]) -> LeftOut:
+    shown = [
+        AnswerShown(str(at.partition), at.start, at.until, one.offsets, one.answer)
+        for one in answers[:MOST_LINES]
+        for at in [one.within]
+    ]
+    return LeftOut(totals(answers), shown, max(0, len(answers) - MOST_LINES))
+
+
+def _partition(at: TopicPartition, found: Plan) -> PartitionOfPlan:
     all_of_it = found.all.only([at])
-    return {
-        "partition": str(at),
-        "offsets": str(all_of_it.count()),
-        "again": str(found.again.count(at)),
-        "added": str(found.added.count(at)),
-        **_ranges(all_of_it),
-    }
+    again, added = found.again.count(at), found.added.count(at)
+    return PartitionOfPlan(*_ranges(all_of_it), partition=str(at), again=again, added=added)
 
 
-def _ranges(ranges: RangeSet) -> dict[str, Any]:
-    """The first ranges, and how many more there are."""
+def _ranges(ranges: RangeSet) -> tuple[int, list[PartOf], int]:
     found = list(ranges)
-    shown = [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in found]
-    return {"ranges": shown[:MOST_RANGES], "more_ranges": max(0, len(found) - MOST_RANGES)}
+    shown = [PartOf(str(one.partition), one.start, one.until) for one in found[:MOST_RANGES]]
+    return ranges.count(), shown, max(0, len(found) - MOST_RANGES)
 
 
-def _window(one: Replaced) -> dict[str, Any]:
+def _window(one: Replaced) -> WindowReplaced:
     record = one.window.record
-    return {
-        "window": f"{record.lane}/{record.seq}",
-        "run": record.attempt.run,
-        "committed_at": record.committed_at,
-        "offsets": str(one.offsets.count()),
-        **_ranges(one.offsets),
-    }
+    named = f"{record.lane}/{record.seq}"
+    return WindowReplaced(*_ranges(one.offsets), named, record.attempt.run, record.committed_at)

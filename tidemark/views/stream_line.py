@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, fields
 
-# The same as in the overview.
-_SAME = (
-    "stream",
-    "description",
-    "status",
-    "missing_topics",
-    "retention_alarms",
-    "retention_headroom",
-    "audit",
-    "holes",
-    "more_holes",
-)
+from tidemark.views.overview import OfIngest, Overview, StateOfStream
+from tidemark.views.values import Number
 
 
-def line_of(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Lag in records and since when, the next deletion, the ingest's last commit and dead letters, the last audit.
+@dataclass(frozen=True)
+class Line(OfIngest, StateOfStream):
+    """A stream in a line: the lag is None while no partition has a position."""
 
-    The lag is None while no partition has a position. Offsets and counts of offsets are texts. `dead_letters` is what the
-    last `windows` windows of the ingest have written, whatever replays have made of these since.
-    """
-    lags = [int(one["lag"]) for one in shown["partitions"] if one["lag"] is not None]
-    return {
-        **{name: shown[name] for name in _SAME},
-        "partitions": len(shown["partitions"]),
-        "lag": str(sum(lags)) if lags else None,
-        "unread_since": shown["unread_since"],
-        "retention_ms": min(
-            (one["retention_ms"] for one in shown["partitions"] if one["retention_ms"] is not None), default=None
-        ),
-        "retention": _worst_retention(shown),
-        **shown["ingest"],
-    }
+    partitions: int
+    lag: Number | None
+    retention_ms: int | None
+    retention: str | None
 
 
-def _worst_retention(shown: Mapping[str, Any]) -> str | None:
-    found = {one["retention"] for one in shown["partitions"]}
-    return next((state for state in ("lost", "warning", "unknown", "safe") if state in found), None)
+def line_of(shown: Overview) -> Line:
+    """A stream in one line, from its overview."""
+    lags = [one.lag for one in shown.partitions if one.lag is not None]
+    retention = {one.retention for one in shown.partitions}
+    return Line(
+        **{field.name: getattr(shown, field.name) for field in fields(StateOfStream)},
+        **vars(shown.ingest),
+        partitions=len(shown.partitions),
+        lag=sum(lags) if lags else None,
+        retention_ms=min((one.retention_ms for one in shown.partitions if one.retention_ms is not None), default=None),
+        retention=next((state for state in ("lost", "warning", "unknown", "safe") if state in retention), None),
+    )

@@ -1,16 +1,48 @@
-"""The windows that a run has committed, as plain values: for the event that other DAGs wait for, and the command line."""
+"""The windows that a run has committed, for the event that other DAGs wait for, and the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
 
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.values import Number
 
 # The windows of a run are the newest of its lane. So many are read at first, and more as long as the run goes on before them.
 _AT_FIRST = 1_000
+
+
+@dataclass(frozen=True)
+class Messages:
+    """How many messages of a window were read, stored, skipped, and invalid or failed."""
+
+    read: int
+    stored: int
+    skipped: int
+    dead_letters: int
+
+
+@dataclass(frozen=True)
+class WindowOfRun:
+    """A window with its ranges and counts of messages."""
+
+    seq: int
+    generation: Number
+    ranges: list[str]
+    read: int
+    stored: int
+    skipped: int
+    dead_letters: int
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """How many offsets a window has jumped over: Kafka no longer had them (lost), or a policy left them out (skipped)."""
+
+    lost: Number
+    skipped: Number
 
 
 def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
@@ -24,32 +56,29 @@ def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
         most *= 8
 
 
-def windows(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Each window with its ranges and counts of messages."""
+def windows(records: Iterable[Record]) -> list[WindowOfRun]:
     return [
-        {
-            "seq": record.seq,
-            "generation": record.attempt.generation,
-            "ranges": [str(one.as_range()) for one in record.window.ranges],
-            **messages(record),
-        }
+        WindowOfRun(
+            record.seq,
+            record.attempt.generation,
+            [str(one.as_range()) for one in record.window.ranges],
+            **vars(messages(record)),
+        )
         for record in records
     ]
 
 
-def messages(record: Record) -> dict[str, int]:
-    """How many messages of a window were read, stored, skipped, invalid and failed."""
-    return {
-        "read": sum(tally.read.number for tally in record.tallies),
-        "stored": sum(tally.stored.number for tally in record.tallies),
-        "skipped": sum(tally.skipped.number for tally in record.tallies),
-        "dead_letters": sum(tally.dead_letters for tally in record.tallies),
-    }
+def messages(record: Record) -> Messages:
+    return Messages(
+        read=sum(tally.read.number for tally in record.tallies),
+        stored=sum(tally.stored.number for tally in record.tallies),
+        skipped=sum(tally.skipped.number for tally in record.tallies),
+        dead_letters=sum(tally.dead_letters for tally in record.tallies),
+    )
 
 
-def passed_over(record: Record) -> dict[str, int]:
-    """How many offsets a window has jumped over: Kafka no longer had them (lost), or a policy left them out (skipped)."""
+def passed_over(record: Record) -> PassedOver:
     counts = dict.fromkeys((kind.value for kind in GapKind), 0)
     for gap in record.window.gaps:
         counts[gap.kind.value] += gap.until - gap.start
-    return counts
+    return PassedOver(**counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.closed import all_lanes
@@ -18,10 +18,11 @@ from tidemark.ledger.records import (
     Window,
     WindowRange,
 )
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.summary import messages
+from tidemark.views.summary import Messages, messages
+from tidemark.views.values import Number, PartOf
 
 COMMITTED = "committed"
 _NO_TALLY = PartitionTally(topic="", incarnation=1, partition=0)
@@ -35,94 +36,179 @@ def parse_window(said: str) -> tuple[str, int]:
     return lane, int(number)
 
 
-def window_of(opened: OpenStream, lane: str, seq: int) -> dict[str, Any] | None:
-    """A committed or pending window as plain values; None when the lane has no such window. Offsets are texts.
+@dataclass(frozen=True)
+class AttemptShown:
+    """`same_file`: whether the stream file is still the one that the attempt worked with."""
 
-    Times are milliseconds since 1970. Raises the ledger's errors.
+    run: str
+    generation: Number
+    code_version: str
+    stream_digest: str
+    same_file: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """When a step ended, and how long it took (ms); None for what is not known."""
+
+    step: str
+    at: int | None
+    took_ms: int | None
+
+
+@dataclass(frozen=True)
+class MessagesOfWindow(Messages):
+    no_message: int
+
+
+@dataclass(frozen=True)
+class TallyShown:
+    read: Number
+    stored: Number
+    skipped: Number
+    invalid: Number
+    failed: Number
+    rows: Number
+    no_message: Number
+    bytes: Number
+    first: Number | None
+    last: Number | None
+    first_timestamp: int | None
+    last_timestamp: int | None
+    ack: str
+
+
+@dataclass(frozen=True)
+class PartitionOfWindow(PartOf):
+    topic: str
+    number: int
+    offsets: Number
+    log_start: Number
+    log_end: Number
+    leader_epoch: int | None
+    tally: TallyShown | None
+
+
+@dataclass(frozen=True)
+class GapShown(PartOf):
+    offsets: Number
+    kind: str
+    policy: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class SinkOfWindow:
+    name: str
+    type: str
+    place: dict[str, str]
+
+
+@dataclass(frozen=True)
+class WindowShown:
+    """A committed or pending window. `attempt` and `messages` are None as long as there is none. Times are ms since 1970.
+
+    `only_sinks`: the sinks that it writes alone; None for all, and the dead letters.
     """
+
+    stream: str
+    window: str
+    lane: str
+    seq: int
+    run: str | None
+    reason: str | None
+    asked_by: str | None
+    approved_by: str | None
+    guarantee: str
+    isolation: str
+    offsets: Number
+    only_sinks: list[str] | None
+    selected: Number | None
+    gaps: list[GapShown]
+    state: str
+    attempt: AttemptShown | None
+    committed_at: int | None
+    times: list[Step]
+    messages: MessagesOfWindow | None
+    partitions: list[PartitionOfWindow]
+    sinks: list[SinkOfWindow]
+    takes: int | None
+
+
+def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
+    """A window; None when the lane has no such window. Raises the ledger's errors."""
     book = opened.book
     stored = book.head(lane)
     entry = all_lanes(book).get(lane)
     if stored is not None and stored.head.pending is not None and stored.head.pending.window.seq == seq:
         one, beat = stored.head.pending, book.last_beat(lane)
-        return _pending(opened, lane, one, entry, beat if _is_of(beat, one) else None)
+        state = f"pending: {beat.step}" if beat is not None and _is_of(beat, one) else "pending"
+        return _shown(opened, lane, one.window, entry, state, one.attempt, takes=one.takes)
     record = stored.head.last if stored is not None and stored.head.seq == seq else None
     if record is None:
         found = book.record(lane, seq)
         record = found[1] if found is not None else None
-    return None if record is None else _committed(opened, book.with_receipt(record), entry)
+    if record is None:
+        return None
+    record = book.with_receipt(record)
+    state = COMMITTED if record.receipt is not None else "committed, without a receipt"
+    return _shown(opened, lane, record.window, entry, state, record.attempt, record)
 
 
-def _committed(opened: OpenStream, record: Record, entry: LaneEntry | None) -> dict[str, Any]:
-    receipt = record.receipt
-    covers = opened.book.covers(record.window)
-    return {
-        **_of_window(opened, record.lane, record.window, entry, covers),
-        "state": COMMITTED if receipt is not None else "committed, without a receipt",
-        "attempt": _attempt(opened, record.attempt),
-        "committed_at": record.committed_at,
-        "times": _times(record.window, record.attempt, receipt, record.committed_at),
-        "messages": {**messages(record), "no_message": covers.count() - messages(record)["read"]} if receipt else None,
-        "partitions": [_partition(one, covers, receipt) for one in record.window.ranges if one.start < one.until],
-        "sinks": [{"name": one.name, "type": one.type, "place": dict(one.place)} for one in record.places],
-        "takes": None,
-    }
+def _shown(
+    opened: OpenStream,
+    lane: str,
+    window: Window,
+    entry: LaneEntry | None,
+    state: str,
+    attempt: Attempt | None,
+    record: Record | None = None,
+    takes: int | None = None,
+) -> WindowShown:
+    covers, receipt = opened.book.covers(window), record.receipt if record else None
+    committed_at = record.committed_at if record else None
+    return WindowShown(
+        stream=opened.book.stream,
+        window=f"{lane}/{window.seq}",
+        lane=lane,
+        seq=window.seq,
+        run=window.run,
+        reason=window.reason or (entry.reason if entry else None),
+        asked_by=entry.asked_by if entry else None,
+        approved_by=entry.approved_by if entry else None,
+        guarantee=window.guarantee.value,
+        isolation=window.isolation,
+        offsets=covers.count(),
+        only_sinks=None if window.sinks is None else list(window.sinks),
+        selected=None if window.selection is None else window.selection.offsets,
+        gaps=[_gap(one) for one in window.gaps],
+        state=state,
+        attempt=_attempt(opened, attempt) if attempt else None,
+        committed_at=committed_at,
+        times=_times(window, attempt, receipt, committed_at),
+        messages=_messages(record, covers) if record is not None and receipt is not None else None,
+        partitions=[_partition(one, covers, receipt) for one in window.ranges if one.start < one.until],
+        sinks=[SinkOfWindow(one.name, one.type, dict(one.place)) for one in record.places] if record else [],
+        takes=takes,
+    )
 
 
-def _pending(
-    opened: OpenStream, lane: str, pending: Pending, entry: LaneEntry | None, beat: Heartbeat | None
-) -> dict[str, Any]:
-    covers = opened.book.covers(pending.window)
-    return {
-        **_of_window(opened, lane, pending.window, entry, covers),
-        "state": f"pending: {beat.step}" if beat is not None else "pending",
-        "attempt": _attempt(opened, pending.attempt) if pending.attempt else None,
-        "committed_at": None,
-        "times": _times(pending.window, pending.attempt, None, None),
-        "messages": None,
-        "partitions": [_partition(one, covers, None) for one in pending.window.ranges if one.start < one.until],
-        "sinks": [],
-        "takes": pending.takes,
-    }
+def _messages(record: Record, covers: RangeSet) -> MessagesOfWindow:
+    counts = messages(record)
+    return MessagesOfWindow(**vars(counts), no_message=covers.count() - counts.read)
 
 
-def _of_window(
-    opened: OpenStream, lane: str, window: Window, entry: LaneEntry | None, covers: RangeSet
-) -> dict[str, Any]:
-    return {
-        "stream": opened.book.stream,
-        "window": f"{lane}/{window.seq}",
-        "lane": lane,
-        "seq": window.seq,
-        "run": window.run,
-        "reason": window.reason or (entry.reason if entry else None),
-        "asked_by": entry.asked_by if entry else None,
-        "approved_by": entry.approved_by if entry else None,
-        "guarantee": window.guarantee.value,
-        "isolation": window.isolation,
-        "offsets": str(covers.count()),
-        # The sinks that it writes alone; None for all, and the dead letters.
-        "only_sinks": None if window.sinks is None else list(window.sinks),
-        "selected": None if window.selection is None else str(window.selection.offsets),
-        "gaps": [_gap(one) for one in window.gaps],
-    }
+def _attempt(opened: OpenStream, attempt: Attempt) -> AttemptShown:
+    return AttemptShown(
+        run=attempt.run,
+        generation=attempt.generation,
+        code_version=attempt.code_version,
+        stream_digest=attempt.stream_digest,
+        same_file=attempt.stream_digest == opened.file.digest,
+    )
 
 
-def _attempt(opened: OpenStream, attempt: Attempt) -> dict[str, Any]:
-    return {
-        "run": attempt.run,
-        "generation": str(attempt.generation),
-        "code_version": attempt.code_version,
-        "stream_digest": attempt.stream_digest,
-        # Whether the stream file is still the one that the attempt worked with.
-        "same_file": attempt.stream_digest == opened.file.digest,
-    }
-
-
-def _times(
-    window: Window, attempt: Attempt | None, receipt: Receipt | None, committed_at: int | None
-) -> list[dict[str, Any]]:
-    """The steps with the time at which each ended, and how long it took (ms); None for what is not known."""
+def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, committed_at: int | None) -> list[Step]:
     before = receipt is not None and committed_at is not None and committed_at <= receipt.started_at
     ends = [
         ("pinned", window.pinned_at),
@@ -132,47 +218,48 @@ def _times(
     ]
     # With `guarantee: at_most_once`, the commit comes before the work.
     ends.insert(2 if before else 4, ("committed", committed_at))
-    steps: list[dict[str, Any]] = []
+    steps: list[Step] = []
     last: int | None = None
     for name, at in ends:
         took = None if at is None or last is None else max(0, at - last)
-        steps.append({"step": name, "at": at, "took_ms": took})
+        steps.append(Step(name, at, took))
         last = last if at is None else at
     return steps
 
 
-def _partition(one: WindowRange, covers: RangeSet, receipt: Receipt | None) -> dict[str, Any]:
+def _partition(one: WindowRange, covers: RangeSet, receipt: Receipt | None) -> PartitionOfWindow:
     offsets = covers.count(one.at)
-    found: dict[str, Any] = {
-        "partition": str(one.at),
-        "topic": one.topic,
-        "number": one.partition,
-        "from": str(one.start),
-        "until": str(one.until),
-        "offsets": str(offsets),
-        "log_start": str(one.log_start),
-        "log_end": str(one.log_end),
-        "leader_epoch": one.leader_epoch,
-    }
-    if receipt is None:
-        return {**found, "tally": None}
-    tally = next((tally for tally in receipt.tallies if tally.at == one.at), _NO_TALLY)
-    counts = {
-        name: str(getattr(tally, name).number) for name in ("read", "stored", "skipped", "invalid", "failed", "rows")
-    }
-    return {
-        **found,
-        "tally": {
-            **counts,
-            "no_message": str(offsets - tally.read.number),
-            "bytes": str(tally.bytes),
-            "first": None if tally.first is None else str(tally.first),
-            "last": None if tally.last is None else str(tally.last),
-            "first_timestamp": tally.first_timestamp,
-            "last_timestamp": tally.last_timestamp,
-            "ack": tally.read.ack,
-        },
-    }
+    return PartitionOfWindow(
+        partition=str(one.at),
+        topic=one.topic,
+        number=one.partition,
+        start=one.start,
+        until=one.until,
+        offsets=offsets,
+        log_start=one.log_start,
+        log_end=one.log_end,
+        leader_epoch=one.leader_epoch,
+        tally=None if receipt is None else _tally(one.at, offsets, receipt),
+    )
+
+
+def _tally(at: TopicPartition, offsets: int, receipt: Receipt) -> TallyShown:
+    tally = next((tally for tally in receipt.tallies if tally.at == at), _NO_TALLY)
+    return TallyShown(
+        read=tally.read.number,
+        stored=tally.stored.number,
+        skipped=tally.skipped.number,
+        invalid=tally.invalid.number,
+        failed=tally.failed.number,
+        rows=tally.rows.number,
+        no_message=offsets - tally.read.number,
+        bytes=tally.bytes,
+        first=tally.first,
+        last=tally.last,
+        first_timestamp=tally.first_timestamp,
+        last_timestamp=tally.last_timestamp,
+        ack=tally.read.ack,
+    )
 
 
 _WHY = {
@@ -181,16 +268,16 @@ _WHY = {
 }
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
-    return {
-        "partition": str(gap.as_range().partition),
-        "from": str(gap.start),
-        "until": str(gap.until),
-        "offsets": str(gap.until - gap.start),
-        "kind": gap.kind.value,
-        "policy": gap.policy,
-        "sentence": _WHY[gap.kind],
-    }
+def _gap(gap: Gap) -> GapShown:
+    return GapShown(
+        partition=str(gap.as_range().partition),
+        start=gap.start,
+        until=gap.until,
+        offsets=gap.until - gap.start,
+        kind=gap.kind.value,
+        policy=gap.policy,
+        sentence=_WHY[gap.kind],
+    )
 
 
 def _is_of(beat: Heartbeat | None, pending: Pending) -> bool:

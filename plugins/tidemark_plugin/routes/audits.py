@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from tidemark.views.audits import MOST, SHOWN, audits
+from tidemark.views.audits import MOST, SHOWN, Audits, audits
 from tidemark_plugin import serving
-from tidemark_plugin.answers import Audits
 from tidemark_plugin.viewing import User, Viewing
 
 
@@ -19,8 +18,8 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("audits", request, name, user)
 
-    @router.get("/api/streams/{name}/audits", responses=serving.answers(Audits), response_model=None)
-    async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> dict[str, Any]:
+    @router.get("/api/streams/{name}/audits", responses=serving.PROBLEMS)
+    async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> Audits:
         """The audits that ended last, the newest first: outcome, counts, and the first coordinates of what they found."""
         return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits", ledger_only=True)
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.responses import JSONResponse
 
-from tidemark.views.event_time.calendar import hour_asked, hour_whole, hours_asked, hours_shown
+from tidemark.views.event_time.calendar import (
+    Calendar,
+    Hour,
+    calendar,
+    hour_asked,
+    hour_whole,
+    hours_asked,
+)
 from tidemark.views.event_time.progress import MOST_HOURS
-from tidemark_plugin import answers, serving
-from tidemark_plugin.asking import OK
+from tidemark_plugin import serving
 from tidemark_plugin.streams import InEventTime
 from tidemark_plugin.viewing import User, Viewing
 
+Answered = TypeVar("Answered", Calendar, Hour)
 _MOST_OF_A_TIME = 40
 
 Since = Annotated[
     str, Query(max_length=_MOST_OF_A_TIME, description="the first hour, like 2026-11-21T13Z; else the last ones")
 ]
 Hours = Annotated[int, Query(ge=1, le=MOST_HOURS)]
-Hour = Annotated[
+Begins = Annotated[
     str, Path(min_length=1, max_length=_MOST_OF_A_TIME, description="the hour that begins then, like 2026-11-21T13Z")
 ]
 
@@ -33,37 +39,24 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("completeness", request, name, user)
 
-    @router.get("/api/streams/{name}/completeness", responses=serving.answers(answers.Calendar))
-    async def calendar(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Response:
+    @router.get("/api/streams/{name}/completeness", responses=serving.PROBLEMS)
+    async def hours_of(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Calendar:
         """The watermark, and for each hour a word, what is missing, and what came late. As it was seen just now."""
 
-        def answer(found: InEventTime) -> dict[str, Any]:
-            shown = hours_shown(found.seen, hours_asked(since, hours, found.seen.now), found.first)
-            return {**_now(found), "hours": shown}
+        def answer(found: InEventTime) -> Calendar:
+            return calendar(found.seen, hours_asked(since, hours, found.seen.now), found.watermark, found.first)
 
         return await _answered(name, user, answer)
 
-    @router.get("/api/streams/{name}/completeness/{hour}", responses=serving.answers(answers.Hour))
-    async def one_hour(name: str, hour: Hour, user: User) -> Response:
+    @router.get("/api/streams/{name}/completeness/{hour}", responses=serving.PROBLEMS)
+    async def one_hour(name: str, hour: Begins, user: User) -> Hour:
         """One hour, partition by partition: the rule, what is missing, what of that a backfill can read, what came late."""
         return await _answered(name, user, lambda found: hour_whole(found.seen, hour_asked("hour", hour), found.first))
 
-    async def _answered(name: str, user: User, answer: Callable[[InEventTime], dict[str, Any]]) -> Response:
+    async def _answered(name: str, user: User, answer: Callable[[InEventTime], Answered]) -> Answered:
         file = await viewing.stream(name, user)
         # Its answer stays: the first look at a long history takes longer than a viewer waits.
-        read = await viewing.asking.answer(file, viewing.servers.look_at_times)
-        if read.status != OK:
-            return serving.as_json(read)
-        found = await viewing.ask(name, user, lambda _: answer(viewing.servers.in_event_time(file)), "no such hour")
-        return JSONResponse(found)
+        await viewing.kept(file, viewing.servers.look_at_times)
+        return await viewing.ask(name, user, lambda _: answer(viewing.servers.in_event_time(file)), "no such hour")
 
     return router
-
-
-def _now(found: InEventTime) -> dict[str, Any]:
-    return {
-        "now": found.seen.now,
-        "watermark": found.watermark,
-        "allowed_lateness_ms": found.seen.lateness_ms,
-        "first": found.first,
-    }

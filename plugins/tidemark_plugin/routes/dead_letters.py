@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetters
 from tidemark.runs.requests.forms import MOST_TIME, WINDOW_PATTERN
 from tidemark.runs.requests.selecting import times
 from tidemark.streams.loading import StreamFile
-from tidemark.views.dead_letters import EXAMPLES, MOST_EXAMPLES, dead_letters, page_of
-from tidemark_plugin import answers, serving
+from tidemark.views.dead_letters import EXAMPLES, MOST_EXAMPLES, DeadLettersShown, dead_letters, page_of
+from tidemark_plugin import serving
 from tidemark_plugin.asking import dead_letters_of
 from tidemark_plugin.viewing import User, Viewing
 
@@ -38,7 +37,7 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["dead letters"])
     seconds = _SHARE * viewing.asking.settings.page_wait_seconds
 
-    def everything(file: StreamFile) -> dict[str, Any]:
+    def everything(file: StreamFile) -> DeadLettersShown:
         """Kept for whoever looks next: the first look at a long history takes longer than a viewer waits."""
         return _counted(viewing.servers.open(file), DeadLetters(), EXAMPLES, seconds)
 
@@ -46,7 +45,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("dead-letters", request, name, user)
 
-    @router.get("/api/streams/{name}/dead-letters", responses=serving.answers(answers.DeadLetters))
+    @router.get("/api/streams/{name}/dead-letters", responses=serving.PROBLEMS)
     async def in_groups(
         name: str,
         user: User,
@@ -55,7 +54,7 @@ def routes(viewing: Viewing) -> APIRouter:
         since: Time = "",
         until: Time = "",
         examples: Examples = EXAMPLES,
-    ) -> Response:
+    ) -> DeadLettersShown:
         """The dead letters that count, by reason and error class, with windows and examples; those of the newest windows
         first, as many as can be counted in time.
         """
@@ -63,18 +62,19 @@ def routes(viewing: Viewing) -> APIRouter:
         wanted = DeadLetters(reason or None, window)
         table = dead_letters_of(file)
         if wanted == DeadLetters() and not since and not until and examples == EXAMPLES:
-            return serving.as_json(await viewing.asking.answer(file, everything, table, ledger_only=True))
+            kept: DeadLettersShown = await viewing.kept(file, everything, table, ledger_only=True)
+            return kept
 
-        def question(opened: OpenStream) -> dict[str, Any]:
+        def question(opened: OpenStream) -> DeadLettersShown:
             lower, upper = times(since, until)
             return _counted(opened, replace(wanted, since=lower, until=upper), examples, seconds)
 
-        return JSONResponse(await viewing.ask(name, user, question, "no dead letters", table, ledger_only=True))
+        return await viewing.ask(name, user, question, "no dead letters", table, ledger_only=True)
 
     return router
 
 
-def _counted(opened: OpenStream, wanted: DeadLetters, examples: int, seconds: float) -> dict[str, Any]:
+def _counted(opened: OpenStream, wanted: DeadLetters, examples: int, seconds: float) -> DeadLettersShown:
     until: list[float] = []
 
     def enough(_: int) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -10,11 +11,9 @@ from fastapi.concurrency import run_in_threadpool
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.messages import where
 from tidemark.views.messages.avro_record import avro_record, is_avro
-from tidemark.views.messages.message import page_of, record_shown
-from tidemark.views.messages.reading_again import again
+from tidemark.views.messages.message import MessageShown, page_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_look
-from tidemark_plugin.answers import Message
 from tidemark_plugin.asking import dead_letters_of, kafka_of, sinks_of
 from tidemark_plugin.viewing import User, Viewing
 
@@ -52,11 +51,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("message", request, name, user)
 
-    @router.get(
-        "/api/streams/{name}/messages/{topic}/{partition}/{offset}",
-        responses=serving.answers(Message),
-        response_model=None,
-    )
+    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
     async def one_message(
         name: str,
         topic: Topic,
@@ -65,7 +60,7 @@ def routes(viewing: Viewing) -> APIRouter:
         user: User,
         payload: Payload = False,
         whole: Whole = False,
-    ) -> dict[str, Any]:
+    ) -> MessageShown:
         """Where a message went: its fate in a sentence, its windows, what is stored of it, and what Kafka still has."""
         file = await viewing.stream(name, user)
         may = await run_in_threadpool(may_trigger, user, _replay_dag(name))
@@ -81,7 +76,7 @@ def routes(viewing: Viewing) -> APIRouter:
         # Without them, the answer says so; a late one names them.
         others = [kafka_of(file), dead_letters_of(file)]
 
-        def question(opened: OpenStream) -> dict[str, Any]:
+        def question(opened: OpenStream) -> MessageShown:
             return _found(opened, named, payload=payload, whole=whole)
 
         if whole:
@@ -90,20 +85,16 @@ def routes(viewing: Viewing) -> APIRouter:
             found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
         else:
             found = await viewing.ask(name, user, question, "no such message", *others, ledger_only=True)
-        return {**found, "may_see_payload": may}
+        return replace(found, may_see_payload=may)
 
     return router
 
 
-def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> dict[str, Any]:
+def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> MessageShown:
     found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
     record = avro_record(opened.stream, opened.connections, found.message) if whole and payload else None
-    return {
-        **page_of(found, payload=payload, order=list(opened.stream.fields)),
-        "is_avro": is_avro(opened.stream),
-        "avro": record_shown(record),
-        "again": again(found),
-    }
+    order, avro = list(opened.stream.fields), is_avro(opened.stream)
+    return page_of(found, payload=payload, order=order, is_avro=avro, record=record)
 
 
 def _replay_dag(stream: str) -> str:

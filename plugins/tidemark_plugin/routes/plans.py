@@ -12,10 +12,9 @@ from pydantic import BaseModel, Field
 
 from tidemark.errors import WrongUse
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
-from tidemark.views.planned import planned
+from tidemark.views.planned import PlanShown, planned
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger
-from tidemark_plugin.answers import Number, Problem
 from tidemark_plugin.asking import WRONG, Answer
 from tidemark_plugin.bodies import body, described
 from tidemark_plugin.viewing import User, Viewing
@@ -34,93 +33,17 @@ class Asked(BaseModel):
     fields: Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
 
 
-class Range(BaseModel):
-    partition: str
-    start: Number = Field(alias="from")
-    until: Number
-
-
-class Ranges(BaseModel):
-    """`offsets` and `more_ranges` count all, of which `ranges` are the first."""
-
-    offsets: Number
-    ranges: list[Range]
-    more_ranges: int
-
-
-class Partition(Ranges):
-    """Of a partition: `again` is what a backfill reads again, `added` what a sink needs besides what was asked for."""
-
-    partition: str
-    again: Number
-    added: Number
-
-
-class ReplacedWindow(Ranges):
-    """A window whose results of these offsets the run replaces."""
-
-    window: str
-    run: str
-    committed_at: int
-
-
-class AnswerOf(Range):
-    offsets: Number
-    answer: str
-
-
-class LeftOut(BaseModel):
-    """The offsets that cannot be read, each with its answer; `totals` counts all of them."""
-
-    totals: dict[str, Number]
-    answers: list[AnswerOf]
-    more_answers: int
-
-
-class Added(BaseModel):
-    offsets: Number
-    because: str
-
-
-class Estimate(BaseModel):
-    """By the last windows of the ingest, without the start of Spark."""
-
-    records: int
-    bytes: int
-    seconds: float
-
-
-class Plan(BaseModel):
-    """`plan` is the digest of what would be read and replaced: a run that has it as its field `plan` does that, or nothing."""
-
-    kind: str
-    plan: str
-    made_at: int
-    offsets: Number
-    partitions: list[Partition]
-    more_partitions: int
-    added: Added
-    left_out: LeftOut
-    stored_before: Number | None
-    stored_at_least: Number
-    stored_at_most: Number
-    replaces: list[ReplacedWindow]
-    more_replaced: int
-    estimate: Estimate | None
-    needs_approval: bool
-
-
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["plans"])
-    stale = {"description": "The plan that `plan` names is stale.", "model": Problem}
+    stale = {"description": "The plan that `plan` names is stale.", "model": serving.Problem}
     problems = {**serving.PROBLEMS_OF_POST, 409: stale}
 
     @router.get("/streams/{name}/plan", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("planner", request, name, user)
 
-    @router.post("/api/streams/{name}/plan", responses=problems, response_model=Plan, openapi_extra=described(Asked))
-    async def resolve(name: str, user: User, asked: Annotated[Asked, Depends(body(Asked))]) -> dict[str, Any]:
+    @router.post("/api/streams/{name}/plan", responses=problems, openapi_extra=described(Asked))
+    async def resolve(name: str, user: User, asked: Annotated[Asked, Depends(body(Asked))]) -> PlanShown:
         """What a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
 
         With the field `plan`, a digest that an earlier answer has given: 409 if the plan is another one by now.
@@ -142,5 +65,5 @@ def _read(kind: str, fields: dict[str, Any]) -> tuple[BackfillRequest | ReplayRe
     try:
         request = checked(_REQUESTS[kind], fields, fields)
     except WrongUse as problem:
-        return Answer(WRONG, {"detail": str(problem)})
+        return Answer(WRONG, detail=str(problem))
     return request, hashlib.sha256(json.dumps([kind, fields], sort_keys=True).encode()).hexdigest()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 from fastapi.concurrency import run_in_threadpool
@@ -11,10 +12,9 @@ from pydantic import BaseModel, Field
 from tidemark.runs import steering
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import MOST_REASON
-from tidemark.views.lane_progress import progress_of
+from tidemark.views.lane_progress import ProgressOfRun, progress_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_steering
-from tidemark_plugin.answers import Number
 from tidemark_plugin.bodies import body, described
 from tidemark_plugin.viewing import User, Viewing
 
@@ -32,72 +32,19 @@ class Steered(BaseModel):
     reason: Annotated[str, Field(max_length=MOST_REASON)] = ""
 
 
-class Paused(BaseModel):
-    reason: str
-    at: int
-
-
-class Pending(BaseModel):
-    """The window in work: the step of its job, and the messages stored so far, if the job has given a sign of life."""
-
-    window: str
-    step: str | None
-    stored: Number | None
-    since: int
-
-
-class Partition(BaseModel):
-    """Of the `offsets` of a partition that the lane has chosen, `left` are not read yet."""
-
-    partition: str
-    start: Number = Field(alias="from")
-    until: Number
-    offsets: Number
-    left: Number
-
-
-class Lane(BaseModel):
-    lane: str
-    kind: str | None
-    state: Literal["open", "paused", "done", "cancelled"]
-    closed_early: str | None
-    paused: Paused | None
-    run: str | None
-    reason: str | None
-    asked_by: str | None
-    approved_by: str | None
-    opened_at: int | None
-    windows: int
-    offsets: Number
-    left: Number
-    pending: Pending | None
-    partitions: list[Partition]
-    more_partitions: int
-
-
-class Progress(BaseModel):
-    """The lanes of a run, in the order of work. `may_steer`: whether the person may pause, resume and cancel it."""
-
-    run: str | None
-    now: int
-    lanes: list[Lane]
-    may_steer: bool
-
-
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["progress"])
 
-    @router.get("/api/streams/{name}/progress", responses=serving.PROBLEMS, response_model=Progress)
-    async def progress(name: str, run: Named, user: User) -> dict[str, Any]:
+    @router.get("/api/streams/{name}/progress", responses=serving.PROBLEMS)
+    async def progress(name: str, run: Named, user: User) -> ProgressOfRun:
         """How far a replay or backfill is, per partition, by the ledger."""
         found = await viewing.ask(name, user, lambda opened: progress_of(opened, run), "no such run", ledger_only=True)
-        may = await run_in_threadpool(may_trigger, user, _dag_of(name, found["lanes"][0]["lane"]))
-        return {**found, "may_steer": may}
+        may = await run_in_threadpool(may_trigger, user, _dag_of(name, found.lanes[0].lane))
+        return replace(found, may_steer=may)
 
     @router.post(
         "/api/streams/{name}/progress/{action}",
         responses=serving.PROBLEMS_OF_POST,
-        response_model=Progress,
         openapi_extra=described(Steered),
     )
     async def steer(
@@ -105,7 +52,7 @@ def routes(viewing: Viewing) -> APIRouter:
         action: Literal["pause", "resume", "cancel"],
         user: User,
         asked: Annotated[Steered, Depends(body(Steered))],
-    ) -> dict[str, Any]:
+    ) -> ProgressOfRun:
         """Pause, resume or cancel a replay or backfill, for those who may trigger its DAG. Airflow's audit log notes it.
 
         A pause lets no further window begin. A cancel ends it now: its committed windows stay. A resume starts no task.
@@ -121,12 +68,12 @@ def routes(viewing: Viewing) -> APIRouter:
             raise HTTPException(400, f"reason: say why; the ledger keeps it with the {action}")
         await run_in_threadpool(note_steering, user, dag, action, asked.run, reason)
 
-        def act(opened: OpenStream) -> dict[str, Any]:
+        def act(opened: OpenStream) -> ProgressOfRun:
             _act(opened, action, named, reason)
             return progress_of(opened, asked.run)
 
         found = await viewing.ask(name, user, act, "no such run", ledger_only=True)
-        return {**found, "may_steer": True}
+        return replace(found, may_steer=True)
 
     return router
 

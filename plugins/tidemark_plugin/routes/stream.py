@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import MAX_OFFSET
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked
-from tidemark.views.overview import worst_partitions
-from tidemark.views.trend import LAST, trend
+from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked, Coverage
+from tidemark.views.overview import Overview, worst_partitions
+from tidemark.views.trend import LAST, Trend, trend
 from tidemark_plugin import serving
-from tidemark_plugin.answers import Coverage, Stream, Trend
-from tidemark_plugin.asking import OK
 from tidemark_plugin.viewing import User, Viewing
 
 
@@ -28,20 +24,17 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("stream", request, name, user)
 
-    @router.get("/api/streams/{name}", responses=serving.answers(Stream))
+    @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
     async def one_stream(
         name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MOST_PARTITIONS)] = MOST_PARTITIONS
-    ) -> Response:
+    ) -> Overview:
         """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts.
 
         Of more than so many `partitions`, those of the worst retention, status and lag.
         """
-        answer = await viewing.shown(await viewing.stream(name, user))
-        if answer.status == OK:
-            answer = replace(answer, fields=worst_partitions(answer.fields, partitions))
-        return serving.as_json(answer)
+        return worst_partitions(await viewing.shown(name, user), partitions)
 
-    @router.get("/api/streams/{name}/coverage", responses=serving.answers(Coverage))
+    @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
     async def coverage(
         name: str,
         user: User,
@@ -52,7 +45,7 @@ def routes(viewing: Viewing) -> APIRouter:
         start: Annotated[int | None, Query(alias="from", ge=0, le=MAX_OFFSET)] = None,
         until: Annotated[int | None, Query(ge=0, le=MAX_OFFSET)] = None,
         gaps: bool = False,
-    ) -> Response:
+    ) -> Coverage:
         """The coverage picture: for each partition a bar of blocks, `width` pixels wide, from the left to the right.
 
         `count` partitions from number `first` on, or one `partition`, written as topic/number, and of that the offsets
@@ -60,21 +53,18 @@ def routes(viewing: Viewing) -> APIRouter:
         hole, or with lost, skipped or expired offsets.
         """
         file = await viewing.stream(name, user)
-        read = await viewing.asking.answer(file, viewing.servers.index)
-        if read.status != OK:
-            return serving.as_json(read)
+        await viewing.kept(file, viewing.servers.index)
         asked = Asked(width, first, count, partition, start, until, gaps)
-        return JSONResponse(await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage"))
+        return await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage")
 
-    @router.get("/api/streams/{name}/trend", responses=serving.answers(Trend))
-    async def trend_of(name: str, user: User) -> Response:
+    @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
+    async def trend_of(name: str, user: User) -> Trend:
         """Lag, throughput and dead letters of the last windows of the ingest, the oldest first."""
-        found = await viewing.ask(name, user, _trend, "no windows", ledger_only=True)
-        return JSONResponse({"windows": found})
+        return await viewing.ask(name, user, _trend, "no windows", ledger_only=True)
 
     return router
 
 
-def _trend(opened: OpenStream) -> list[dict[str, Any]]:
+def _trend(opened: OpenStream) -> Trend:
     head = opened.book.head(INGEST)
-    return [] if head is None else trend(newest_of_lane(opened.book, INGEST, head.head, LAST))
+    return trend([] if head is None else newest_of_lane(opened.book, INGEST, head.head, LAST))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from tidemark.views.window import window_of
+from tidemark.views.window import WindowShown, window_of
 from tidemark_plugin import serving
-from tidemark_plugin.answers import Window
 from tidemark_plugin.viewing import User, Viewing
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
@@ -22,8 +21,8 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, lane: str, seq: str, user: User) -> Response:  # noqa: ARG001 (the script reads them)
         return await viewing.page("window", request, name, user)
 
-    @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.answers(Window), response_model=None)
-    async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> dict[str, Any]:
+    @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
+    async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> WindowShown:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
         return await viewing.ask(
             name, user, lambda opened: window_of(opened, lane, seq), "no such window", ledger_only=True

@@ -172,11 +172,10 @@ def report(
 def _list(opened: OpenStream, *, as_json: bool) -> None:
     found = audits(opened, MOST)
     rows = [
-        [moment(one["at"]), one["level"], "clean" if one["clean"] else "findings", one["run"], one["sentence"]]
-        for one in found["audits"]
+        [moment(one.at), one.level, "clean" if one.clean else "findings", one.run, one.sentence] for one in found.audits
     ]
     data(found, as_json=as_json, rows=rows, columns=("ended", "level", "outcome", "run", "what it says"))
-    if found["more"] and not as_json:
+    if found.more and not as_json:
         error(f"Only the newest {MOST} are shown.")
 
 

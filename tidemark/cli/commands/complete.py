@@ -12,9 +12,9 @@ from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.terminal import reading_shown
 from tidemark.errors import EXIT_DIFFERENCES, WrongUse
 from tidemark.offsets.reading import Reading
-from tidemark.offsets.times import milliseconds, read_time
+from tidemark.offsets.times import in_iso, milliseconds, read_time
 from tidemark.views.event_time.completeness import HOUR_MS, Answer, Span
-from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown, time_text
+from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown
 
 
 def complete(
@@ -45,8 +45,8 @@ def complete(
     late, unread = late_total(answers), sum(one.late.unread for one in answers)
     found = {
         "stream": seen.opened.book.stream,
-        "since": time_text(span.start),
-        "until": time_text(span.until),
+        "since": in_iso(span.start),
+        "until": in_iso(span.until),
         "complete": done,
         "allowed_lateness_ms": seen.lateness_ms,
         **progress_shown(seen, watermark),
@@ -64,9 +64,9 @@ def complete(
         line(
             f"{moment(span.start)} to {moment(span.until)} is {said}; the watermark is {moment(watermark) or 'unknown'}"
         )
-        if late["most"]:
-            more = "" if late["least"] == late["most"] else "; --count counts them"
-            error(f"late: {_number(late['least'], late['most'])} messages{more}")
+        if late.most:
+            more = "" if late.least == late.most else "; --count counts them"
+            error(f"late: {_number(late.least, late.most)} messages{more}")
         if unread:
             error(f"{unread} offsets after the span are unread, and may hold late messages")
     if not done:

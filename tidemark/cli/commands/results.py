@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -25,6 +25,8 @@ from tidemark.streams.model import DeadLetters
 from tidemark.views.messages import message as message_view
 from tidemark.views.messages import where
 from tidemark.views.messages.avro_record import avro_record
+from tidemark.views.messages.payloads import Value
+from tidemark.views.values import as_plain
 
 _OF_DEAD_LETTERS = ("reason", "attempts", "redrives", "key", "value")
 
@@ -47,61 +49,54 @@ def show(
     opened = finding.opened(stream)
     found = where.located(opened, where.coordinate(opened, coordinate))
     values = message_view.as_values(found)
+    the_message = record = None
     if message:
-        values["message"] = message_view.page_of(found, payload=True)["message"]
-        record = avro_record(opened.stream, opened.connections, found.message)
-        values["avro"] = message_view.record_shown(record)
+        the_message = message_view.message_shown(found.message)
+        record = message_view.record_shown(avro_record(opened.stream, opened.connections, found.message))
     if as_json:
-        data(values, as_json=True)
+        data({**as_plain(values), **({"message": the_message, "avro": record} if message else {})}, as_json=True)
         return
-    line(f"{values['coordinate']}: {values['sentence']}")
-    windows = [
-        [one["lane"], one["seq"], one["generation"], one["run"], message_view.counts_said(one)]
-        for one in values["windows"]
-    ]
+    line(f"{values.coordinate}: {values.sentence}")
+    windows = [[one.lane, one.seq, one.generation, one.run, one.counts_said()] for one in values.windows]
     if windows:
         data(values, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
-    for row in values["rows"]:
-        fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
-        words = ["tombstone", fields] if row["tombstone"] else [fields]
-        line(f"{row['place']} index {row['index']}: {' '.join(words).rstrip()}")
-    for under in values["under_keys"]:
-        key, fields = (" ".join(f"{name}={value}" for name, value in under[part].items()) for part in ("key", "fields"))
-        line(f"{under['place']}, under {key}: {fields} ({under['said']})")
-    for one in values["unsaid"]:
-        line(f"{one['place']}: {one['why']}")
-    for gap in values["gaps"]:
-        line(f"{gap['kind']}: window {gap['seq']} of {gap['lane']} jumped over {gap['range']} ({gap['policy']})")
-    line(f"Kafka: {values['kafka']['sentence']}")
-    if message:
-        _show_message(values["message"])
-        _show_record(values["avro"])
+    for row in values.rows:
+        words = ["tombstone"] if row.tombstone else []
+        line(f"{row.place} index {row.index}: {' '.join([*words, _named(row.fields)]).rstrip()}")
+    for under in values.under_keys:
+        line(f"{under.place}, under {_named(under.key)}: {_named(under.fields)} ({under.said})")
+    for one in values.unsaid:
+        line(f"{one.place}: {one.why}")
+    for gap in values.gaps:
+        line(f"{gap.kind}: window {gap.seq} of {gap.lane} jumped over {gap.range} ({gap.policy})")
+    line(f"Kafka: {values.kafka.sentence}")
+    _show_message(the_message)
+    _show_record(record)
 
 
-def _show_message(found: dict[str, Any] | None) -> None:
+def _named(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _show_message(found: message_view.TheMessage | None) -> None:
     if found is None:
         return
-    set_by = "the broker" if found["appended"] else "the producer"
-    line(f"time: {moment(found['timestamp']) or 'none'}, set by {set_by}")
-    parts = [("key", found["key"]), ("value", found["value"])]
-    parts += [(f"header {one['name']['text']}", one["value"]) for one in found["headers"]]
+    set_by = "the broker" if found.appended else "the producer"
+    line(f"time: {moment(found.timestamp) or 'none'}, set by {set_by}")
+    parts = [("key", found.key), ("value", found.value)]
+    parts += [(f"header {one.name.text}", one.value) for one in found.headers]
     for name, value in parts:
-        if value is None:
-            line(f"{name}: none")
-            continue
-        more = f" ({value['more']} bytes more)" if value["more"] else ""
-        line(f"{name}, {value['bytes']} bytes: {value['text']}{more}")
+        line(f"{name}, {value.bytes} bytes: {_text(value)}" if isinstance(value, Value) else f"{name}: none")
 
 
-def _show_record(found: dict[str, Any] | None) -> None:
-    if found is None:
-        return
-    record = found["record"]
-    if record is None:
-        line(f"Avro: {found['problem']}")
-        return
-    more = f" ({record['more']} bytes more)" if record["more"] else ""
-    line(f"Avro, by {found['by']}: {record['text']}{more}")
+def _show_record(found: message_view.RecordShown | None) -> None:
+    if found is not None:
+        record = found.record
+        line(f"Avro: {found.problem}" if record is None else f"Avro, by {found.by}: {_text(record)}")
+
+
+def _text(value: Value) -> str:
+    return value.text + (f" ({value.more} bytes more)" if value.more else "")
 
 
 def results(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from tidemark.errors import WrongUse
 from tidemark.offsets.times import in_words
 from tidemark.runs.requests.dead_letters import DeadLetters
 from tidemark.views.dead_letters import dead_letters as in_groups
-from tidemark.views.window import parse_window, window_of
+from tidemark.views.window import PartitionOfWindow, parse_window, window_of
 
 _COUNTS = ("read", "stored", "skipped", "invalid", "failed", "no_message")
 
@@ -31,30 +31,26 @@ def window(
     found = window_of(finding.opened(stream), lane, seq)
     if found is None:
         raise WrongUse(f"{stream} has no window {named}")
-    rows = [_row(one) for one in found["partitions"]]
     if as_json:
         data(found, as_json=True)
         return
-    by = found["attempt"]["run"] if found["attempt"] else found["run"]
-    line(f"window {found['window']}: {found['state']}, {found['offsets']} offsets, run {by}")
-    if found["reason"]:
-        line(
-            f"reason: {found['reason']}, asked by {found['asked_by'] or '-'}, approved by {found['approved_by'] or '-'}"
-        )
-    if found["only_sinks"] is not None:
-        line(f"into {', '.join(found['only_sinks'])} alone: other sinks and the dead letters stay as they are")
+    by = found.attempt.run if found.attempt else found.run
+    line(f"window {found.window}: {found.state}, {found.offsets} offsets, run {by}")
+    if found.reason:
+        line(f"reason: {found.reason}, asked by {found.asked_by or '-'}, approved by {found.approved_by or '-'}")
+    if found.only_sinks is not None:
+        line(f"into {', '.join(found.only_sinks)} alone: other sinks and the dead letters stay as they are")
     headings = ("partition", "from", "until", "offsets", *(name.replace("_", " ") for name in _COUNTS))
-    data(found, as_json=False, rows=rows, columns=headings)
-    for gap in found["gaps"]:
+    data(found, as_json=False, rows=[_row(one) for one in found.partitions], columns=headings)
+    for gap in found.gaps:
         line(
-            f"{gap['kind']}: {gap['partition']} [{gap['from']}, {gap['until']}), {gap['offsets']} offsets, "
-            f"{gap['policy']}: {gap['sentence']}"
+            f"{gap.kind}: {gap.partition} [{gap.start}, {gap.until}), {gap.offsets} offsets, {gap.policy}: {gap.sentence}"
         )
-    for step in found["times"]:
-        took = "" if step["took_ms"] is None else f", took {in_words(step['took_ms'])}"
-        line(f"{step['step']}: {moment(step['at']) or 'not yet'}{took}")
-    for sink in found["sinks"]:
-        line(f"{sink['name']} ({sink['type']}): {' '.join(f'{name}={value}' for name, value in sink['place'].items())}")
+    for step in found.times:
+        took = "" if step.took_ms is None else f", took {in_words(step.took_ms)}"
+        line(f"{step.step}: {moment(step.at) or 'not yet'}{took}")
+    for sink in found.sinks:
+        line(f"{sink.name} ({sink.type}): {' '.join(f'{name}={value}' for name, value in sink.place.items())}")
 
 
 def dead_letters(
@@ -72,24 +68,23 @@ def dead_letters(
     found = in_groups(finding.opened(stream), DeadLetters(reason, window))
     rows = [
         (
-            one["number"],
-            one["reason"],
-            one["error"],
-            " ".join(f"{part['window']} ({part['number']})" for part in one["windows"][:3])
-            + (" ..." if len(one["windows"]) > 3 else ""),
-            " ".join(one["examples"][:2]),
+            one.number,
+            one.reason,
+            one.error,
+            " ".join(f"{part.window} ({part.number})" for part in one.windows[:3])
+            + (" ..." if len(one.windows) > 3 else ""),
+            " ".join(one.examples[:2]),
         )
-        for one in found["groups"]
+        for one in found.groups
     ]
     data(found, as_json=as_json, rows=rows, columns=("number", "reason", "error class", "windows", "examples"))
     if as_json:
         return
-    error(f"{found['counted']} dead letters in {found['windows']} windows")
-    if found["more_groups"]:
-        error(f"{found['more_groups']} more groups: name a reason or a window")
+    error(f"{found.counted} dead letters in {found.windows} windows")
+    if found.more_groups:
+        error(f"{found.more_groups} more groups: name a reason or a window")
 
 
-def _row(one: dict[str, Any]) -> list[object]:
-    tally = one["tally"]
-    counts = [tally[name] if tally else None for name in _COUNTS]
-    return [one["partition"], one["from"], one["until"], one["offsets"], *counts]
+def _row(one: PartitionOfWindow) -> list[object]:
+    counts = [getattr(one.tally, name) if one.tally else None for name in _COUNTS]
+    return [one.partition, one.start, one.until, one.offsets, *counts]

@@ -1,10 +1,9 @@
-"""The coverage picture of a stream, as plain values for JSON: a bar for each partition. Offsets are texts."""
+"""The coverage picture of a stream: a bar for each partition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import WrongUse
@@ -15,6 +14,7 @@ from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.coverage.picture import GAPS, Block, Log, Name, bar, bounds, stretches
 from tidemark.views.coverage.window_index import WindowIndex
+from tidemark.views.values import From, Number
 
 MOST_BARS = 50
 MOST_PIXELS = 4000
@@ -37,8 +37,51 @@ class Asked:
     gaps: bool = False
 
 
-def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[str, Any]:
-    """The bars, how many partitions there are to choose from, and `of` how many, by the windows that the index has.
+@dataclass(frozen=True)
+class BlockShown:
+    """Offsets with one state, from a pixel on; `lane` and `window` name its only window.
+
+    `stretches` are those of its state, which lie within `[from, until)`.
+    """
+
+    pixel: int
+    state: str
+    start: From
+    until: Number
+    stretches: int
+    lane: str | None
+    window: int | None
+    windows: int
+
+
+@dataclass(frozen=True)
+class Bar:
+    partition: str
+    topic: str
+    number: int
+    position: Number | None
+    log_start: Number
+    log_end: Number
+    first: Number
+    last: Number
+    start: From
+    until: Number
+    pixels: int
+    blocks: list[BlockShown]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """`partitions` of the stream's (`of`) have bars, of which these are some, from the `first` on."""
+
+    partitions: int
+    of: int
+    first: int
+    bars: list[Bar]
+
+
+def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> Coverage:
+    """The bars that are asked for, by the windows that the index has.
 
     Raises WrongUse for a partition that the stream does not have, Unreachable, and the ledger's errors.
     """
@@ -54,21 +97,14 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[
     chosen = _chosen(partitions, asked)
     pending = _pending(opened, heads, set(chosen))
     positions = heads[INGEST].offsets() if INGEST in heads else {}
-    return {
-        "partitions": len(partitions),
-        "of": len(found),
-        "first": asked.first,
-        "bars": [
-            {
-                "partition": str(at),
-                "topic": at.topic,
-                "number": at.partition,
-                "position": str(positions[at]) if at in positions else None,
-                **_bar(index, _log(index, found[at], at), at, pending.get(at, []), asked),
-            }
-            for at in chosen
+    return Coverage(
+        partitions=len(partitions),
+        of=len(found),
+        first=asked.first,
+        bars=[
+            _bar(index, _log(index, found[at], at), at, positions.get(at), pending.get(at, []), asked) for at in chosen
         ],
-    }
+    )
 
 
 def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
@@ -122,43 +158,38 @@ def _bar(
     index: WindowIndex,
     log: Log,
     at: TopicPartition,
+    position: int | None,
     pending: list[tuple[int, int, tuple[str, int]]],
     asked: Asked,
-) -> dict[str, Any]:
+) -> Bar:
     known = replace(log, segments=index.segments(at), pending=pending)
     first, last = bounds(known)
     start = first if asked.start is None else max(first, asked.start)
     until = last if asked.until is None else min(last, asked.until)
     blocks = bar(stretches(known, index.kinds, start, until), start, until, asked.width) if start < until else []
-    return {
-        "log_start": str(log.start),
-        "log_end": str(log.end),
-        "first": str(first),
-        "last": str(last),
-        "from": str(start),
-        "until": str(max(start, until)),
-        "pixels": blocks[-1].last if blocks else 0,
-        "blocks": [_block(index, one) for one in blocks],
-    }
+    return Bar(
+        partition=str(at),
+        topic=at.topic,
+        number=at.partition,
+        position=position,
+        log_start=log.start,
+        log_end=log.end,
+        first=first,
+        last=last,
+        start=start,
+        until=max(start, until),
+        pixels=blocks[-1].last if blocks else 0,
+        blocks=[_block(index, one) for one in blocks],
+    )
 
 
 def _gaps(index: WindowIndex, at: TopicPartition, kind: GapKind) -> tuple[Interval, ...]:
     return RangeSet(gap.as_range() for gap in index.gaps.get(at, ()) if gap.kind == kind).of(at)
 
 
-def _block(index: WindowIndex, one: Block) -> dict[str, Any]:
-    """`stretches` are those of its state, which lie within `[from, until)`. `lane` and `window` name its only window."""
+def _block(index: WindowIndex, one: Block) -> BlockShown:
     lane, seq = _name(index, one.window)
-    return {
-        "pixel": one.first,
-        "state": one.state.value,
-        "from": str(one.start),
-        "until": str(one.until),
-        "stretches": one.stretches,
-        "lane": lane,
-        "window": seq,
-        "windows": one.windows,
-    }
+    return BlockShown(one.first, one.state.value, one.start, one.until, one.stretches, lane, seq, one.windows)
 
 
 def _name(index: WindowIndex, window: Name | None) -> tuple[str, int] | tuple[None, None]:

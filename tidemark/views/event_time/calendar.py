@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.views.event_time.completeness import HOUR_MS, MISSINGS, RULES, Answer, Missing, Partition, Rule, Span
-from tidemark.views.event_time.progress import Progress, hour_name, late_total
+from tidemark.views.event_time.progress import LateIn, LateTotal, Progress, hour_name, late_total
+from tidemark.views.values import From, Number
 
 # Of one partition: the ranges that are missing, and the windows with late messages.
 SHOWN = 100
@@ -38,6 +39,71 @@ WORDS = {
 }
 
 
+@dataclass(frozen=True)
+class HourNamed:
+    hour: str
+    since: int
+    until: int
+    word: str
+
+
+@dataclass(frozen=True)
+class HourLine(HourNamed):
+    missing: Number
+    late: LateTotal
+    unread_after: Number
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """`first` is the least timestamp that was read. Times are ms since 1970."""
+
+    now: int
+    watermark: int | None
+    allowed_lateness_ms: int
+    first: int | None
+    hours: list[HourLine]
+
+
+@dataclass(frozen=True)
+class MissingRange:
+    """`again` is what a backfill can read of it, as `topic/partition@from-until`."""
+
+    kind: str
+    meaning: str
+    start: From
+    until: Number
+    again: str | None
+
+
+@dataclass(frozen=True)
+class PartitionOfHour:
+    """A partition with its rule, what is missing and why, and what came late."""
+
+    partition: str
+    complete: bool
+    rule: str
+    meaning: str
+    missing: list[MissingRange]
+    more_missing: int
+    late: LateIn
+    unread_after: Number
+
+
+@dataclass(frozen=True)
+class Hour(HourNamed):
+    """`backfill` has all that a backfill can read of what is missing."""
+
+    complete: bool
+    now: int
+    allowed_lateness_ms: int
+    late: LateTotal
+    unread_after: Number
+    partitions: list[PartitionOfHour]
+    backfill: list[str]
+    more_backfill: int
+
+
 def hours_asked(since: str, hours: int, now: int) -> list[Span]:
     """The hours from a time on, which begins an hour; without one, the last ones. None that begins after the clock.
 
@@ -59,47 +125,39 @@ def hour_asked(field: str, text: str) -> Span:
         raise WrongUse(f"{field}: {problem}") from None
 
 
-def hours_shown(seen: Progress, hours: Iterable[Span], first: int | None) -> list[dict[str, Any]]:
-    """The hours in a line each, for JSON. `first` is `Progress.first_message`. Offsets are texts, times ms since 1970."""
+def calendar(seen: Progress, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
+    """The hours in a line each. `first` is `Progress.first_message`."""
     wanted, partitions = list(hours), _by_place(seen)
     seen.look_at(_times(seen, [one for one in wanted if not _before(one, first)]))
-    return [_line(seen, one, first, partitions) for one in wanted]
+    lines = [_line(seen, one, first, partitions) for one in wanted]
+    return Calendar(seen.now, watermark, seen.lateness_ms, first, lines)
 
 
-def _line(
-    seen: Progress, hour: Span, first: int | None, partitions: Mapping[TopicPartition, Partition]
-) -> dict[str, Any]:
+def _line(seen: Progress, hour: Span, first: int | None, partitions: Mapping[TopicPartition, Partition]) -> HourLine:
     answers = [] if _before(hour, first) else seen.answers(hour)
-    word = Word.BEFORE if _before(hour, first) else word_of(answers, partitions)
-    return {
-        **_named(hour),
-        "word": word.value,
-        "missing": str(sum(len(part) for one in answers for _, part in one.missing)),
-        "late": late_total(answers),
-        "unread_after": str(sum(one.late.unread for one in answers)),
-    }
+    return HourLine(
+        **vars(_named(hour, first, answers, partitions)),
+        missing=sum(len(part) for one in answers for _, part in one.missing),
+        late=late_total(answers),
+        unread_after=sum(one.late.unread for one in answers),
+    )
 
 
-def hour_whole(seen: Progress, hour: Span, first: int | None) -> dict[str, Any]:
-    """An hour, partition by partition, for JSON: each with its rule, what is missing and why, and what came late.
-
-    `first` is `Progress.first_message`. `again` is what a backfill can read of what is missing, as
-    `topic/partition@from-until`; `backfill` has all of these.
-    """
+def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
+    """An hour, partition by partition. `first` is `Progress.first_message`."""
     answers, by_place = seen.answers(hour), _by_place(seen)
     again = [again for one in answers for kind, part in one.missing if (again := _again(by_place[one.at], kind, part))]
-    return {
-        **_named(hour),
-        "word": (Word.BEFORE if _before(hour, first) else word_of(answers, by_place)).value,
-        "complete": all(one.complete for one in answers),
-        "now": seen.now,
-        "allowed_lateness_ms": seen.lateness_ms,
-        "late": late_total(answers),
-        "unread_after": str(sum(one.late.unread for one in answers)),
-        "partitions": [_partition(one, by_place[one.at]) for one in answers],
-        "backfill": again[:SHOWN],
-        "more_backfill": max(0, len(again) - SHOWN),
-    }
+    return Hour(
+        **vars(_named(hour, first, answers, by_place)),
+        complete=all(one.complete for one in answers),
+        now=seen.now,
+        allowed_lateness_ms=seen.lateness_ms,
+        late=late_total(answers),
+        unread_after=sum(one.late.unread for one in answers),
+        partitions=[_partition(one, by_place[one.at]) for one in answers],
+        backfill=again[:SHOWN],
+        more_backfill=max(0, len(again) - SHOWN),
+    )
 
 
 def word_of(answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]) -> Word:
@@ -130,30 +188,27 @@ def _again(one: Partition, kind: Missing, part: OffsetRange) -> str | None:
     return f"{one.at.topic}/{one.at.partition}@{start}-{until}" if start < until else None
 
 
-def _partition(one: Answer, known: Partition) -> dict[str, Any]:
-    return {
-        "partition": str(one.at),
-        "complete": one.complete,
-        "rule": one.rule.value,
-        "meaning": RULES[one.rule],
-        "missing": [
-            {
-                "kind": kind.value,
-                "meaning": MISSINGS[kind],
-                "from": str(part.start),
-                "until": str(part.until),
-                "again": _again(known, kind, part),
-            }
+def _partition(one: Answer, known: Partition) -> PartitionOfHour:
+    return PartitionOfHour(
+        partition=str(one.at),
+        complete=one.complete,
+        rule=one.rule.value,
+        meaning=RULES[one.rule],
+        missing=[
+            MissingRange(kind.value, MISSINGS[kind], part.start, part.until, _again(known, kind, part))
             for kind, part in one.missing[:SHOWN]
         ],
-        "more_missing": max(0, len(one.missing) - SHOWN),
-        "late": {"least": one.late.least, "most": one.late.most, "windows": list(one.late.windows[:SHOWN])},
-        "unread_after": str(one.late.unread),
-    }
+        more_missing=max(0, len(one.missing) - SHOWN),
+        late=LateIn(one.late.least, one.late.most, list(one.late.windows[:SHOWN])),
+        unread_after=one.late.unread,
+    )
 
 
-def _named(hour: Span) -> dict[str, Any]:
-    return {"hour": hour_name(hour), "since": hour.start, "until": hour.until}
+def _named(
+    hour: Span, first: int | None, answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]
+) -> HourNamed:
+    word = Word.BEFORE if _before(hour, first) else word_of(answers, partitions)
+    return HourNamed(hour_name(hour), hour.start, hour.until, word.value)
 
 
 def _before(hour: Span, first: int | None) -> bool:

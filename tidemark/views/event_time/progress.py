@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from tidemark.audit.report import shown
 from tidemark.clients.kafka.topics import READ_COMMITTED
@@ -249,12 +248,48 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
     return found
 
 
-# as plain values
+# for the command line and events
 
 
-def time_text(at: int | None) -> str | None:
-    """A time in ms since 1970 as other programs read it: ISO 8601 in UTC."""
-    return None if at is None else in_iso(at)
+@dataclass(frozen=True)
+class LateTotal:
+    """How many messages of a span came late: at least and at most."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class LateIn(LateTotal):
+    windows: list[str]
+
+
+@dataclass(frozen=True)
+class MissingPart:
+    kind: str
+    range: str
+
+
+@dataclass(frozen=True)
+class AnswerShown:
+    """The answer for a partition."""
+
+    partition: str
+    complete: bool
+    rule: str
+    missing: list[MissingPart]
+    late: LateIn
+    unread_after: int
+
+
+@dataclass(frozen=True)
+class CompleteHour:
+    """An hour that became complete, for the event that other DAGs wait for."""
+
+    hour: str
+    since: str
+    until: str
+    late: LateTotal
 
 
 def hour_name(span: Span) -> str:
@@ -262,35 +297,28 @@ def hour_name(span: Span) -> str:
     return f"{in_iso(span.start).partition(':')[0]}Z"
 
 
-def answer_shown(one: Answer) -> dict[str, Any]:
-    """The answer for a partition, for JSON. Offsets are in texts."""
-    return {
-        "partition": str(one.at),
-        "complete": one.complete,
-        "rule": one.rule.value,
-        "missing": [{"kind": kind.value, "range": str(part)} for kind, part in one.missing],
-        "late": {"least": one.late.least, "most": one.late.most, "windows": list(one.late.windows)},
-        "unread_after": one.late.unread,
-    }
+def answer_shown(one: Answer) -> AnswerShown:
+    return AnswerShown(
+        partition=str(one.at),
+        complete=one.complete,
+        rule=one.rule.value,
+        missing=[MissingPart(kind.value, str(part)) for kind, part in one.missing],
+        late=LateIn(one.late.least, one.late.most, list(one.late.windows)),
+        unread_after=one.late.unread,
+    )
 
 
-def hour_shown(span: Span, answers: Iterable[Answer]) -> dict[str, Any]:
-    """An hour that became complete, for the event that other DAGs wait for."""
-    found = list(answers)
-    return {
-        "hour": hour_name(span),
-        "since": time_text(span.start),
-        "until": time_text(span.until),
-        "late": late_total(found),
-    }
+def hour_shown(span: Span, answers: Iterable[Answer]) -> CompleteHour:
+    return CompleteHour(hour_name(span), in_iso(span.start), in_iso(span.until), late_total(answers))
 
 
-def late_total(answers: Iterable[Answer]) -> dict[str, int]:
-    """How many messages of a span came late in all partitions: at least and at most."""
+def late_total(answers: Iterable[Answer]) -> LateTotal:
+    """How many messages of a span came late in all partitions."""
     found = [one.late for one in answers]
-    return {"least": sum(one.least for one in found), "most": sum(one.most for one in found)}
+    return LateTotal(sum(one.least for one in found), sum(one.most for one in found))
 
 
-def progress_shown(seen: Progress, watermark: int | None) -> dict[str, Any]:
+def progress_shown(seen: Progress, watermark: int | None) -> dict[str, str | list[str] | None]:
     """The watermark of a stream, for events: its time, and the offsets that it has passed without a window."""
-    return {"watermark": time_text(watermark), "passed_over": list(shown(seen.passed_over()))}
+    at = None if watermark is None else in_iso(watermark)
+    return {"watermark": at, "passed_over": list(shown(seen.passed_over()))}

@@ -1,12 +1,12 @@
-"""What became of a message, in words and as plain values: for the command line, and for people who look in a browser."""
+"""What became of a message, in words: for the command line, and for people who look in a browser."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from tidemark.clients.kafka.slots import Found as InKafka
-from tidemark.clients.kafka.slots import Slot
+from tidemark.clients.kafka.slots import Message, Slot
 from tidemark.ledger.records import Record
 from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
@@ -14,120 +14,263 @@ from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import texts
 from tidemark.views.messages.avro_record import AvroRecord
 from tidemark.views.messages.fates import Fate, in_words
-from tidemark.views.messages.payloads import masked, shown
+from tidemark.views.messages.payloads import Masked, Value, masked, shown
+from tidemark.views.messages.reading_again import Again, again
 from tidemark.views.messages.where import DEAD_LETTERS, Located, newest_gap
+from tidemark.views.values import Number
 
 # What a dead letter repeats of its message, or what may quote it.
 _PAYLOADS = ("key", "value", "headers", "detail")
 
 
-def as_values(found: Located) -> dict[str, Any]:
-    """Everything that was found but the message itself, as plain values for JSON."""
-    return {
-        "coordinate": str(found.at),
-        "topic": found.at.partition.topic,
-        "partition": found.at.partition.partition,
-        "incarnation": found.at.partition.incarnation,
-        "offset": str(found.at.offset),
-        "fate": found.fate.value,
-        "sentence": sentence(found),
-        "windows": [_window(record, found) for record in found.found.windows],
-        "pending": [
-            {
-                "window": f"{lane}/{one.window.seq}",
-                "lane": lane,
-                "seq": one.window.seq,
-                "run": one.attempt.run if one.attempt else one.window.run,
-                "pinned_at": one.window.pinned_at,
-            }
-            for lane, one in found.pending
-        ],
-        "gaps": [
-            {
-                "lane": record.lane,
-                "seq": record.seq,
-                "kind": gap.kind.value,
-                "policy": gap.policy,
-                "range": str(gap.as_range()),
-            }
-            for record, gap in found.found.gaps
-        ],
-        "rows": _rows(found, lambda _, row: texts(row.fields)),
-        "under_keys": _under_keys(found, texts),
-        # Why a sink's rows are not here; and the sinks that were not asked yet.
-        "unsaid": [{"place": name, "why": why} for name, why in found.unsaid.items()],
-        "not_asked": list(found.not_asked),
-        "kafka": _kafka(found.kafka),
-    }
+@dataclass(frozen=True)
+class WindowOfMessage:
+    """`counts`: for the coordinate itself, and in the dead letters. `only_sinks`: those that it has written alone, None for
+    all; and `counts_in`: those of them in which it still counts.
+    """
+
+    window: str
+    lane: str
+    seq: int
+    generation: Number
+    run: str
+    committed_at: int
+    counts: bool
+    only_sinks: list[str] | None
+    counts_in: list[str]
+
+    def counts_said(self) -> str:
+        """Whether it counts: everywhere, in some sinks that it has written alone, or not."""
+        if self.counts_in:
+            return f"counts in {', '.join(self.counts_in)} alone"
+        return "counts" if self.counts else ""
 
 
-def page_of(found: Located, *, payload: bool, order: Sequence[str] = ()) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PendingWindow:
+    window: str
+    lane: str
+    seq: int
+    run: str | None
+    pinned_at: int
+
+
+@dataclass(frozen=True)
+class GapAt:
+    lane: str
+    seq: int
+    kind: str
+    policy: str
+    range: str
+
+
+# A field of a row: on the command line a text, for people in a browser as they may see it.
+Look = str | Value | Masked
+
+
+@dataclass(frozen=True)
+class Row:
+    place: str
+    index: int
+    tombstone: bool
+    fields: dict[str, Look]
+
+
+@dataclass(frozen=True)
+class RowByKey:
+    """What a sink by key holds for a row of the message."""
+
+    place: str
+    index: int
+    said: str
+    key: dict[str, Look]
+    fields: dict[str, Look]
+
+
+@dataclass(frozen=True)
+class Unsaid:
+    place: str
+    why: str
+
+
+@dataclass(frozen=True)
+class KafkaShown:
+    slot: str | None
+    sentence: str
+    log_start: Number | None = None
+    end: Number | None = None
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a message went. `unsaid`: why a sink's rows are not here. `not_asked`: sinks that are only asked with `whole`."""
+
+    coordinate: str
+    topic: str
+    partition: int
+    incarnation: int
+    offset: Number
+    fate: str
+    sentence: str
+    windows: list[WindowOfMessage]
+    pending: list[PendingWindow]
+    gaps: list[GapAt]
+    rows: list[Row]
+    under_keys: list[RowByKey]
+    unsaid: list[Unsaid]
+    not_asked: list[str]
+    kafka: KafkaShown
+
+
+@dataclass(frozen=True)
+class Header:
+    name: Value
+    value: Value | Masked | None
+
+
+@dataclass(frozen=True)
+class TheMessage:
+    timestamp: int | None
+    appended: bool
+    key: Value | Masked | None
+    value: Value | Masked | None
+    headers: list[Header]
+
+
+@dataclass(frozen=True)
+class RecordShown:
+    """An Avro record as JSON, or why there is none."""
+
+    by: str
+    record: Value | None
+    problem: str
+
+
+@dataclass(frozen=True)
+class MessageShown(Where):
+    """Where a message went, and the message. `avro` needs `whole`, and `payload`."""
+
+    message: TheMessage | None
+    payload: bool
+    is_avro: bool
+    avro: RecordShown | None
+    again: Again
+    may_see_payload: bool
+
+
+def as_values(found: Located) -> Where:
+    """Everything that was found but the message itself, with fields as texts."""
+    return _where(found, lambda _, row: texts(row.fields), texts)
+
+
+def page_of(
+    found: Located,
+    *,
+    payload: bool,
+    order: Sequence[str] = (),
+    is_avro: bool = False,
+    record: AvroRecord | None = None,
+    may_see_payload: bool = False,
+) -> MessageShown:
     """The same with the message, for people in a browser. Without `payload`, values are masked: only their sizes are there.
 
     `order` names the stream's fields: the rows of all sinks have them in this order, so that they can be compared.
     Masked are key, value and headers of the message, the fields of result rows, and those of a dead letter that quote it.
     """
     look = shown if payload else masked
-    values = as_values(found)
 
-    def fields_of(name: str, row: StoredRow) -> dict[str, Any]:
+    def fields_of(name: str, row: StoredRow) -> Fields:
         if name != DEAD_LETTERS:
             known = [field for field in order if field in row.fields]
             return {field: look(row.fields[field]) for field in dict.fromkeys([*known, *row.fields])}
         told = _in_order(row.fields)
         return {field: look(value) if field in _PAYLOADS else shown(value) for field, value in told}
 
-    values["rows"] = _rows(found, fields_of)
-    values["under_keys"] = _under_keys(found, lambda fields: {field: look(value) for field, value in fields.items()})
-    message = found.message
-    values["message"] = message and {
-        "timestamp": message.timestamp,
-        "appended": message.appended,
-        "key": look(message.key),
-        "value": look(message.value),
-        "headers": [{"name": shown(name.encode()), "value": look(value)} for name, value in message.headers],
-    }
-    values["payload"] = payload
-    return values
+    where = _where(found, fields_of, lambda fields: {field: look(value) for field, value in fields.items()})
+    return MessageShown(
+        **vars(where),
+        message=message_shown(found.message, look),
+        payload=payload,
+        is_avro=is_avro,
+        avro=record_shown(record),
+        again=again(found),
+        may_see_payload=may_see_payload,
+    )
 
 
-def record_shown(record: AvroRecord | None) -> dict[str, Any] | None:
+def message_shown(message: Message | None, look: Callable[[bytes], Value | Masked] = shown) -> TheMessage | None:
+    if message is None:
+        return None
+    return TheMessage(
+        timestamp=message.timestamp,
+        appended=message.appended,
+        key=None if message.key is None else look(message.key),
+        value=None if message.value is None else look(message.value),
+        headers=[
+            Header(shown(name.encode()), None if value is None else look(value)) for name, value in message.headers
+        ],
+    )
+
+
+def record_shown(record: AvroRecord | None) -> RecordShown | None:
     """An Avro record, for people in a browser who may see payloads."""
     if record is None:
         return None
-    return {
-        "by": record.by,
-        "record": shown(None if record.json is None else record.json.encode()),
-        "problem": record.problem,
-    }
+    return RecordShown(record.by, None if record.json is None else shown(record.json.encode()), record.problem)
 
 
-def _rows(found: Located, fields_of: Callable[[str, StoredRow], Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that count, with their fields as `fields_of` a place's name and a row gives them."""
-    return [
-        {
-            "place": name,
-            "index": row.place.index,
-            "tombstone": row.mark.tombstone,
-            "fields": fields_of(name, row),
-        }
-        for name, stored in found.rows.items()
-        for row in stored
-    ]
+Fields = Mapping[str, Look]
 
 
-def _under_keys(found: Located, look: Callable[[Mapping[str, bytes]], Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What sinks by key hold for the message's rows, as plain values; `look` gives those of some fields."""
-    return [
-        {
-            "place": name,
-            "index": row.place.index,
-            "said": under.said,
-            "key": look({field: value for field, value in under.key.items() if value is not None}),
-            "fields": look({field: value for field, value in under.fields.items() if field not in under.key}),
-        }
-        for name, row, under in found.under_keys
-    ]
+def _where(
+    found: Located, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
+) -> Where:
+    """What was found, with the fields of rows that count as `fields_of` a place's name and a row gives them.
+
+    `look` gives those of what sinks by key hold.
+    """
+    return Where(
+        coordinate=str(found.at),
+        topic=found.at.partition.topic,
+        partition=found.at.partition.partition,
+        incarnation=found.at.partition.incarnation,
+        offset=found.at.offset,
+        fate=found.fate.value,
+        sentence=sentence(found),
+        windows=[_window(record, found) for record in found.found.windows],
+        pending=[
+            PendingWindow(
+                window=f"{lane}/{one.window.seq}",
+                lane=lane,
+                seq=one.window.seq,
+                run=one.attempt.run if one.attempt else one.window.run,
+                pinned_at=one.window.pinned_at,
+            )
+            for lane, one in found.pending
+        ],
+        gaps=[
+            GapAt(record.lane, record.seq, gap.kind.value, gap.policy, str(gap.as_range()))
+            for record, gap in found.found.gaps
+        ],
+        rows=[
+            Row(name, row.place.index, row.mark.tombstone, dict(fields_of(name, row)))
+            for name, stored in found.rows.items()
+            for row in stored
+        ],
+        under_keys=[
+            RowByKey(
+                place=name,
+                index=row.place.index,
+                said=under.said,
+                key=dict(look({field: value for field, value in under.key.items() if value is not None})),
+                fields=dict(look({field: value for field, value in under.fields.items() if field not in under.key})),
+            )
+            for name, row, under in found.under_keys
+        ],
+        unsaid=[Unsaid(name, why) for name, why in found.unsaid.items()],
+        not_asked=list(found.not_asked),
+        kafka=_kafka(found.kafka),
+    )
 
 
 def _in_order(fields: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
@@ -227,39 +370,24 @@ _SLOTS = {
 }
 
 
-def _kafka(found: InKafka | str | None) -> dict[str, Any]:
+def _kafka(found: InKafka | str | None) -> KafkaShown:
     if isinstance(found, str):
-        return {"slot": None, "sentence": found, "log_start": None, "end": None}
+        return KafkaShown(None, found)
     if found is None:
-        said = "Kafka has no such topic or partition, or has recreated it"
-        return {"slot": None, "sentence": said, "log_start": None, "end": None}
-    return {
-        "slot": found.slot.value,
-        "sentence": _SLOTS[found.slot],
-        "log_start": str(found.log_start),
-        "end": str(found.end),
-    }
+        return KafkaShown(None, "Kafka has no such topic or partition, or has recreated it")
+    return KafkaShown(found.slot.value, _SLOTS[found.slot], found.log_start, found.end)
 
 
-def counts_said(window: Mapping[str, Any]) -> str:
-    """Whether a window counts, as `as_values` gives it: everywhere, in some sinks that it has written alone, or not."""
-    if window["counts_in"]:
-        return f"counts in {', '.join(window['counts_in'])} alone"
-    return "counts" if window["counts"] else ""
-
-
-def _window(record: Record, found: Located) -> dict[str, Any]:
+def _window(record: Record, found: Located) -> WindowOfMessage:
     alone = record.window.sinks
-    return {
-        "window": f"{record.lane}/{record.seq}",
-        "lane": record.lane,
-        "seq": record.seq,
-        "generation": str(record.attempt.generation),
-        "run": record.attempt.run,
-        "committed_at": record.committed_at,
-        # For the coordinate itself, and in the dead letters.
-        "counts": record is found.counting,
-        # The sinks that it has written alone (None for all), and those of them in which it still counts.
-        "only_sinks": None if alone is None else list(alone),
-        "counts_in": [one for one in alone or () if found.found.counting(one) is record],
-    }
+    return WindowOfMessage(
+        window=f"{record.lane}/{record.seq}",
+        lane=record.lane,
+        seq=record.seq,
+        generation=record.attempt.generation,
+        run=record.attempt.run,
+        committed_at=record.committed_at,
+        counts=record is found.counting,
+        only_sinks=None if alone is None else list(alone),
+        counts_in=[one for one in alone or () if found.found.counting(one) is record],
+    )

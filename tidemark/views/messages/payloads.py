@@ -7,7 +7,7 @@ UTF-8 are shown as backslash codes, and everything is there in hexadecimal too.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
-from typing import Any
+from dataclasses import dataclass
 
 # How many bytes of one value are shown as text, and how many in hexadecimal.
 MOST_TEXT = 16_384
@@ -16,25 +16,41 @@ MOST_HEX = 512
 _DECODER = getincrementaldecoder("utf-8")
 
 
-def shown(value: bytes | None, most: int = MOST_TEXT) -> dict[str, Any] | None:
-    """The first bytes of a value as text and in hexadecimal, its size in bytes, and how many are not shown of each."""
-    if value is None:
-        return None
+@dataclass(frozen=True)
+class Masked:
+    """The size of a value in bytes alone."""
+
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value as a text, in which nothing is hidden, and in hexadecimal; its size, and how many bytes are not shown."""
+
+    bytes: int
+    text: str
+    utf8: bool
+    more: int
+    hex: str
+    hex_more: int
+
+
+def shown(value: bytes, most: int = MOST_TEXT) -> Value:
+    """The first bytes of a value as text and in hexadecimal."""
     part = value[:most]
     text, utf8 = _text(part, final=len(part) == len(value))
-    return {
-        "bytes": len(value),
-        "text": text,
-        "utf8": utf8,
-        "more": len(value) - len(part),
-        "hex": value[:MOST_HEX].hex(" "),
-        "hex_more": max(0, len(value) - MOST_HEX),
-    }
+    return Value(
+        bytes=len(value),
+        text=text,
+        utf8=utf8,
+        more=len(value) - len(part),
+        hex=value[:MOST_HEX].hex(" "),
+        hex_more=max(0, len(value) - MOST_HEX),
+    )
 
 
-def masked(value: bytes | None) -> dict[str, Any] | None:
-    """Only the size of a value in bytes; None for one that is absent."""
-    return None if value is None else {"bytes": len(value)}
+def masked(value: bytes) -> Masked:
+    return Masked(len(value))
 
 
 def visible(text: str) -> str:

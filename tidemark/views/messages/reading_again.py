@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 from tidemark.clients.kafka.slots import Found, Slot
-from tidemark.ledger.records import LaneKind
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.where import Located
 
@@ -13,19 +13,26 @@ from tidemark.views.messages.where import Located
 _UNREAD = (Fate.HOLE, Fate.BEFORE, Fate.LOST, Fate.PASSED_OVER)
 
 
-def again(found: Located) -> dict[str, Any]:
-    """The request that reads a message again: `kind` is replay or backfill, `fields` those of its form; or `why_not`.
+@dataclass(frozen=True)
+class Again:
+    """The request that reads a message again, with the fields of its form; or why there is none.
 
     The run checks the request itself, so a stale answer starts nothing wrong.
     """
+
+    kind: Literal["replay", "backfill"] | None
+    fields: dict[str, str]
+    why_not: str | None = None
+
+
+def again(found: Located) -> Again:
     if (why_not := _why_not(found)) is not None:
-        return {"kind": None, "fields": {}, "why_not": why_not}
+        return Again(None, {}, why_not)
     at = found.at
     place = f"{at.partition.topic}/{at.partition.partition}"
     if found.counting is not None:
-        return {"kind": LaneKind.REPLAY.value, "fields": {"records": f"{place}@{at.offset}"}, "why_not": None}
-    ranges = f"{place}@{at.offset}-{at.offset + 1}"
-    return {"kind": LaneKind.BACKFILL.value, "fields": {"ranges": ranges}, "why_not": None}
+        return Again("replay", {"records": f"{place}@{at.offset}"})
+    return Again("backfill", {"ranges": f"{place}@{at.offset}-{at.offset + 1}"})
 
 
 def _why_not(found: Located) -> str | None:

@@ -1,0 +1,38 @@
+"""Overviews of streams that there are not, of which a test says what matters to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark.views.latency import Latency
+from tidemark.views.overview import OfIngest, Overview, PartitionNow
+
+_PARTITION = PartitionNow("orders", 0, 0, 0, 0, 0, None, None, None, None, "safe", None, None, None)
+_OVERVIEW = Overview(
+    stream="orders",
+    description="d",
+    status=None,
+    missing_topics=[],
+    retention_alarms=[],
+    retention_headroom=None,
+    unread_since=None,
+    audit=None,
+    holes=[],
+    more_holes=0,
+    sinks=[],
+    latency=Latency(None, None, None, None),
+    partitions=[],
+    open_transactions=[],
+    lanes=[],
+    windows=[],
+    ingest=OfIngest(0, 0, None),
+)
+
+
+def partition(**given: Any) -> PartitionNow:
+    return replace(_PARTITION, **given)
+
+
+def shown_overview(*partitions: PartitionNow, **given: Any) -> Overview:
+    return replace(_OVERVIEW, partitions=list(partitions), **given)

@@ -1,0 +1,41 @@
+"""What the values of views have in common, and how they are written as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, PlainSerializer, TypeAdapter, WithJsonSchema
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+# An offset, or a count of offsets. In JSON it is a text: JavaScript loses digits above 2^53.
+Number = Annotated[
+    int,
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]+$", "description": "a number of any size, as a text"}),
+]
+# `from` is no name in Python.
+From = Annotated[Number, Field(serialization_alias="from")]
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """Offsets [from, until) of a partition."""
+
+    partition: str
+    start: From
+    until: Number
+
+
+def as_plain(value: DataclassInstance) -> dict[str, Any]:
+    """The value of a view, a dataclass, as plain values for JSON."""
+    found: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
+    return found
+
+
+@cache
+def _adapter(kind: type[DataclassInstance]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
