@@ -391,8 +391,8 @@ def test_the_description_names_what_there_is_to_ask(client: TestClient) -> None:
         assert all(one["description"] for one in methods.values()), path
     # What the newest routes answer is named too.
     answers = described["components"]["schemas"]
-    assert {"plan", "partitions", "left_out", "replaces", "estimate"} <= set(answers["Plan"]["properties"])
-    assert {"lanes", "may_steer"} <= set(answers["Progress"]["properties"])
+    assert {"plan", "partitions", "left_out", "replaces", "estimate"} <= set(answers["PlanShown"]["properties"])
+    assert {"lanes", "may_steer"} <= set(answers["ProgressOfRun"]["properties"])
     names = {one["name"] for one in described["paths"]["/api/streams/{name}/coverage"]["get"]["parameters"]}
     assert {"name", "width", "first", "count", "partition", "from", "until", "gaps"} == names
 

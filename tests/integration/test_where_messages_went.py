@@ -167,7 +167,7 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     fields = {"id": "12", "kind": "0"}
     rows = {one.place: one.fields for one in found.rows}
     assert (rows["parquet"], rows["delta"]) == (fields, fields)
-    place, value = rows["kafka"]["written to"], json.loads(rows["kafka"]["value"])
+    place, value = rows["kafka"]["written to"], json.loads(str(rows["kafka"]["value"]))
     assert (value, rows["kafka"]["key"]) == ({"id": 12, "kind": "0"}, "0")
     number, offset = map(int, place.removeprefix(f"{out}/").split("@"))
     with closing(KafkaConsumer(**play.kafka.settings, group_id=None)) as consumer:

@@ -27,6 +27,7 @@ _OVERVIEW = Overview(
     lanes=[],
     windows=[],
     ingest=OfIngest(0, 0, None),
+    more_partitions=0,
 )
 
 

@@ -17,7 +17,7 @@ from tidemark.errors import WrongUse
 from tidemark.views.event_time.calendar import (
     Hour,
     HourLine,
-    calendar,
+    calendar_of,
     hour_asked,
     hour_whole,
     hours_asked,
@@ -33,7 +33,7 @@ def whole(seen: Progress, hour: Span) -> Hour:
 
 
 def lines_of(seen: Progress, hours: list[Span]) -> list[HourLine]:
-    return calendar(seen, hours, None, seen.first_message()).hours
+    return calendar_of(seen, hours, None, seen.first_message()).hours
 
 
 def words(made: Timed, since: int, hours: int) -> list[str]:

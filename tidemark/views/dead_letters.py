@@ -38,8 +38,6 @@ class WindowOfGroup:
 
 @dataclass(frozen=True)
 class Group:
-    """`selects` names the group in a request; None when only coordinates do."""
-
     reason: str
     error: str | None
     number: int
@@ -60,13 +58,13 @@ class Shown:
 
 @dataclass(frozen=True)
 class GroupShown(Group):
+    """`selects` names the group in a request; None when only coordinates do."""
+
     shown: Shown
 
 
 @dataclass(frozen=True)
 class Counted:
-    """`not_counted`: what windows wrote that were not counted, or not to their end; some may be redriven since."""
-
     counted: int
     windows: int
     windows_counted: int
@@ -83,6 +81,8 @@ class InGroups(Counted):
 
 @dataclass(frozen=True)
 class DeadLettersShown(Counted):
+    """`not_counted`: what windows wrote that were not counted, or not to their end; some may be redriven since."""
+
     groups: list[GroupShown]
 
 

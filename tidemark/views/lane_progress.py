@@ -68,7 +68,7 @@ class ProgressOfRun:
     run: str | None
     now: int
     lanes: list[ProgressOfLane]
-    may_steer: bool = False
+    may_steer: bool
 
 
 def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
@@ -79,7 +79,7 @@ def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
     kinds = (LaneKind.BACKFILL, LaneKind.REPLAY, LaneKind.ERASE)
     of_run = [lane for kind in kinds for lane in lanes.lanes_of(opened, kind, named)]
     found = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
-    return ProgressOfRun(found[0].run, opened.book.clock(), found)
+    return ProgressOfRun(found[0].run, opened.book.clock(), found, may_steer=False)
 
 
 def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:

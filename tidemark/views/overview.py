@@ -176,7 +176,7 @@ class Overview(StateOfStream):
     lanes: list[LaneNow]
     windows: list[NewestWindow]
     ingest: OfIngest
-    more_partitions: int = 0
+    more_partitions: int
 
 
 def overview(opened: OpenStream, holes: RangeSet | None = None) -> Overview:
@@ -227,6 +227,7 @@ def overview(opened: OpenStream, holes: RangeSet | None = None) -> Overview:
         lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         windows=_windows(book, found[1], heads) if found else [],
         ingest=_ingest(lately),
+        more_partitions=0,
     )
 
 

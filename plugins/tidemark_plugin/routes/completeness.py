@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from tidemark.views.event_time.calendar import (
     Calendar,
     Hour,
-    calendar,
+    calendar_of,
     hour_asked,
     hour_whole,
     hours_asked,
@@ -40,11 +40,11 @@ def routes(viewing: Viewing) -> APIRouter:
         return await viewing.page("completeness", request, name, user)
 
     @router.get("/api/streams/{name}/completeness", responses=serving.PROBLEMS)
-    async def hours_of(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Calendar:
+    async def calendar(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Calendar:
         """The watermark, and for each hour a word, what is missing, and what came late. As it was seen just now."""
 
         def answer(found: InEventTime) -> Calendar:
-            return calendar(found.seen, hours_asked(since, hours, found.seen.now), found.watermark, found.first)
+            return calendar_of(found.seen, hours_asked(since, hours, found.seen.now), found.watermark, found.first)
 
         return await _answered(name, user, answer)
 

@@ -125,7 +125,7 @@ def hour_asked(field: str, text: str) -> Span:
         raise WrongUse(f"{field}: {problem}") from None
 
 
-def calendar(seen: Progress, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
+def calendar_of(seen: Progress, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
     """The hours in a line each. `first` is `Progress.first_message`."""
     wanted, partitions = list(hours), _by_place(seen)
     seen.look_at(_times(seen, [one for one in wanted if not _before(one, first)]))

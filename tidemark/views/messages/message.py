@@ -97,8 +97,8 @@ class Unsaid:
 class KafkaShown:
     slot: str | None
     sentence: str
-    log_start: Number | None = None
-    end: Number | None = None
+    log_start: Number | None
+    end: Number | None
 
 
 @dataclass(frozen=True)
@@ -372,9 +372,9 @@ _SLOTS = {
 
 def _kafka(found: InKafka | str | None) -> KafkaShown:
     if isinstance(found, str):
-        return KafkaShown(None, found)
+        return KafkaShown(None, found, None, None)
     if found is None:
-        return KafkaShown(None, "Kafka has no such topic or partition, or has recreated it")
+        return KafkaShown(None, "Kafka has no such topic or partition, or has recreated it", None, None)
     return KafkaShown(found.slot.value, _SLOTS[found.slot], found.log_start, found.end)
 
 

@@ -22,7 +22,7 @@ class Again:
 
     kind: Literal["replay", "backfill"] | None
     fields: dict[str, str]
-    why_not: str | None = None
+    why_not: str | None
 
 
 def again(found: Located) -> Again:
@@ -31,8 +31,8 @@ def again(found: Located) -> Again:
     at = found.at
     place = f"{at.partition.topic}/{at.partition.partition}"
     if found.counting is not None:
-        return Again("replay", {"records": f"{place}@{at.offset}"})
-    return Again("backfill", {"ranges": f"{place}@{at.offset}-{at.offset + 1}"})
+        return Again("replay", {"records": f"{place}@{at.offset}"}, None)
+    return Again("backfill", {"ranges": f"{place}@{at.offset}-{at.offset + 1}"}, None)
 
 
 def _why_not(found: Located) -> str | None:
