@@ -24,7 +24,7 @@ class Paused:
 
 
 @dataclass(frozen=True)
-class PendingWindow:
+class WindowInWork:
     """The window in work: the step of its job, and the messages stored so far, if the job has given a sign of life."""
 
     window: str
@@ -56,7 +56,7 @@ class ProgressOfLane:
     windows: int
     offsets: Number
     left: Number
-    pending: PendingWindow | None
+    pending: WindowInWork | None
     partitions: list[PartitionOfLane]
     more_partitions: int
 
@@ -135,12 +135,12 @@ def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet) -> Partitio
     return PartitionOfLane(str(at), hull.start, hull.until, mine.count(), left.count(at))
 
 
-def _pending(opened: OpenStream, lane: str, head: Head | None) -> PendingWindow | None:
+def _pending(opened: OpenStream, lane: str, head: Head | None) -> WindowInWork | None:
     if head is None or head.pending is None:
         return None
     beat, attempt = opened.book.last_beat(lane), head.pending.attempt
     working = beat is not None and attempt is not None and beat.generation == attempt.generation
-    return PendingWindow(
+    return WindowInWork(
         window=f"{lane}/{head.pending.window.seq}",
         step=beat.step if beat is not None and working else None,
         stored=beat.stored if beat is not None and working else None,
