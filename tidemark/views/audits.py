@@ -104,7 +104,11 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> Audits:
 def last_audit(book: Book) -> AuditEnded | None:
     """The outcome of the audit that ended last; None before the first one."""
     found = book.last_audit()
-    return None if found is None else AuditEnded(found.run, found.at, found.level, found.clean, found.sentence)
+    return None if found is None else _ended(found)
+
+
+def _ended(one: Audited) -> AuditEnded:
+    return AuditEnded(one.run, one.at, one.level, one.clean, one.sentence)
 
 
 def newest_audits(book: Book, limit: int) -> list[Audited]:
@@ -122,11 +126,7 @@ def _shown(one: Audited, others: Sequence[Audited], problem: str | None, found: 
         None,
     )
     return AuditShown(
-        run=one.run,
-        at=one.at,
-        level=one.level,
-        clean=one.clean,
-        sentence=one.sentence,
+        **vars(_ended(one)),
         repair_of=one.run.removesuffix(suffix) if one.run.endswith(suffix) else None,
         repaired=Repaired(again.run, again.at, again.clean) if again else None,
         problem=problem,
@@ -150,12 +150,9 @@ def _findings(opened: OpenStream, report: AuditReport) -> Findings:
 
 def _place(one: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
     named = {kind: getattr(one, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
-    return PlaceOfAudit(
-        name=one.name,
-        counts={name: getattr(one, name) for name in counted},
-        at={kind: list(found) for kind, found in named.items() if found},
-        blocks_at=[str(block) for block in one.blocks_at[:SHOWN_COORDINATES]],
-    )
+    at = {kind: list(found) for kind, found in named.items() if found}
+    blocks_at = [str(block) for block in one.blocks_at[:SHOWN_COORDINATES]]
+    return PlaceOfAudit(one.name, {name: getattr(one, name) for name in counted}, at, blocks_at)
 
 
 def _report(opened: OpenStream, one: Audited) -> tuple[AuditReport | None, str | None]:

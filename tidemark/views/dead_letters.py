@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidemark.ledger.book import Committed, View
 from tidemark.ledger.elsewhere import for_readers
@@ -166,15 +167,14 @@ def _group(reason: str, error: str | None, group: _Group, committed: Mapping[str
 
 def page_of(found: InGroups) -> DeadLettersShown:
     """The same for people in a browser."""
+    look = partial(shown, most=MOST_SHOWN)
     groups = [
-        GroupShown(**vars(one), shown=Shown(_look(one.reason), None if one.error is None else _look(one.error)))
+        GroupShown(
+            **vars(one), shown=Shown(look(one.reason.encode()), None if one.error is None else look(one.error.encode()))
+        )
         for one in found.groups
     ]
     return DeadLettersShown(**{**vars(found), "groups": groups})
-
-
-def _look(text: str) -> Value:
-    return shown(text.encode(), MOST_SHOWN)
 
 
 def selects(reason: str) -> str | None:

@@ -140,9 +140,6 @@ def _pending(opened: OpenStream, lane: str, head: Head | None) -> WindowInWork |
         return None
     beat, attempt = opened.book.last_beat(lane), head.pending.attempt
     working = beat is not None and attempt is not None and beat.generation == attempt.generation
-    return WindowInWork(
-        window=f"{lane}/{head.pending.window.seq}",
-        step=beat.step if beat is not None and working else None,
-        stored=beat.stored if beat is not None and working else None,
-        since=head.pending.window.pinned_at,
-    )
+    window, since = head.pending.window, head.pending.window.pinned_at
+    step, stored = (beat.step, beat.stored) if beat is not None and working else (None, None)
+    return WindowInWork(f"{lane}/{window.seq}", step, stored, since)

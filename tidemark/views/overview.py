@@ -15,13 +15,13 @@ from tidemark.ledger.incarnations import newest
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
     INGEST,
+    Attempt,
     Head,
     LaneEntry,
     Pending,
     Record,
     Register,
     Window,
-    WindowRange,
     next_offsets,
 )
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -247,17 +247,12 @@ def _badness(row: PartitionNow) -> tuple[bool, int, int]:
 
 
 def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[TransactionShown]:
+    same = ("topic", "partition", "behind", "producer_id", "transactional_id", "started", "last_timestamp")
     return [
         TransactionShown(
-            topic=one.topic,
-            partition=one.partition,
+            **{name: getattr(one, name) for name in same},
             offset=one.start,
-            behind=one.behind,
-            producer_id=one.producer_id,
             producer_epoch=one.epoch,
-            transactional_id=one.transactional_id,
-            started=one.started,
-            last_timestamp=one.last_timestamp,
             sentence=one.sentence(now),
         )
         for one in held
@@ -371,49 +366,39 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
 
 
 def _committed(record: Record) -> NewestWindow:
-    ranges, more_ranges = _ranges(record.window.ranges)
-    return NewestWindow(
-        lane=record.lane,
-        seq=record.seq,
-        state="committed",
-        at=record.committed_at,
-        ranges=ranges,
-        more_ranges=more_ranges,
-        selected=_selected(record.window),
-        **vars(messages(record)),
-        passed_over=passed_over(record),
-        generation=record.attempt.generation,
-        run=record.attempt.run,
-    )
+    counts, passed = vars(messages(record)), passed_over(record)
+    return _newest(record.lane, record.window, "committed", record.committed_at, record.attempt, counts, passed)
 
 
 def _pending(book: Book, lane: str, pending: Pending) -> NewestWindow:
-    beat = book.last_beat(lane)
-    working = beat is not None and pending.attempt is not None and beat.generation == pending.attempt.generation
-    ranges, more_ranges = _ranges(pending.window.ranges)
+    window, beat = pending.window, book.last_beat(lane)
+    if beat is None or pending.attempt is None or beat.generation != pending.attempt.generation:
+        beat = None
+    counts = {"read": None, "stored": beat.stored if beat else None, "skipped": None, "dead_letters": None}
+    state = f"pending: {beat.step}" if beat else "pending"
+    return _newest(lane, window, state, window.pinned_at, pending.attempt, counts, None)
+
+
+def _newest(
+    lane: str,
+    window: Window,
+    state: str,
+    at: int,
+    attempt: Attempt | None,
+    counts: Mapping[str, int | None],
+    passed: PassedOver | None,
+) -> NewestWindow:
+    moved = [one for one in window.ranges if one.start < one.until]
     return NewestWindow(
         lane=lane,
-        seq=pending.window.seq,
-        state=f"pending: {beat.step}" if beat is not None and working else "pending",
-        at=pending.window.pinned_at,
-        ranges=ranges,
-        more_ranges=more_ranges,
-        selected=_selected(pending.window),
-        read=None,
-        stored=beat.stored if beat is not None and working else None,
-        skipped=None,
-        dead_letters=None,
-        passed_over=None,
-        generation=pending.attempt.generation if pending.attempt else None,
-        run=pending.attempt.run if pending.attempt else pending.window.run,
+        seq=window.seq,
+        state=state,
+        at=at,
+        ranges=[PartOf(str(one.at), one.start, one.until) for one in moved[:_RANGES]],
+        more_ranges=max(0, len(moved) - _RANGES),
+        selected=None if window.selection is None else window.selection.offsets,
+        **counts,
+        passed_over=passed,
+        generation=attempt.generation if attempt else None,
+        run=attempt.run if attempt else window.run,
     )
-
-
-def _selected(window: Window) -> int | None:
-    return None if window.selection is None else window.selection.offsets
-
-
-def _ranges(ranges: tuple[WindowRange, ...]) -> tuple[list[PartOf], int]:
-    """The first ranges, and how many more there are."""
-    moved = [one for one in ranges if one.start < one.until]
-    return [PartOf(str(one.at), one.start, one.until) for one in moved[:_RANGES]], max(0, len(moved) - _RANGES)

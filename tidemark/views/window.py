@@ -143,7 +143,7 @@ def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
     if stored is not None and stored.head.pending is not None and stored.head.pending.window.seq == seq:
         one, beat = stored.head.pending, book.last_beat(lane)
         state = f"pending: {beat.step}" if beat is not None and _is_of(beat, one) else "pending"
-        return _shown(opened, lane, one.window, entry, state, one.attempt, takes=one.takes)
+        return _shown(opened, lane, entry, one, state)
     record = stored.head.last if stored is not None and stored.head.seq == seq else None
     if record is None:
         found = book.record(lane, seq)
@@ -152,19 +152,11 @@ def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
         return None
     record = book.with_receipt(record)
     state = COMMITTED if record.receipt is not None else "committed, without a receipt"
-    return _shown(opened, lane, record.window, entry, state, record.attempt, record)
+    return _shown(opened, lane, entry, record, state)
 
 
-def _shown(
-    opened: OpenStream,
-    lane: str,
-    window: Window,
-    entry: LaneEntry | None,
-    state: str,
-    attempt: Attempt | None,
-    record: Record | None = None,
-    takes: int | None = None,
-) -> WindowShown:
+def _shown(opened: OpenStream, lane: str, entry: LaneEntry | None, one: Record | Pending, state: str) -> WindowShown:
+    window, attempt, record = one.window, one.attempt, one if isinstance(one, Record) else None
     covers, receipt = opened.book.covers(window), record.receipt if record else None
     committed_at = record.committed_at if record else None
     return WindowShown(
@@ -189,7 +181,7 @@ def _shown(
         messages=_messages(record, covers) if record is not None and receipt is not None else None,
         partitions=[_partition(one, covers, receipt) for one in window.ranges if one.start < one.until],
         sinks=[SinkOfWindow(one.name, one.type, dict(one.place)) for one in record.places] if record else [],
-        takes=takes,
+        takes=one.takes if isinstance(one, Pending) else None,
     )
 
 
@@ -199,13 +191,8 @@ def _messages(record: Record, covers: RangeSet) -> MessagesOfWindow:
 
 
 def _attempt(opened: OpenStream, attempt: Attempt) -> AttemptShown:
-    return AttemptShown(
-        run=attempt.run,
-        generation=attempt.generation,
-        code_version=attempt.code_version,
-        stream_digest=attempt.stream_digest,
-        same_file=attempt.stream_digest == opened.file.digest,
-    )
+    same_file = attempt.stream_digest == opened.file.digest
+    return AttemptShown(attempt.run, attempt.generation, attempt.code_version, attempt.stream_digest, same_file)
 
 
 def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, committed_at: int | None) -> list[Step]:
@@ -229,29 +216,16 @@ def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, com
 
 def _partition(one: WindowRange, covers: RangeSet, receipt: Receipt | None) -> PartitionOfWindow:
     offsets = covers.count(one.at)
-    return PartitionOfWindow(
-        partition=str(one.at),
-        topic=one.topic,
-        number=one.partition,
-        start=one.start,
-        until=one.until,
-        offsets=offsets,
-        log_start=one.log_start,
-        log_end=one.log_end,
-        leader_epoch=one.leader_epoch,
-        tally=None if receipt is None else _tally(one.at, offsets, receipt),
-    )
+    same = {name: getattr(one, name) for name in ("topic", "start", "until", "log_start", "log_end", "leader_epoch")}
+    tally = None if receipt is None else _tally(one.at, offsets, receipt)
+    return PartitionOfWindow(**same, partition=str(one.at), number=one.partition, offsets=offsets, tally=tally)
 
 
 def _tally(at: TopicPartition, offsets: int, receipt: Receipt) -> TallyShown:
     tally = next((tally for tally in receipt.tallies if tally.at == at), _NO_TALLY)
+    names = ("read", "stored", "skipped", "invalid", "failed", "rows")
     return TallyShown(
-        read=tally.read.number,
-        stored=tally.stored.number,
-        skipped=tally.skipped.number,
-        invalid=tally.invalid.number,
-        failed=tally.failed.number,
-        rows=tally.rows.number,
+        **{name: getattr(tally, name).number for name in names},
         no_message=offsets - tally.read.number,
         bytes=tally.bytes,
         first=tally.first,
@@ -269,15 +243,8 @@ _WHY = {
 
 
 def _gap(gap: Gap) -> GapShown:
-    return GapShown(
-        partition=str(gap.as_range().partition),
-        start=gap.start,
-        until=gap.until,
-        offsets=gap.until - gap.start,
-        kind=gap.kind.value,
-        policy=gap.policy,
-        sentence=_WHY[gap.kind],
-    )
+    place, offsets = str(gap.as_range().partition), gap.until - gap.start
+    return GapShown(place, gap.start, gap.until, offsets, gap.kind.value, gap.policy, _WHY[gap.kind])
 
 
 def _is_of(beat: Heartbeat | None, pending: Pending) -> bool:

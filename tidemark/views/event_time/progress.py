@@ -298,14 +298,9 @@ def hour_name(span: Span) -> str:
 
 
 def answer_shown(one: Answer) -> AnswerShown:
-    return AnswerShown(
-        partition=str(one.at),
-        complete=one.complete,
-        rule=one.rule.value,
-        missing=[MissingPart(kind.value, str(part)) for kind, part in one.missing],
-        late=LateIn(one.late.least, one.late.most, list(one.late.windows)),
-        unread_after=one.late.unread,
-    )
+    missing = [MissingPart(kind.value, str(part)) for kind, part in one.missing]
+    late = LateIn(one.late.least, one.late.most, list(one.late.windows))
+    return AnswerShown(str(one.at), one.complete, one.rule.value, missing, late, one.late.unread)
 
 
 def hour_shown(span: Span, answers: Iterable[Answer]) -> CompleteHour:

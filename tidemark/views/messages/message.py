@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidemark.clients.kafka.slots import Found as InKafka
 from tidemark.clients.kafka.slots import Message, Slot
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import Pending, Record
 from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.stored import StoredRow
@@ -201,15 +201,9 @@ def page_of(
 def message_shown(message: Message | None, look: Callable[[bytes], Value | Masked] = shown) -> TheMessage | None:
     if message is None:
         return None
-    return TheMessage(
-        timestamp=message.timestamp,
-        appended=message.appended,
-        key=None if message.key is None else look(message.key),
-        value=None if message.value is None else look(message.value),
-        headers=[
-            Header(shown(name.encode()), None if value is None else look(value)) for name, value in message.headers
-        ],
-    )
+    key, value = (None if one is None else look(one) for one in (message.key, message.value))
+    headers = [Header(shown(name.encode()), None if one is None else look(one)) for name, one in message.headers]
+    return TheMessage(message.timestamp, message.appended, key, value, headers)
 
 
 def record_shown(record: AvroRecord | None) -> RecordShown | None:
@@ -238,16 +232,7 @@ def _where(
         fate=found.fate.value,
         sentence=sentence(found),
         windows=[_window(record, found) for record in found.found.windows],
-        pending=[
-            PendingWindow(
-                window=f"{lane}/{one.window.seq}",
-                lane=lane,
-                seq=one.window.seq,
-                run=one.attempt.run if one.attempt else one.window.run,
-                pinned_at=one.window.pinned_at,
-            )
-            for lane, one in found.pending
-        ],
+        pending=[_pending(lane, one) for lane, one in found.pending],
         gaps=[
             GapAt(record.lane, record.seq, gap.kind.value, gap.policy, str(gap.as_range()))
             for record, gap in found.found.gaps
@@ -376,6 +361,11 @@ def _kafka(found: InKafka | str | None) -> KafkaShown:
     if found is None:
         return KafkaShown(None, "Kafka has no such topic or partition, or has recreated it", None, None)
     return KafkaShown(found.slot.value, _SLOTS[found.slot], found.log_start, found.end)
+
+
+def _pending(lane: str, one: Pending) -> PendingWindow:
+    run = one.attempt.run if one.attempt else one.window.run
+    return PendingWindow(f"{lane}/{one.window.seq}", lane, one.window.seq, run, one.window.pinned_at)
 
 
 def _window(record: Record, found: Located) -> WindowOfMessage:

@@ -39,14 +39,8 @@ def shown(value: bytes, most: int = MOST_TEXT) -> Value:
     """The first bytes of a value as text and in hexadecimal."""
     part = value[:most]
     text, utf8 = _text(part, final=len(part) == len(value))
-    return Value(
-        bytes=len(value),
-        text=text,
-        utf8=utf8,
-        more=len(value) - len(part),
-        hex=value[:MOST_HEX].hex(" "),
-        hex_more=max(0, len(value) - MOST_HEX),
-    )
+    hex_more = max(0, len(value) - MOST_HEX)
+    return Value(len(value), text, utf8, len(value) - len(part), value[:MOST_HEX].hex(" "), hex_more)
 
 
 def masked(value: bytes) -> Masked:
