@@ -38,6 +38,7 @@ def connections(name: str) -> Connection:
         ("{table: dead}", "hbase_default", ("hbase", {"connection": "hbase_default", "table": "dead"})),
         ("{type: hbase, hbase: h, table: dead}", "h", ("hbase", {"connection": "h", "table": "dead"})),
         ("{type: parquet, folder: dead}", "lake_default", ("parquet_dead_letters", {"base": "file:///lake/dead"})),
+        ("{type: delta, folder: dead}", "lake_default", ("delta_dead_letters", {"base": "file:///lake/dead"})),
         (
             "{type: sql}",
             "sql_default",
@@ -64,7 +65,8 @@ def test_the_store_is_what_the_file_says_and_hbase_otherwise(
         ("{type: parquet, folder: ROWS}", "", "of the dead letters"),
         ("{type: parquet}", "", "dead_letters.folder: this key is missing"),
         ("{type: parquet, folder: dead, table: dead}", "", "table"),
-        ("{type: delta, folder: dead}", "", "the type 'delta' is unknown"),
+        ("{type: delta, folder: rows}", "", "folder 'rows' is named by two sinks"),
+        ("{type: orc, folder: dead}", "", "the type 'orc' is unknown"),
         ("{type: sql, table: tidemark_ledger}", "ledger: {type: sql}\n", "the ledger has the table 'tidemark_ledger'"),
         ("{type: sql, table: tidemark}", "ledger: {type: sql, table: tidemark_owners}\n", "'tidemark_owners'"),
     ],
@@ -78,6 +80,6 @@ def test_a_place_belongs_to_one_alone(tmp_path: Path, letters: str, more: str, p
 @pytest.mark.covers("O11")
 def test_a_receipt_leads_to_what_clears_its_place() -> None:
     """Those of HBase are as they were before there were others."""
-    found = {kind.settings.receipts: plain_of(kind.settings.receipts) for kind in KINDS.values()}
+    found = {kind.settings.receipts(): plain_of(kind.settings.receipts()) for kind in KINDS.values()}
     assert isinstance(found["hbase"], PlainHBase)
     assert {type(one).__module__.rpartition(".")[0].rpartition(".")[2] for one in found.values()} == {*KINDS}

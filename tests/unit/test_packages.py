@@ -1,4 +1,6 @@
-"""Sinks, schemes and ledgers of packages of one's own: a wrong one concerns the streams that name it, and no others.
+"""Sinks, schemes, ledgers and stores of dead letters of packages of one's own.
+
+A wrong one concerns the streams that name it, and no others.
 
 All are installed beside each other, and one `tidemark streams check` looks at a stream of each.
 """
@@ -50,7 +52,16 @@ LEDGER = Guide(
     f"{MINIMAL}ledger:\n  type: sqlite\n",
     "13: ledger",
 )
-GUIDES = (SINK, SCHEME, LEDGER)
+LETTERS = Guide(
+    REPOSITORY / "docs" / "adding-a-dead-letter-store.md",
+    "json_letters",
+    "json_letters",
+    MINIMAL.replace(
+        "dead_letters:\n  table: orders_dead", "dead_letters:\n  type: json_letters\n  folder: orders_dead"
+    ),
+    "11: dead_letters",
+)
+GUIDES = (SINK, SCHEME, LEDGER, LETTERS)
 # A stream of no package.
 OTHER = MINIMAL.replace("stream: orders", "stream: others")
 
@@ -94,9 +105,30 @@ WRONG = {
     ),
     "a ledger that ends": (LEDGER, "class SQLiteLedger", 'raise SystemExit("no VARIABLE")\n\n\nclass S', "no VARIABLE"),
     "a ledger with unknown names": (LEDGER, "    sqlite: C", "    more: Unheard\n    sqlite: C", "Unheard"),
+    "a store of another type": (LETTERS, LINES, 'type: Literal["hbase"]', "type has to be Literal['TYPE']"),
+    "a store without settings": (
+        LETTERS,
+        "    JsonLetters,\n",
+        "    dict,\n",
+        "are no class below tidemark.sinks.dead_letters.contract",
+    ),
+    "an unfinished store": (
+        LETTERS,
+        "import FileDeadLetters\n",
+        "import DeadLetterSettings as FileDeadLetters\n",
+        "JsonLetters lacks connection, most_bytes, place",
+    ),
+    "no kind of store": (
+        LETTERS,
+        "KIND = DeadLettersKind(",
+        "KIND = dict(kind=",
+        "expected a tidemark.sinks.dead_letters.contract.DeadLettersKind, found dict",
+    ),
+    "a store that ends": (LETTERS, "class JsonLetters", 'raise SystemExit("no VARIABLE")\n\n\nclass J', "no VARIABLE"),
 }
 RAISING = {
     "sink": (SINK, '    name: Name = "TYPE"\n', "    def problem_with(self, others):"),
+    "store of dead letters": (LETTERS, '    server: ClassVar[str] = "the lake"\n', "    def owned(self):"),
     "ledger": (LEDGER, '    sqlite: ConnectionName = "sqlite_default"\n', "    def tables(self):"),
 }
 

@@ -295,8 +295,17 @@ class Kind:
 
     def check_packages(self) -> None:
         """Look for the packages that these sinks need, and import none. Raises PackageMissing."""
-        for requirement in self.requires:
-            package = requirement.partition(">")[0].partition("=")[0]
-            if find_spec(package) is None:
-                type_ = get_args(self.settings.model_fields["type"].annotation)[0]
-                raise PackageMissing(f"a sink of type {type_} needs the package {package}: pip install '{requirement}'")
+        check_packages(self.requires, f"a sink of type {type_of(self.settings)}")
+
+
+def type_of(settings: type[StoreSettings]) -> str:
+    """The type of a store, as stream files name it."""
+    return str(get_args(settings.model_fields["type"].annotation)[0])
+
+
+def check_packages(requires: Iterable[str], who: str) -> None:
+    """Raises PackageMissing for what pip is given for a package that is not here."""
+    for requirement in requires:
+        package = requirement.partition(">")[0].partition("=")[0]
+        if find_spec(package) is None:
+            raise PackageMissing(f"{who} needs the package {package}: pip install '{requirement}'")

@@ -58,7 +58,8 @@ def kind_of(type_: str) -> Kind:
     if type_ not in KINDS:
         raise WrongUse(
             f"the sink type {type_!r} is unknown here; known are {', '.join(sorted(KINDS))}. If a package of your own "
-            f"brings it, install that package here: it registers the type as an entry point of the group {GROUP}"
+            f"brings it, install that package here: it registers the type as an entry point of the group {GROUP}, or of "
+            f"{dead_letters.GROUP} for a store of dead letters"
         )
     if KINDS[type_].refused:
         raise WrongUse(f"the sink type {type_!r}: {KINDS[type_].refused}")
@@ -67,7 +68,7 @@ def kind_of(type_: str) -> Kind:
 
 def plain_of(type_: str) -> PlainSink:
     """What clears a place that a receipt names: of a sink, or of dead letters. Raises WrongUse for an unknown type."""
-    return dead_letters.of_receipts(type_) or kind_of(type_).without_spark()
+    return (dead_letters.kind_of_receipts(type_) or kind_of(type_)).without_spark()
 
 
 def by_order(type_: str) -> bool:

@@ -263,7 +263,7 @@ class Stream(Part):
     @property
     def has_own_code(self) -> bool:
         """Whether Python code of the user's, or of a package of theirs, works on the messages."""
-        parts = [self.scheme, *self.sinks]
+        parts = [self.scheme, *self.sinks, self.dead_letters]
         called = isinstance(self.scheme, FunctionScheme) or (self.transform is not None and self.transform.function)
         return bool(called) or any(type(one).__module__.partition(".")[0] != "tidemark" for one in parts)
 

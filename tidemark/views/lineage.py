@@ -117,7 +117,7 @@ def _outputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]
 def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
     """Where a sink has written, as namespace and name."""
     place = sink.place
-    if sink.type == SQLDeadLetters.receipts:
+    if sink.type == SQLDeadLetters.receipts():
         where = database(opened.connections(place["connection"]))
         if where.kind == "sqlite":
             yield "file", f"{where.host}/{place['table']}"

@@ -15,7 +15,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import PlainSink, StoreSettings
+from tidemark.sinks.contract import PlainSink, StoreSettings, check_packages, type_of
 
 if TYPE_CHECKING:
     from tidemark.offsets.coordinates import Coordinate
@@ -28,9 +28,8 @@ NAME = "dead_letters"
 class DeadLetterSettings(StoreSettings):
     """What a stream file says of its dead letters. Each type of store derives its own settings from this class."""
 
-    # What the page calls the server, and the type of their places in receipts.
+    # What the page calls the server.
     server: ClassVar[str]
-    receipts: ClassVar[str]
 
     max_redrives: Annotated[
         int,
@@ -40,6 +39,11 @@ class DeadLetterSettings(StoreSettings):
             "often.",
         ),
     ] = 3
+
+    @classmethod
+    def receipts(cls) -> str:
+        """The type of their places in receipts: a place of dead letters is cleared in another way than one of a sink."""
+        return f"{type_of(cls)}_dead_letters"
 
     @property
     @abstractmethod
@@ -51,7 +55,7 @@ class DeadLetterSettings(StoreSettings):
         """Where the dead letters are, as receipts say it, without an attempt's own folder."""
 
     def receipt(self, connections: Connections, **more: str) -> SinkReceipt:
-        return SinkReceipt(name=NAME, type=self.receipts, place={**self.place(connections), **more})
+        return SinkReceipt(name=NAME, type=self.receipts(), place={**self.place(connections), **more})
 
 
 class DeadLetters(Protocol):
@@ -83,18 +87,27 @@ class DeadLetters(Protocol):
 class DeadLettersKind:
     """A type of store, each part as `module:name`, imported when needed.
 
-    `store` is a function of settings, Book and Connections that gives a DeadLetters. `plain` is the PlainSink that sweeps and
-    erases the places in receipts. `spark` is a class made of settings, DeadLetters and Connections: see
-    `tidemark_spark.sinks.dead_letters.Writer`.
+    `store` is a function of a place, as receipts name it, Book and Connections that gives a DeadLetters. `plain` is the
+    PlainSink that sweeps and erases places. `spark` is a class made of settings, DeadLetters and Connections: see
+    `tidemark_spark.sinks.dead_letters.Writer`. `requires` is what pip is given for the packages that only this type needs.
+    `refused` says why a package's type cannot be used.
     """
 
     settings: type[DeadLetterSettings]
     store: str
     plain: str
     spark: str
+    requires: tuple[str, ...] = ()
+    refused: str = ""
 
-    def opened(self, settings: DeadLetterSettings, book: Book, connections: Connections) -> DeadLetters:
-        return resolve_name(self.store)(settings, book, connections)  # type: ignore[no-any-return]
+    def opened(self, place: Mapping[str, str], book: Book, connections: Connections) -> DeadLetters:
+        """The dead letters in a place. Opening them asks no server."""
+        self.check_packages()
+        return resolve_name(self.store)(place, book, connections)  # type: ignore[no-any-return]
+
+    def check_packages(self) -> None:
+        """Look for the packages that this store needs, and import none. Raises PackageMissing."""
+        check_packages(self.requires, f"a store of dead letters of type {type_of(self.settings)}")
 
     def without_spark(self) -> PlainSink:
         return resolve_name(self.plain)()  # type: ignore[no-any-return]

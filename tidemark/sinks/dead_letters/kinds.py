@@ -1,18 +1,25 @@
-"""The registry of the stores of dead letters, one line each."""
+"""The registry of the stores of dead letters, one line each.
+
+Other packages add types by the entry point `tidemark.dead_letters`.
+"""
 
 from __future__ import annotations
 
 from tidemark.clients.connections import Connections
+from tidemark.errors import DELTALAKE, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.sinks.contract import PlainSink
+from tidemark.schemes.packages import kinds_of_packages, refusing
 from tidemark.sinks.dead_letters.contract import DeadLetters, DeadLetterSettings, DeadLettersKind
+from tidemark.sinks.dead_letters.delta.settings import DeltaDeadLetters
 from tidemark.sinks.dead_letters.hbase.settings import HBaseDeadLetters
 from tidemark.sinks.dead_letters.parquet.settings import ParquetDeadLetters
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 
+GROUP = "tidemark.dead_letters"
+
 _WITHOUT, _WITH = "tidemark.sinks.dead_letters", "tidemark_spark.sinks.dead_letters"
 
-KINDS: dict[str, DeadLettersKind] = {
+_BUILT_IN: dict[str, DeadLettersKind] = {
     "hbase": DeadLettersKind(
         HBaseDeadLetters,
         f"{_WITHOUT}.hbase.letters:open_letters",
@@ -25,6 +32,13 @@ KINDS: dict[str, DeadLettersKind] = {
         f"{_WITHOUT}.parquet.plain:PlainDeadLetters",
         f"{_WITH}.parquet:InParquet",
     ),
+    "delta": DeadLettersKind(
+        DeltaDeadLetters,
+        f"{_WITHOUT}.delta.letters:open_letters",
+        "tidemark.sinks.delta.plain:PlainDelta",
+        f"{_WITH}.delta:InDelta",
+        requires=(DELTALAKE,),
+    ),
     "sql": DeadLettersKind(
         SQLDeadLetters,
         f"{_WITHOUT}.sql.letters:open_letters",
@@ -36,9 +50,31 @@ KINDS: dict[str, DeadLettersKind] = {
 
 def dead_letters_of(settings: DeadLetterSettings, book: Book, connections: Connections) -> DeadLetters:
     """The dead letters of a stream. Opening them asks no server."""
-    return KINDS[settings.type].opened(settings, book, connections)
+    return KINDS[settings.type].opened(settings.place(connections), book, connections)
 
 
-def of_receipts(type_: str) -> PlainSink | None:
-    """What clears the places of a type of store that only dead letters have; None for any other type."""
-    return next((kind.without_spark() for kind in KINDS.values() if kind.settings.receipts == type_), None)
+def kind_of_receipts(type_: str) -> DeadLettersKind | None:
+    """The type of store that receipts name so; None for any other type of place. Raises WrongUse for one that is refused."""
+    found = next((kind for kind in KINDS.values() if kind.settings.receipts() == type_), None)
+    if found is not None and found.refused:
+        raise WrongUse(f"the places of type {type_!r}: {found.refused}")
+    return found
+
+
+def required_kind(type_: str) -> DeadLettersKind:
+    """As `kind_of_receipts`. Raises WrongUse for any other type of place."""
+    if (found := kind_of_receipts(type_)) is None:
+        raise WrongUse(
+            f"dead letters are in a place of type {type_!r}, which no package here knows: install the one that brings it"
+        )
+    return found
+
+
+def _refused(type_: str, why: str) -> DeadLettersKind:
+    return DeadLettersKind(refusing(DeadLetterSettings, type_, why), "", "", "", refused=why)  # type: ignore[type-abstract]
+
+
+KINDS: dict[str, DeadLettersKind] = {
+    **_BUILT_IN,
+    **kinds_of_packages(GROUP, DeadLettersKind, DeadLetterSettings, _refused, _BUILT_IN),
+}

@@ -86,10 +86,8 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
     configuration = {**mark, "delta.enableDeletionVectors": "false", **_STATISTICS}
 
     def checked(table: DeltaTable) -> None:
+        check_owner(base, _owner(table), stream, ledger)
         found = table.metadata().configuration
-        check_owner(
-            base, {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}, stream, ledger
-        )
         if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
             raise WrongUse(
                 f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
@@ -127,6 +125,18 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
         raise WrongUse(
             f"{base}: Delta refuses the table or its new columns: {problem}. Name another folder"
         ) from problem
+
+
+def owner(base: str) -> dict[str, str]:
+    """Whose a table is, as `prepare` has marked it; empty while nobody has made it."""
+    with suppress(TableNotFoundError):
+        return _owner(_opened(base))
+    return {}
+
+
+def _owner(table: DeltaTable) -> dict[str, str]:
+    found = table.metadata().configuration
+    return {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}
 
 
 def check_types(base: str, schema: pa.Schema) -> None:

@@ -193,15 +193,36 @@ class AttemptFolder:
 
 def on_disk(base: str) -> list[AttemptFolder]:
     """The folders below a base, whoever has written them, and whether they count or not."""
-    found: dict[AttemptFolder, None] = {}
+    return list(by_attempt(base))
+
+
+def by_attempt(base: str) -> dict[AttemptFolder, list[str]]:
+    """The folders below a base, each with the files in it that readers of Parquet take, named as the base is."""
+    found: dict[AttemptFolder, list[str]] = {}
     with folders.opened(base) as (filesystem, path):
         # One listing: an object store takes as long for each folder.
-        for one in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
-            named = _ATTEMPT.match(one.path.removeprefix(path))
-            if one.type == fs.FileType.File and named is not None:
+        listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        for one in sorted(listed, key=lambda one: str(one.path)):
+            below = one.path.removeprefix(path)
+            if one.type == fs.FileType.File and (named := _ATTEMPT.match(below)) is not None:
                 lane, seq, generation = named.groups()
-                found[AttemptFolder(f"{base}{named.group(0)}", lane, int(seq), int(generation))] = None
-    return list(found)
+                there = found.setdefault(AttemptFolder(f"{base}{named.group(0)}", lane, int(seq), int(generation)), [])
+                if _is_read(one) and below.count("/") == named.group(0).count("/") + 1:
+                    there.append(f"{base}{below}")
+    return found
+
+
+def window_of(base: str, file: str) -> tuple[str, int]:
+    """The lane and the number of the window whose attempt has written a file below a base."""
+    named = _ATTEMPT.match(file.removeprefix(base))
+    if named is None:
+        raise LedgerContradiction(f"{file} lies in no folder of an attempt")
+    return named[1], int(named[2])
+
+
+def _is_read(one: fs.FileInfo) -> bool:
+    """Whether readers of Parquet take a file: they pass over what begins with a dot or an underscore."""
+    return one.type == fs.FileType.File and one.path.endswith(".parquet") and one.base_name[0] not in "._"
 
 
 def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> None:
@@ -218,12 +239,7 @@ def of_attempt(folder: str) -> list[tuple[fs.FileSystem, str]]:
     """The files of a folder whose attempt has ended, each with its file system."""
     with folders.opened(folder) as (filesystem, path):
         listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        # As readers of Parquet do, past what begins with a dot or an underscore.
-        return [
-            (filesystem, one.path)
-            for one in sorted(listed, key=lambda one: str(one.path))
-            if one.type == fs.FileType.File and one.path.endswith(".parquet") and one.base_name[0] not in "._"
-        ]
+        return [(filesystem, one.path) for one in sorted(listed, key=lambda one: str(one.path)) if _is_read(one)]
 
 
 def rewrite_without(folder: str, erased: RangeSet) -> None:

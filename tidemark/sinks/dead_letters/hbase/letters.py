@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book
-from tidemark.sinks.dead_letters.hbase.settings import HBaseDeadLetters
 from tidemark.sinks.hbase.table import ResultTable, result_table
 
 
-def open_letters(settings: HBaseDeadLetters, _book: Book, connections: Connections) -> ResultTable:
-    return result_table(connections, settings.hbase, settings.table)
+def open_letters(place: Mapping[str, str], _book: Book, connections: Connections) -> ResultTable:
+    return result_table(connections, place["connection"], place["table"])

@@ -17,7 +17,6 @@ class HBaseDeadLetters(DeadLetterSettings):
     """The HBase table of the dead letters."""
 
     server: ClassVar[str] = "HBase"
-    receipts: ClassVar[str] = "hbase"
 
     type: Annotated[Literal["hbase"], Field(description="May be left out.")] = "hbase"
     hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
@@ -32,6 +31,11 @@ class HBaseDeadLetters(DeadLetterSettings):
             "replay."
         ),
     ] = MOST_CELL_BYTES
+
+    @classmethod
+    def receipts(cls) -> str:
+        # A place of HBase is cleared as the sink's is.
+        return "hbase"
 
     @property
     def connection(self) -> str:

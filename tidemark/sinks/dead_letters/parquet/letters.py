@@ -9,36 +9,39 @@ counts at an offset names the folder with its dead letter.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.object_stores import Access, access_to, note_folder
 from tidemark.errors import LedgerContradiction, Unreachable
+from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
-from tidemark.sinks.dead_letters.parquet.settings import ParquetDeadLetters
+from tidemark.sinks.hbase.rows import Mark, Place
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.parquet.files import AttemptFolder
-from tidemark.sinks.stored import Mark, Place, StoredRow
 
+# The fields have whatever bytes a message has, or texts.
+TYPES: dict[str, FieldType] = {name: "binary" if name in ("key", "value") else "string" for name in FIELDS}
 _PLACE = ("_topic", "_incarnation", "_partition", "_offset")
 # About how many bytes of dead letters are in memory at once.
 _AT_ONCE_BYTES = 16 << 20
 
 
-def open_letters(settings: ParquetDeadLetters, book: Book, connections: Connections) -> LettersInParquet:
-    return LettersInParquet(settings.sink.base(connections), book)
+def open_letters(place: Mapping[str, str], book: Book, _connections: Connections) -> LettersInParquet:
+    return LettersInParquet(place["base"], book)
 
 
 @dataclass(frozen=True)
@@ -50,92 +53,110 @@ class _File:
     average: int
 
 
-class LettersInParquet(DeadLetters):
-    """The dead letters below a base folder. Each reader knows the files that it has met; those of a window never change,
+class LettersInFiles(DeadLetters):
+    """The dead letters in files below a base folder. Each reader knows the files that it has met.
 
-    except where offsets were erased.
+    A file never changes, except that erased rows leave it.
     """
+
+    # Columns, besides the fields, from which `_window_of` takes the window of a dead letter.
+    window_columns: tuple[str, ...] = ()
 
     def __init__(self, base: str, book: Book, fields: tuple[str, ...] = FIELDS) -> None:
         self._base = base
-        self._book = book
+        self.book = book
         self._fields = fields
         self._known = _Known()
 
     def __reduce__(self) -> Any:
         # What was met stays here: a worker meets other files. It has no stream file, so it is given the key to the folder.
-        return _elsewhere, (self._base, self._book, self._fields, access_to(self._base))
+        return _elsewhere, (type(self), self._base, self.book, self._fields, access_to(self._base))
 
-    def only(self, fields: Iterable[str]) -> LettersInParquet:
-        return LettersInParquet(self._base, self._book, tuple(fields))
+    def only(self, fields: Iterable[str]) -> LettersInFiles:
+        return type(self)(self._base, self.book, tuple(fields))
 
-    def owner(self) -> Mapping[str, Any]:
-        return files.owner(self._base)
+    @abstractmethod
+    def owner(self) -> Mapping[str, Any]: ...
+
+    @abstractmethod
+    def _listed(self) -> Mapping[int, list[str]]:
+        """The files of each attempt there, by its generation, as readers of Parquet take them."""
+
+    @abstractmethod
+    def _window_of(self, file: str, row: Mapping[str, Any]) -> tuple[str, int]:
+        """The lane and the number of the window that has written a dead letter."""
+
+    def _gone(self, file: str) -> None:
+        """A file is gone that was listed: erased meanwhile, unless the store says otherwise. Then readers ask again."""
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
-        """As `DeadLetters.rows`. Without debris: a folder of which nothing counts is not opened.
+        """As `DeadLetters.rows`. Without debris: a file of which nothing counts is not opened.
 
         Raises Unreachable, also where the folder is not there although windows have named it.
         """
-        there: list[tuple[int, AttemptFolder, _File]] = []
-        attempts: dict[int, AttemptFolder] | None = None
+        there: list[tuple[int, int, _File]] = []
+        attempts: Mapping[int, list[str]] | None = None
         for segment in authority.within(wanted):
             if attempts is None:
                 attempts = self._attempts(authority)
-            if (attempt := attempts.get(segment.generation)) is None:
-                continue
-            for file in self._files(attempt):
+            for path in attempts.get(segment.generation, ()):
+                file = self._file(path)
                 offsets = file.offsets.get(wanted.partition, frozenset())
-                there += [(one, attempt, file) for one in offsets if segment.start <= one < segment.until]
+                there += [(one, segment.generation, file) for one in offsets if segment.start <= one < segment.until]
         there.sort(key=lambda one: one[0])
         while there:
             number = max(1, _AT_ONCE_BYTES // max(file.average for _, _, file in there))
             yield from self._read(wanted.partition, there[:number])
             there = there[number:]
 
-    def _attempts(self, authority: Authority) -> dict[int, AttemptFolder]:
-        """The folders by generation. What counts by an authority was written before: one listing is enough for it."""
+    def _attempts(self, authority: Authority) -> Mapping[int, list[str]]:
+        """The files by generation. What counts by an authority was written before: one listing is enough for it."""
         if self._known.listed_for is not authority:
             if not self.owner():
                 self._check_never_written()
-            self._known.attempts = {one.generation: one for one in files.on_disk(self._base)}
+            self._known.attempts = self._listed()
             self._known.listed_for = authority
         return self._known.attempts
 
     def _check_never_written(self) -> None:
         """Raises Unreachable where windows have written there. A disk that is not mounted looks like an empty folder."""
-        if any(place.place.get("base") == self._base for one in self._book.committed() for place in one.record.places):
+        if any(place.place.get("base") == self._base for one in self.book.committed() for place in one.record.places):
             raise Unreachable(
                 f"{self._base} is not there, and windows have dead letters in it; its disk may not be mounted"
             )
 
-    def _files(self, attempt: AttemptFolder) -> list[_File]:
-        if attempt.generation not in self._known.files:
-            self._known.files[attempt.generation] = [
-                _file(filesystem, path)
-                for filesystem, path in files.of_attempt(attempt.folder)
-                if filesystem.get_file_info(path).type == fs.FileType.File
-            ]
-        return self._known.files[attempt.generation]
+    def _file(self, path: str) -> _File:
+        if path not in self._known.files:
+            self._known.files[path] = self._met(path)
+        return self._known.files[path]
+
+    def _met(self, file: str) -> _File:
+        with folders.opened(file) as (filesystem, path):
+            try:
+                with filesystem.open_input_file(path) as opened:
+                    return _described(file, pq.ParquetFile(opened))
+            except FileNotFoundError:
+                self._gone(file)
+                return _File(file, {}, 1)
+            except pa.ArrowException as problem:
+                raise LedgerContradiction(f"{file} cannot be read: {problem}") from problem
 
     def _read(
-        self, at: TopicPartition, there: list[tuple[int, AttemptFolder, _File]]
+        self, at: TopicPartition, there: list[tuple[int, int, _File]]
     ) -> Iterator[tuple[Place, StoredRow | None]]:
-        wanted: dict[str, tuple[AttemptFolder, set[int]]] = {}
-        for offset, attempt, file in there:
-            wanted.setdefault(file.path, (attempt, set()))[1].add(offset)
+        wanted: dict[str, tuple[int, set[int]]] = {}
+        for offset, generation, file in there:
+            wanted.setdefault(file.path, (generation, set()))[1].add(offset)
         found: list[tuple[Place, StoredRow]] = []
-        for path, (attempt, offsets) in wanted.items():
+        for path, (generation, offsets) in wanted.items():
             for row in self._rows_of(path, at, offsets):
-                mark = Mark(
-                    attempt.generation, unsigned(row["_digest"]), attempt.lane, attempt.seq, bool(row["_tombstone"])
-                )
+                mark = Mark(generation, unsigned(row["_digest"]), *self._window_of(path, row), bool(row["_tombstone"]))
                 contents = {name: row[name] for name in self._fields if row[name] is not None}
                 place = Place(at, row["_offset"], row["_index"])
                 found.append((place, StoredRow(place, mark, contents)))
         yield from sorted(found, key=lambda one: one[0].offset)
 
-    def _rows_of(self, path: str, at: TopicPartition, offsets: set[int]) -> Iterator[dict[str, Any]]:
+    def _rows_of(self, file: str, at: TopicPartition, offsets: set[int]) -> Iterator[dict[str, Any]]:
         chosen = (
             (pc.field("_topic") == at.topic)
             & (pc.field("_incarnation") == at.incarnation)
@@ -143,25 +164,42 @@ class LettersInParquet(DeadLetters):
             & (pc.field("_offset") >= min(offsets))
             & (pc.field("_offset") <= max(offsets))
         )
-        columns = ["_offset", "_index", "_digest", "_tombstone", *self._fields]
-        with folders.opened(self._base) as (filesystem, _):
+        columns = ["_offset", "_index", "_tombstone", "_digest", *self.window_columns, *self._fields]
+        with folders.opened(file) as (filesystem, path):
             try:
-                table = pq.read_table(path, columns=columns, filters=chosen, filesystem=filesystem, partitioning=None)
+                found = ds.dataset(path, filesystem=filesystem, format=files.FORMAT)
+                plain = ds.dataset(path, files.alike(found.schema), filesystem=filesystem, format=files.FORMAT)
+                table = plain.to_table(columns=columns, filter=chosen)
             except FileNotFoundError:
-                # What was erased meanwhile counts no more, and readers ask again.
+                self._gone(file)
                 return
             except pa.ArrowException as problem:
-                raise LedgerContradiction(f"{path} cannot be read: {problem}") from problem
+                raise LedgerContradiction(f"{file} cannot be read: {problem}") from problem
         table = table.filter(pc.is_in(table.column("_offset"), value_set=pa.array(offsets, pa.int64())))
         # A message may hold any bytes, which need not be a text.
-        exact = [(one.name, one.type if one.name.startswith("_") else pa.binary()) for one in table.schema]
+        exact = [(one.name, pa.binary() if pa.types.is_string(one.type) else one.type) for one in table.schema]
         yield from table.cast(pa.schema(exact)).to_pylist()
 
 
-def _elsewhere(base: str, book: Book, fields: tuple[str, ...], access: Access | None) -> LettersInParquet:
+class LettersInParquet(LettersInFiles):
+    """The dead letters in the folders of attempts."""
+
+    def owner(self) -> Mapping[str, Any]:
+        return files.owner(self._base)
+
+    def _listed(self) -> Mapping[int, list[str]]:
+        return {one.generation: found for one, found in files.by_attempt(self._base).items()}
+
+    def _window_of(self, file: str, row: Mapping[str, Any]) -> tuple[str, int]:
+        return files.window_of(self._base, file)
+
+
+def _elsewhere(
+    kind: type[LettersInFiles], base: str, book: Book, fields: tuple[str, ...], access: Access | None
+) -> LettersInFiles:
     if access is not None:
         note_folder(base, access)
-    return LettersInParquet(base, book, fields)
+    return kind(base, book, fields)
 
 
 @dataclass
@@ -169,18 +207,13 @@ class _Known:
     """What a reader has met."""
 
     listed_for: Authority | None = None
-    attempts: dict[int, AttemptFolder] = field(default_factory=dict)
-    files: dict[int, list[_File]] = field(default_factory=dict)
+    attempts: Mapping[int, list[str]] = field(default_factory=dict)
+    files: dict[str, _File] = field(default_factory=dict)
 
 
-def _file(filesystem: fs.FileSystem, path: str) -> _File:
-    try:
-        with filesystem.open_input_file(path) as opened:
-            file = pq.ParquetFile(opened)
-            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-            places = file.read(columns=list(_PLACE)).to_pydict()
-    except pa.ArrowException as problem:
-        raise LedgerContradiction(f"{path} cannot be read: {problem}") from problem
+def _described(path: str, file: pq.ParquetFile) -> _File:
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    places = file.read(columns=list(_PLACE)).to_pydict()
     found: dict[TopicPartition, set[int]] = {}
     for topic, incarnation, partition, offset in zip(*(places[name] for name in _PLACE), strict=True):
         found.setdefault(TopicPartition(topic, partition, incarnation), set()).add(offset)

@@ -11,29 +11,25 @@ from tidemark.clients.connections import Connections
 from tidemark.settings.parts import ConnectionName
 from tidemark.sinks.contract import Owned
 from tidemark.sinks.dead_letters.contract import NAME, DeadLetterSettings
-from tidemark.sinks.parquet.settings import Compression, Folder, ParquetSink
+from tidemark.sinks.parquet.settings import Compression, Folder, FolderSettings, ParquetSink
 
 # No message of Kafka comes near: nothing of it is left out.
 _MOST_BYTES = 2**31 - 1
 
 
-class ParquetDeadLetters(DeadLetterSettings):
-    """The folder of the dead letters."""
+class FileDeadLetters(DeadLetterSettings):
+    """What dead letters in files have: a folder below the connection's path."""
 
     server: ClassVar[str] = "the lake"
-    receipts: ClassVar[str] = "parquet_dead_letters"
 
-    type: Literal["parquet"]
     files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
     folder: Annotated[Folder, Field(description="The folder, below the connection's path. No sink may have it.")]
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
 
     @property
-    def sink(self) -> ParquetSink:
+    def sink(self) -> FolderSettings:
         """A sink of the same files: what writes its rows writes dead letters."""
-        return ParquetSink(
-            type="parquet", name=NAME, files=self.files, folder=self.folder, compression=self.compression
-        )
+        return FolderSettings(type=self.type, name=NAME, files=self.files, folder=self.folder)
 
     @property
     def connection(self) -> str:
@@ -52,3 +48,15 @@ class ParquetDeadLetters(DeadLetterSettings):
 
     def place(self, connections: Connections) -> dict[str, str]:
         return {"base": self.sink.base(connections)}
+
+
+class ParquetDeadLetters(FileDeadLetters):
+    """The folder of the dead letters."""
+
+    type: Literal["parquet"]
+
+    @property
+    def sink(self) -> ParquetSink:
+        return ParquetSink(
+            type="parquet", name=NAME, files=self.files, folder=self.folder, compression=self.compression
+        )

@@ -21,7 +21,8 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
-from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
+from tidemark.sinks.hbase.rows import Mark, Place
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.stored import Mark, Place, StoredRow
 
@@ -43,9 +44,9 @@ _MARK = ("lane", "seq", "digest")
 _SWEPT_AT_ONCE = 500
 
 
-def open_letters(settings: SQLDeadLetters, book: Book, connections: Connections) -> LettersInSQL:
+def open_letters(place: Mapping[str, str], book: Book, connections: Connections) -> LettersInSQL:
     """Raises ConnectionMissing, PackageMissing, WrongUse."""
-    return letters_in(connections, settings.sql, settings.table, book.stream)
+    return letters_in(connections, place["connection"], place["table"], book.stream)
 
 
 def letters_in(connections: Connections, connection: str, table: str, stream: str) -> LettersInSQL:

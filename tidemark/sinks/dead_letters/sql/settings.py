@@ -19,7 +19,6 @@ class SQLDeadLetters(DeadLetterSettings):
     """The table of the dead letters in a database."""
 
     server: ClassVar[str] = "the database"
-    receipts: ClassVar[str] = "sql_dead_letters"
 
     type: Literal["sql"]
     sql: ConnectionName = Field(

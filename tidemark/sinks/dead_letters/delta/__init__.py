@@ -1,0 +1,1 @@
+"""Dead letters in a Delta table, written and swept as the sink `delta` does."""

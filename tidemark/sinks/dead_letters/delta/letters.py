@@ -1,0 +1,50 @@
+"""Dead letters in a Delta table, to read from.
+
+    BASE/_delta_log/...
+    BASE/_generation=GENERATION/part-*.parquet
+
+Each attempt that has dead letters adds its files in one commit, as in the sink. So the generation that counts at an offset
+names the files that may have its dead letter. A sweep deletes rows, and then other files hold what is left of an attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.errors import LedgerContradiction
+from tidemark.functions.types import FieldType
+from tidemark.ledger.book import Book
+from tidemark.sinks.dead_letters.parquet.letters import TYPES, LettersInFiles
+from tidemark.sinks.delta import table
+
+# No folder of the table names the window that has written a dead letter.
+WINDOW = "window"
+COLUMNS: dict[str, FieldType] = {WINDOW: "string", **TYPES}
+
+
+def open_letters(place: Mapping[str, str], book: Book, _connections: Connections) -> LettersInDelta:
+    return LettersInDelta(place["base"], book)
+
+
+class LettersInDelta(LettersInFiles):
+    """The dead letters in the table of a base folder."""
+
+    window_columns = (WINDOW,)
+
+    def owner(self) -> Mapping[str, Any]:
+        return table.owner(self._base)
+
+    def _listed(self) -> Mapping[int, list[str]]:
+        return table.files_of(self._base)
+
+    def _window_of(self, file: str, row: Mapping[str, Any]) -> tuple[str, int]:
+        lane, _, seq = row[WINDOW].decode().rpartition("/")
+        return lane, int(seq)
+
+    def _gone(self, file: str) -> None:
+        raise LedgerContradiction(
+            f"{file} is gone, and the table {self._base} has named it. If somebody has vacuumed the table just now, ask again; "
+            "else replay the offsets of its windows"
+        )
