@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
 
-from tidemark.errors import LedgerContradiction
+from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -102,6 +106,44 @@ def test_a_table_keeps_the_ledger_of_each_stream(letters: LettersInSQL) -> None:
     assert dict(letters.owner()) == {"stream": "orders", "ledger": "ledger 1"}
     with pytest.raises(LedgerContradiction, match="its ledger now is ledger 2"):
         letters.prepare("orders", "ledger 2")
+
+
+@pytest.mark.covers("O11")
+def test_a_table_of_another_program_is_refused_at_once(
+    letters: LettersInSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the database has understood and refuses is no trouble on the way, and waiting mends nothing."""
+    letters.prepare("orders", "ledger 1")
+    letters._asked(lambda asking: asking.exec_driver_sql(f"DROP TABLE {letters._table}"))
+    letters._asked(lambda asking: asking.exec_driver_sql(f"CREATE TABLE {letters._table} (id INTEGER)"))
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    calls: list[Callable[[], object]] = [
+        lambda: counting(letters, (3, 0, 100)),
+        lambda: write(letters, 3, 5),
+        lambda: letters.sweep(RangeSet([OffsetRange(AT, 1, 3)]), 5),
+        lambda: letters._asked(lambda asking: asking.exec_driver_sql("SELEC 1")),
+    ]
+    for call in calls:
+        with pytest.raises(WrongUse, match=rf"refuses what it is asked: .*its own tables in {letters._table}"):
+            call()
+    assert waits == []
+
+
+@pytest.mark.covers("O11")
+def test_streams_that_make_the_same_table_at_once_all_go_on(letters: LettersInSQL) -> None:
+    """Between the look and the creation, another stream may have made it: then the database refuses a good statement."""
+    names = [f"stream {number}" for number in range(6)]
+    together = Barrier(len(names))
+
+    def prepare(name: str) -> str:
+        mine = of_stream(letters, name)
+        together.wait()
+        mine.prepare(name, f"ledger of {name}")
+        return str(mine.owner()["ledger"])
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(prepare, names)) == [f"ledger of {name}" for name in names]
 
 
 @pytest.mark.covers("O12")

@@ -13,9 +13,11 @@ import pytest
 from tests.support.letters_in_databases import (
     test_a_sweep_takes_older_attempts_at_its_offsets_alone,  # noqa: F401
     test_a_table_keeps_the_ledger_of_each_stream,  # noqa: F401
+    test_a_table_of_another_program_is_refused_at_once,  # noqa: F401
     test_any_bytes_come_back_as_they_were_also_in_a_worker,  # noqa: F401
     test_dead_letters_are_read_by_plain_sql,  # noqa: F401
     test_only_the_generation_that_counts_is_read,  # noqa: F401
+    test_streams_that_make_the_same_table_at_once_all_go_on,  # noqa: F401
 )
 from tidemark.clients.connections import from_environment
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL, letters_in

@@ -221,6 +221,7 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
             raise NothingPrepared(f"{where} has no table {first} yet")
         if "readonly" in words:
             raise NotAuthorized(f"{where}: this user may not write it: {words}") from problem
+        _check_understood(where, problem, tables)
         return
     state = code(problem)
     if state in _MISSING:
@@ -234,12 +235,32 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
         raise AuthenticationFailed(f"{where}: {words}") from problem
     if state in _NEVER_TAKEN:
         raise WrongUse(f"{where} does not take it: {words}. {_NEVER_TAKEN[state]}") from problem
+    _check_understood(where, problem, tables)
+
+
+def _check_understood(where: Database, problem: Any, tables: Sequence[str]) -> None:
+    """Raises WrongUse for a statement that the database has read, and refuses whenever it is repeated.
+
+    A server that is away or busy has no such answer. Nor has one to whom another was first, with the same table.
+    """
+    from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
+
+    words, state = said(problem), code(problem)
+    if state in _ALREADY_THERE or (where.kind == "sqlite" and "already exists" in words):
+        return
+    if isinstance(problem, DataError | NotSupportedError | ProgrammingError) or state in _NEVER_READ:
+        raise WrongUse(
+            f"{where} refuses what it is asked: {words}. Tidemark expects its own tables in {' and '.join(tables)}, as this "
+            "version makes them. If another program has made or changed one of them, name another table"
+        ) from problem
 
 
 def code(problem: Any) -> object:
-    """The number that MySQL names, or the state of SQL that PostgreSQL names; None while nothing has answered."""
+    """The number that MySQL names, the state of SQL that PostgreSQL names, or SQLite's word; None while nothing has answered."""
     number = next(iter(problem.orig.args), None)
-    return number if isinstance(number, int) else getattr(problem.orig, "sqlstate", None)
+    if isinstance(number, int):
+        return number
+    return getattr(problem.orig, "sqlstate", None) or getattr(problem.orig, "sqlite_errorname", None)
 
 
 def locked(where: Database, problem: Any) -> bool:
@@ -296,6 +317,14 @@ _MISSING: tuple[object, ...] = ("42P01", 1146)
 # The last ones: a server that takes no writes.
 _NO_RIGHTS: tuple[object, ...] = ("42501", 1142, 1143, 1227, "25006", 1290, 1792, 1836)
 _NOT_LET_IN: tuple[object, ...] = ("28P01", "28000", "3D000", 1044, 1045, 1049, 1130, 1698, 3118, 3159, 4151, 4166)
+# Another has made the same table a moment before.
+_ALREADY_THERE: tuple[object, ...] = ("42P07", "42710", 1050)
+# What drivers do not tell from trouble on the way: an unknown column, function or table in a statement, too many or too few
+# values, a key or a row that is too large; and for SQLite, a statement that is none, and a file of another program.
+_NEVER_READ: tuple[object, ...] = (
+    *(1054, 1060, 1061, 1071, 1074, 1101, 1109, 1118, 1136, 1305),
+    *("SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"),
+)
 _PACKET = "Raise the server's max_allowed_packet to twice the largest message of the topic, and some more"
 _NEVER_TAKEN: dict[object, str] = {
     1153: _PACKET,
