@@ -31,7 +31,7 @@ from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.owners import check_owner
-from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet import folders, marking
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import TYPE, Part
 
@@ -141,14 +141,11 @@ def _count(batch: pa.RecordBatch, sums: dict[TopicPartition, list[int]]) -> None
 def own(base: str, stream: str, ledger: str, sink: str) -> None:
     """Mark a base folder with this stream and the name of the sink. Readers find the windows by that name.
 
-    Raises what `check_owner` raises, and WrongUse when the folder belongs to a sink of another name.
+    Raises what `check_owner` and `marking.mark` raise, and WrongUse when the folder belongs to a sink of another name.
     """
     mine = {"stream": stream, "ledger": ledger, "sink": sink}
     if not (found := owner(base)):
-        with folders.opened(base) as (filesystem, path):
-            filesystem.create_dir(path, recursive=True)
-            with filesystem.open_output_stream(f"{path}/{_OWNER_FILE}") as out:
-                out.write(json.dumps(mine).encode())
+        marking.mark(base, _OWNER_FILE, mine)
         found = owner(base)
     check_owner(base, found, stream, ledger)
     if found.get("sink") != sink:

@@ -1,0 +1,62 @@
+"""Marking a folder for one of several that want it at the same moment.
+
+On this machine's file system it is one step: a link to the finished file, which fails where there is one. A store of objects
+has no such step that Arrow knows. There, each says first that it wants the folder, and then looks: who is alone takes it, and
+who is not leaves it. Two that look both after both have spoken see each other; so two never take it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from pyarrow import fs
+
+from tidemark.errors import Conflict
+from tidemark.sinks.parquet import folders
+
+
+def mark(base: str, name: str, mine: Mapping[str, str]) -> None:
+    """Write a file of this name below a folder, which is made, unless there is one: then it stays as it is.
+
+    Raises Conflict while another wants the same folder.
+    """
+    text = json.dumps(mine).encode()
+    with folders.opened(base) as (filesystem, path):
+        filesystem.create_dir(path, recursive=True)
+        beside = f"{path}/{name.removesuffix('.json')}-{secrets.token_hex(8)}.json"
+        _write(filesystem, beside, text)
+        try:
+            if isinstance(filesystem, fs.LocalFileSystem):
+                with suppress(FileExistsError):
+                    os.link(beside, f"{path}/{name}")
+                return
+            for other, said in _wanted(filesystem, path, name, beside):
+                if said != text:
+                    raise Conflict(
+                        f"{base}: stream {json.loads(said).get('stream')} takes this folder at the same moment. Run again, or "
+                        f"name another folder. If that stream is not to have it, and has no run now, remove {other}"
+                    )
+            # Whoever has taken it before has marked it before it took its wish away.
+            if filesystem.get_file_info(f"{path}/{name}").type == fs.FileType.NotFound:
+                _write(filesystem, f"{path}/{name}", text)
+        finally:
+            filesystem.delete_file(beside)
+
+
+def _wanted(filesystem: fs.FileSystem, path: str, name: str, mine: str) -> Iterator[tuple[str, bytes]]:
+    """The files of others who want the folder, with what is in them."""
+    begins = f"{name.removesuffix('.json')}-"
+    for one in filesystem.get_file_info(fs.FileSelector(path)):
+        if one.base_name.startswith(begins) and one.path != mine:
+            # It may have been taken away by now.
+            with suppress(FileNotFoundError), filesystem.open_input_stream(one.path) as stored:
+                yield one.path, stored.read()
+
+
+def _write(filesystem: fs.FileSystem, path: str, text: bytes) -> None:
+    with filesystem.open_output_stream(path) as out:
+        out.write(text)
