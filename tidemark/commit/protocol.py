@@ -6,7 +6,8 @@
     4 store    dead letters and results, each row marked with the generation
     5 verify   messages read = acknowledged by the sinks + skipped + dead letters; and Kafka is still the same
     6 commit   one compare-and-set on the head: positions move, results begin to count
-    7 settle   offsets for other tools, sweep of rows that older attempts left, last the history record (or a mark)
+    7 settle   offsets for other tools, sweep of rows that older attempts left, copies for others, last the history record
+               (or a mark)
 
 After a crash at any step, run again: the next run uses a pending window as it is, and settles an unsettled one first.
 An attempt without a commit has marked its rows with its own generation, which never becomes valid.
@@ -151,6 +152,18 @@ class Sweeper(Protocol):
         """Remove what older attempts have written of offsets that this window covers and has erased. Repeatable.
 
         `places`: where any attempt of the stream may have written, without any that is gone for good.
+        """
+        ...
+
+
+@runtime_checkable
+class HandsOn(Protocol):
+    """A Sweeper that gives away copies of what a committed window has made."""
+
+    def hand_on(self, book: Book, record: Record) -> None:
+        """Copy what others wait for, and return when they have it. Repeatable: then they have it more than once.
+
+        It is called until it has come to its end. What it raises stops the stream, as what a sweep raises does.
         """
         ...
 
@@ -355,6 +368,8 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))
         on_step(Step.SWEPT)
+    if isinstance(sweeper, HandsOn):
+        sweeper.hand_on(book, record)
     book.mark_settled(record)
     on_step(Step.SETTLED)
     return found

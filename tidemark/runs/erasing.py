@@ -330,6 +330,8 @@ def places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
         if place := kind_of(one.type).without_spark().place(opened, one, INGEST, 1, 0):
             yield SinkReceipt(name=one.name, type=one.type, place=place)
     yield opened.stream.dead_letters.receipt(opened.connections)
+    if (copies := opened.stream.dead_letters.copies()) is not None:
+        yield copies
 
 
 def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:

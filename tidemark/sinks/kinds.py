@@ -15,6 +15,8 @@ from tidemark.errors import DELTALAKE, WrongUse
 from tidemark.settings.packages import kinds_of_packages, refusing
 from tidemark.sinks.contract import Kind, PlainSink, SinkSettings
 from tidemark.sinks.dead_letters import kinds as dead_letters
+from tidemark.sinks.dead_letters.contract import COPIES
+from tidemark.sinks.dead_letters.copies import PlainCopies
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
@@ -68,6 +70,8 @@ def kind_of(type_: str) -> Kind:
 
 def plain_of(type_: str) -> PlainSink:
     """What clears a place that a receipt names: of a sink, or of dead letters. Raises WrongUse for an unknown type."""
+    if type_ == COPIES:
+        return PlainCopies()
     return (dead_letters.kind_of_receipts(type_) or kind_of(type_)).without_spark()
 
 

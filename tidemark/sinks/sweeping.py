@@ -1,4 +1,4 @@
-"""Step 7's sweep of a committed window: removes what older attempts left at its offsets in the receipt's sinks."""
+"""Step 7 in the sinks: removes what older attempts left at the offsets of a committed window, and copies its dead letters."""
 
 from __future__ import annotations
 
@@ -9,48 +9,69 @@ from contextlib import contextmanager
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
+from tidemark.ledger.book import Book
 from tidemark.ledger.erased import Written
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing
+from tidemark.sinks.dead_letters.contract import DeadLetterSettings
+from tidemark.sinks.dead_letters.copies import copies_at
+from tidemark.sinks.dead_letters.kinds import required_kind
 from tidemark.sinks.kinds import plain_of
 
 
 class SinkSweeper:
     """Sweeps the places that receipts and attempts name, because today's stream file may name others."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, letters: DeadLetterSettings | None = None) -> None:
+        """`letters`: what today's stream file says of the copies of dead letters. None: no copies are made."""
         self._connections = connections
+        self._letters = letters
 
     def reach(self, stream: str, places: Sequence[Written]) -> None:
         for standing, sink in places:
-            with _at(sink, stream, "Attempts may have written there, so an erasure clears it. Nothing was erased"):
+            why = "Attempts may have written there, so an erasure clears it. Nothing was erased"
+            with _at(sink, why, _forget(sink, stream)):
                 plain_of(sink.type).reach(self._connections, sink.place, standing)
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         for sink in places:
-            with _at(sink, record.stream, _owed(record, "leaves rows of older attempts to remove there")):
+            why = _owed(record, "leaves rows of older attempts to remove there")
+            with _at(sink, why, _forget(sink, record.stream)):
                 plain_of(sink.type).sweep(self._connections, sink.place, record, covers)
 
     def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
         for standing, sink in places:
-            with _at(sink, record.stream, _owed(record, "has erased what lies there")):
+            with _at(sink, _owed(record, "has erased what lies there"), _forget(sink, record.stream)):
                 plain_of(sink.type).erase(self._connections, sink.place, Erasing(record, erased, standing))
+
+    def hand_on(self, book: Book, record: Record) -> None:
+        stored = record.receipt.dead_letters if record.receipt else None
+        topic = self._letters.copies() if self._letters is not None else None
+        if topic is None or stored is None or not any(tally.dead_letters for tally in record.tallies):
+            return
+        why = _owed(record, "copies of its dead letters go there")
+        with _at(topic, why, "take copy_to_topic out of the stream file, and they are not copied"):
+            letters = required_kind(stored.type).opened(stored.place, book, self._connections)
+            copies_at(topic, self._connections).make(book, record, letters)
 
 
 def _owed(record: Record, why: str) -> str:
     return f"Window {record.lane}/{record.seq} is committed, and {why}. Until that is done, no run of {record.stream} goes on"
 
 
-@contextmanager
-def _at(sink: SinkReceipt, stream: str, why: str) -> Iterator[None]:
-    """Say at which place something failed, and how to go on without it. The error's class stays: it says who tries again."""
-    where = f"the sink {sink.name} ({sink.type}, {sink.where()})"
-    told = (
-        f"{why}. Bring it back and run again. If it is gone for good, see "
-        "docs/erasure.md#a-place-that-cannot-be-cleared: "
+def _forget(sink: SinkReceipt, stream: str) -> str:
+    return (
+        "see docs/erasure.md#a-place-that-cannot-be-cleared: "
         f"tidemark ledger forget-place {stream} {shlex.join(sink.words)} --reason ..."
     )
+
+
+@contextmanager
+def _at(sink: SinkReceipt, why: str, without: str) -> Iterator[None]:
+    """Say at which place something failed, and how to go on `without` it. The error's class stays: it says who tries again."""
+    where = f"the sink {sink.name} ({sink.type}, {sink.where()})"
+    told = f"{why}. Bring it back and run again. If it is gone for good, {without}"
     try:
         yield
     except TidemarkError as problem:

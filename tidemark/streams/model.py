@@ -216,6 +216,20 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _copies_of_dead_letters_fit(self) -> Stream:
+        topic = self.dead_letters.copy_to_topic
+        if topic is None:
+            return self
+        if self.dead_letters.copy_kafka == self.source.kafka and self.source.reads(topic):
+            raise ValueError(f"dead_letters.copy_to_topic: {topic} is a topic that this stream reads; name another one")
+        if self.guarantee == "at_most_once":
+            raise ValueError(
+                "dead_letters.copy_to_topic: under at_most_once a window is settled before its dead letters are stored, and "
+                "copies are made from what is stored; leave copy_to_topic out, or use at_least_once"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _record_tables_apart(self) -> Stream:
         names = [one.table for one in self.record_tables]
         if len(set(names)) < len(names):
@@ -276,6 +290,8 @@ class Stream(Part):
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""
         used = {self.source.kafka, self.dead_letters.connection, self.ledger.connection}
+        if self.dead_letters.copy_to_topic is not None:
+            used.add(self.dead_letters.copy_kafka)
         if isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
             used.add(self.scheme.registry)
         return used | {sink.connection for sink in self.sinks}

@@ -78,6 +78,8 @@ def problems_among(files: Iterable[StreamFile]) -> Iterator[tuple[Path, Path, st
 def _written(stream: Stream, file: Path | None = None) -> Iterator[_Written]:
     for owned in stream.dead_letters.owned():
         yield _Written(owned, "the dead letters", stream.dead_letters.connection, file=file)
+    for owned in stream.dead_letters.copied():
+        yield _Written(owned, "the copies of the dead letters", stream.dead_letters.copy_kafka, file=file)
     for table in stream.ledger.tables():
         yield _Written(owned_table(table), "the ledger", stream.ledger.connection, ledger=True, file=file)
     for sink in stream.sinks:

@@ -116,7 +116,7 @@ class SparkWork:
         """Before the first write: an attempt that never commits has no receipt, and an erasure clears what it has left."""
         places = [sink.receipt(self._context) for sink in self._sinks]
         if self._writes_dead_letters:
-            places.append(self._dead_letters.receipt(self._context))
+            places += self._dead_letters.places(self._context)
         note_places(self._opened.book, places)
 
     def _messages(self, counted: Any = None) -> DataFrame:

@@ -116,6 +116,6 @@ def open_stream(
             export=partial(log.commit_group, group) if group else None,
         ),
         log=log,
-        sweeper=SinkSweeper(connections),
+        sweeper=SinkSweeper(connections, stream.dead_letters),
         connections=connections,
     )

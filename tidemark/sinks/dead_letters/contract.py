@@ -15,14 +15,16 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import PlainSink, StoreSettings, check_packages, type_of
+from tidemark.schemes.parts import ConnectionName, Topic
+from tidemark.sinks.contract import Owned, PlainSink, StoreSettings, check_packages, type_of
 
 if TYPE_CHECKING:
     from tidemark.offsets.coordinates import Coordinate
     from tidemark.sinks.stored import Place, StoredRow
 
-# Their name in receipts.
+# Their name in receipts, and the name and the type of the place of their copies.
 NAME = "dead_letters"
+COPIES = "dead_letter_copies"
 
 
 class DeadLetterSettings(StoreSettings):
@@ -40,6 +42,12 @@ class DeadLetterSettings(StoreSettings):
         ),
     ] = 3
 
+    copy_to_topic: Topic | None = Field(
+        default=None,
+        description="A topic for a [copy](dead-letters.md#a-copy-in-a-topic) of each dead letter that counts.",
+    )
+    copy_kafka: ConnectionName = Field(default="kafka_default", description="The connection of that topic.")
+
     @classmethod
     def receipts(cls) -> str:
         """The type of their places in receipts: a place of dead letters is cleared in another way than one of a sink."""
@@ -53,6 +61,19 @@ class DeadLetterSettings(StoreSettings):
     @abstractmethod
     def place(self, connections: Connections) -> dict[str, str]:
         """Where the dead letters are, as receipts say it, without an attempt's own folder."""
+
+    def copies(self) -> SinkReceipt | None:
+        """The topic of the copies as a place, to be noted before the first of them; None where there are none."""
+        if self.copy_to_topic is None:
+            return None
+        place = {"connection": self.copy_kafka, "topics": self.copy_to_topic}
+        return SinkReceipt(name=COPIES, type=COPIES, place=place)
+
+    def copied(self) -> Iterable[Owned]:
+        """The topic of the copies, which no sink may have: nobody could tell its messages from copies."""
+        if self.copy_to_topic is not None:
+            said = f"topic {self.copy_to_topic!r}"
+            yield Owned(("topic", self.copy_kafka, self.copy_to_topic), f"{said} is named for two purposes", said)
 
     def receipt(self, connections: Connections, **more: str) -> SinkReceipt:
         return SinkReceipt(name=NAME, type=self.receipts(), place={**self.place(connections), **more})

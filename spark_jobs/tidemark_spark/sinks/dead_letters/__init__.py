@@ -13,6 +13,7 @@ from tidemark.offsets.tallies import Acknowledgements, Outcome
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters import DIGESTED, FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
+from tidemark.sinks.dead_letters.copies import Copies, copies_at
 from tidemark.sinks.dead_letters.kinds import KINDS
 from tidemark_spark.columns import (
     COORDINATE,
@@ -62,18 +63,27 @@ class Store(Protocol):
 def dead_letters_writer(opened: OpenStream) -> Writer:
     settings = opened.stream.dead_letters
     store = KINDS[settings.type].with_spark(settings, opened.dead_letter_table(), opened.connections)
-    return Writer(settings, cast("Store", store))
+    topic = settings.copies()
+    return Writer(settings, cast("Store", store), None if topic is None else copies_at(topic, opened.connections))
 
 
 class Writer:
     """Makes dead letters of messages, with the fields of `tidemark.sinks.dead_letters`, and stores them."""
 
-    def __init__(self, config: DeadLetterSettings, store: Store) -> None:
+    def __init__(self, config: DeadLetterSettings, store: Store, copies: Copies | None = None) -> None:
         self._config = config
         self._store = store
+        self._copies = copies
 
     def prepare(self, stream: str, ledger: str) -> None:
         self._store.prepare(stream, ledger)
+        if self._copies is not None:
+            self._copies.check()
+
+    def places(self, context: WriteContext) -> list[SinkReceipt]:
+        """Where dead letters go, and their copies."""
+        copies = self._config.copies()
+        return [self.receipt(context), *([] if copies is None else [copies])]
 
     def store(
         self, messages: DataFrame, context: WriteContext, code_version: str, now: int, earlier: DataFrame | None = None

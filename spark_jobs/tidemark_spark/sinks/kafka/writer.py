@@ -9,20 +9,16 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from kafka import KafkaProducer
 from kafka.codec import gzip_encode
-from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.serializer import Serializer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from tidemark.clients.kafka.admission import kafka_errors, lacking
-from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.errors import ProcessingFailed, TidemarkError, TopicUnknown, Unreachable
+from tidemark.clients.kafka.sending import Message, Sender
+from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
@@ -46,9 +42,6 @@ _LONGEST = Origin(
     "x" * 63, Place(TopicPartition("x" * 249, 2**31 - 1, 2**16 - 1), 2**63 - 1, 2**31 - 1), 2**63, "x" * 63, 2**63
 )
 MESSAGE_BYTES = DefaultRecordBatchBuilder.estimate_size_in_bytes(b"", b"", _LONGEST.headers())
-
-# Stands for a null value: Kafka takes a message without key and value, but kafka-python refuses it.
-_NULL = object()
 
 
 class KafkaResults:
@@ -186,61 +179,27 @@ class _Writer:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with ExitStack() as opened:
-            producer = None
+            sender = None
             for batch in batches:
                 for start in range(0, batch.num_rows, _WRITE_ROWS):
                     self.context.fence.check_now_and_then()
-                    producer = producer or opened.enter_context(closing(self._producer()))
+                    sender = sender or opened.enter_context(closing(self._sender()))
                     piece = batch.slice(start, _WRITE_ROWS)
                     columns = [column.to_pylist() for column in piece.columns]
-                    self._send(producer, columns)
+                    sender.send(self._messages(columns))
                     yield acknowledge(columns, self.context)
 
-    def _producer(self) -> KafkaProducer:
-        settings = {**self.settings, "compression_type": _compression(self.settings["compression_type"])}
-        with kafka_errors(self.cluster):
-            # kafka-python's default is an idempotent producer: its own retries write a message once.
-            return KafkaProducer(
-                **python_settings(self.cluster),
-                allow_auto_create_topics=False,
-                value_serializer=_OrNull(),
-                **settings,
-            )
+    def _sender(self) -> Sender:
+        compression = self.settings["compression_type"]
+        settings = {**self.settings, "compression_type": None if compression == "none" else compression}
+        return Sender(self.cluster, **settings)
 
-    def _send(self, producer: KafkaProducer, columns: list[list[Any]]) -> None:
-        """Send a piece, and return when the broker has acknowledged every message of it."""
+    def _messages(self, columns: list[list[Any]]) -> Iterator[Message]:
         context = self.context
-        sent = []
         for topic, incarnation, partition, offset, index, _, _, _, target, key, value in zip(*columns, strict=True):
             place = Place(TopicPartition(topic, partition, incarnation), offset, index)
             headers = Origin(self.stream, place, context.generation, context.lane, context.seq).headers()
-            try:
-                sent.append(
-                    (place, target, producer.send(target, _NULL if value is None else value, key, headers=headers))
-                )
-            except KafkaError as problem:
-                raise self._failed(place, target, problem) from problem
-        producer.flush()
-        for place, target, future in sent:
-            try:
-                future.get(timeout=0)
-            except KafkaError as problem:
-                raise self._failed(place, target, problem) from problem
-
-    def _failed(self, place: Place, target: str, problem: KafkaError) -> TidemarkError:
-        if isinstance(problem, TopicAuthorizationFailedError):
-            return lacking(self.cluster, "Write", f"topic {target}")
-        if isinstance(problem, ClusterAuthorizationFailedError):
-            return lacking(self.cluster, "Write", f"topic {target} (or IdempotentWrite on the cluster)")
-        what = f"the result of {place.partition}@{place.offset} for topic {target}"
-        if problem.retriable:
-            return Unreachable(f"Kafka at {self.cluster} did not acknowledge {what}: {problem}")
-        return ProcessingFailed(f"Kafka at {self.cluster} has refused {what}: {problem}")
-
-
-class _OrNull(Serializer):  # type: ignore[misc]
-    def serialize(self, topic: str, headers: Any, data: object) -> object:
-        return None if data is _NULL else data
+            yield Message(f"the result of {place.partition}@{place.offset}", target, key, value, headers)
 
 
 @F.udf(IntegerType())
@@ -248,7 +207,3 @@ def _gzipped(key: bytes | None, value: bytes | None) -> int:
     """The bytes of key and value after the producer's compression, or uncompressed if that is less."""
     plain = bytes(key or b"") + bytes(value or b"")
     return min(len(plain), len(gzip_encode(plain)))
-
-
-def _compression(name: str) -> str | None:
-    return None if name == "none" else name

@@ -1,0 +1,96 @@
+"""Copies of dead letters in a topic of a real cluster, of a stream with a file of SQLite and a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from kafka import TopicPartition as KafkaTopicPartition
+
+from services.site import Site
+from tests.support.cuts import Cut, cut_after
+from tests.support.oracle import CDN
+from tests.support.playground import Kafka, Make, Playground
+from tidemark.clients.kafka.consuming import consumer_of, records_of
+from tidemark.commit.protocol import Step
+from tidemark.errors import TopicUnknown
+from tidemark.ledger.records import LaneKind
+from tidemark.runs.redriving import DeadLetters, redrive
+
+pytestmark = pytest.mark.covers("O16")
+
+
+@pytest.fixture
+def play(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Playground:
+    file = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_SQLITE_DEFAULT", json.dumps(file))
+    made = make(CDN, ledger={"type": "sql", "sql": "sqlite_default"})
+    made.rewrite(
+        sinks=[{"type": "parquet", "name": "files", "folder": made.name}],
+        dead_letters={"type": "parquet", "folder": f"{made.name}_dead", "copy_to_topic": f"{made.name}.dead"},
+    )
+    return made
+
+
+def messages(play: Playground, topic: str) -> list[tuple[dict[str, str], bytes | None, bytes | None]]:
+    """Headers, key and value of every message."""
+    found = []
+    with consumer_of(play.opened.log.endpoint) as consumer:
+        numbers = consumer.partitions_for_topic(topic) or set()
+        places = [KafkaTopicPartition(topic, number) for number in sorted(numbers)]
+        for at, end in consumer.end_offsets(places).items():
+            for record in records_of(consumer, at, end):
+                headers = {name: value.decode() for name, value in record.headers}
+                found.append((headers, record.key, record.value))
+    return found
+
+
+def coordinates(play: Playground, topic: str) -> list[tuple[str, int, int]]:
+    named = [[headers[f"__connect.errors.{name}"] for name in ("topic", "partition", "offset")]
+             for headers, *_ in messages(play, topic)]  # fmt: skip
+    return sorted((topic, int(partition), int(offset)) for topic, partition, offset in named)
+
+
+@pytest.mark.usefixtures("spark")
+def test_each_dead_letter_that_counts_is_copied(play: Playground, kafka: Kafka, site: Site) -> None:
+    """A topic that is not there, a death after the commit, a topic that is gone meanwhile, and a redrive."""
+    topic = f"{play.name}.dead"
+    play.produce(120)
+    with pytest.raises(TopicUnknown, match=f"copy_to_topic is {topic}, and Kafka at .* has no such topic: create it"):
+        play.ingest()
+    assert play.positions() == {}
+    kafka.create(topic, 2)
+    with pytest.raises(Cut):
+        play.ingest(on_step=cut_after(Step.COMMITTED), take_over=True)
+    assert messages(play, topic) == []
+    kafka.delete(topic)
+    with pytest.raises(TopicUnknown, match=r"Window ingest/1 is committed, and copies of its dead letters go there"):
+        play.ingest()
+    kafka.create(topic, 2)
+    play.produce(60)
+    play.ingest()
+    wanted = play.expected().dead
+    assert coordinates(play, topic) == sorted(wanted)
+    values = {}
+    for place in {KafkaTopicPartition(*one[:2]) for one in wanted}:
+        with consumer_of(play.opened.log.endpoint) as consumer:
+            end = consumer.end_offsets([place])[place]
+            values |= {
+                (*place, record.offset): (record.key, record.value) for record in records_of(consumer, place, end)
+            }
+    for headers, key, value in messages(play, topic):
+        at = (
+            headers["__connect.errors.topic"],
+            *(int(headers[f"__connect.errors.{one}"]) for one in ("partition", "offset")),
+        )
+        assert (key, value) == values[at]
+        assert headers["__connect.errors.exception.message"] == wanted[at]
+        assert headers["__connect.errors.connector.name"] == play.name
+        assert headers["tidemark.errors.window"].startswith("ingest/")
+    # What is a dead letter again is copied again, and says which window has made it so.
+    again = redrive(play.opened, DeadLetters()).ranges
+    play.select(LaneKind.REPLAY, again)
+    assert coordinates(play, topic) == sorted([*wanted, *wanted])
+    windows = [headers["tidemark.errors.window"].partition("-")[0] for headers, *_ in messages(play, topic)]
+    assert windows.count("replay") == len(wanted)
