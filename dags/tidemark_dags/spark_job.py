@@ -47,6 +47,7 @@ def of_stream(stream: Stream) -> dict[str, Any]:
         "connections": sorted(stream.connections()),
         "expected_master": stream.engine.master,
         "sinks": sorted({one.type for one in stream.sinks}),
+        "dead_letters": stream.dead_letters.type,
     }
 
 
@@ -55,6 +56,7 @@ class SparkJob(SparkSubmitOperator):
 
     :param connections: the connections that the job needs.
     :param sinks: the types of the stream's sinks, whose packages this machine needs.
+    :param dead_letters: the type of the store of its dead letters.
     :param expected_master: the only accepted master; None for any that was configured.
     :param accepted: exit codes that are not a failure; the task returns the code.
     """
@@ -64,6 +66,7 @@ class SparkJob(SparkSubmitOperator):
         *,
         connections: Sequence[str],
         sinks: Sequence[str] = (),
+        dead_letters: str | None = None,
         expected_master: str | None = None,
         accepted: Sequence[int] = (0,),
         **kwargs: Any,
@@ -72,6 +75,7 @@ class SparkJob(SparkSubmitOperator):
         self.accepted = tuple(accepted)
         self.connections = list(connections)
         self.sinks = list(sinks)
+        self.dead_letters = dead_letters
         self.expected_master = expected_master
 
     @property
@@ -88,7 +92,7 @@ class SparkJob(SparkSubmitOperator):
         self._hook = self._get_hook()
         self._check_master()
         try:
-            check_machine(self.sinks)
+            check_machine(self.sinks, self.dead_letters)
         except WrongUse as problem:
             raise SparkJobRefused(str(problem)) from problem
         self._take_warm_engine()

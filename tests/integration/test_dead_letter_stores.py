@@ -165,8 +165,8 @@ def remove(play: Playground, store: str, coordinate: tuple[str, int, int]) -> No
                 path.with_name(f".{path.name}.crc").unlink()
                 pq.write_table(rows.filter([not one for one in here]), path)
     elif store == "delta":
-        here = f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}"
-        assert DeltaTable(str(base_of(play))).delete(here)["num_deleted_rows"]
+        one = f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}"
+        assert DeltaTable(str(base_of(play))).delete(one)["num_deleted_rows"]
     else:
         at = OffsetRange(TopicPartition(topic, partition), offset, offset + 1)
         letters = play.opened.dead_letter_table()

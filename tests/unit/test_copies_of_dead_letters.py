@@ -28,11 +28,11 @@ from tidemark.ledger.records import INGEST, Attempt, Receipt, Window
 from tidemark.ledger.register import note_places
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
-from tidemark.runs import erasing, lanes
+from tidemark.runs import erasing
+from tidemark.runs.windows import ingest
 from tidemark.sinks.dead_letters.copies import message_of
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import files
+from tidemark.sinks.stored import Mark, Place, StoredRow
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import load
 
@@ -177,7 +177,7 @@ class Letters:
 
     def ingest(self, until: int) -> None:
         self.stream.ends((0, until))
-        assert lanes.plan_ingest(self.opened, "run") is not None
+        assert ingest.plan_ingest(self.opened, "run") is not None
         self.work()
 
     def settle(self) -> None:
@@ -225,7 +225,7 @@ def test_a_window_waits_until_its_copies_are_there(letters: Letters, topic: Topi
 def test_a_topic_that_is_gone_is_told_before_a_message_is_sent(letters: Letters, topic: Topic) -> None:
     topic.there = False
     with pytest.raises(
-        TopicUnknown, match="copy_to_topic is orders.dead, and Kafka at .* has no such topic: create it"
+        TopicUnknown, match=r"copy_to_topic is orders.dead, and Kafka at .* has no such topic: create it"
     ):
         letters.ingest(10)
     assert topic.messages == []

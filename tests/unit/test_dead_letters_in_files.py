@@ -26,10 +26,10 @@ from tidemark.sinks.contract import Erasing
 from tidemark.sinks.dead_letters.delta.letters import LettersInDelta
 from tidemark.sinks.dead_letters.parquet import letters as letters_module
 from tidemark.sinks.dead_letters.parquet.letters import LettersInFiles, LettersInParquet
-from tidemark.sinks.hbase.rows import Mark
 from tidemark.sinks.kinds import plain_of
 from tidemark.sinks.parquet import files
 from tidemark.sinks.parquet import folders as folders_module
+from tidemark.sinks.stored import Mark
 
 AT, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 0, 2)
 

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.memory import MemoryStore
 from tests.support.stream_text import MINIMAL
 from tidemark.cli.app import app
-from tidemark.clients.connections import Connection
+from tidemark.clients.connections import Connection, from_environment
 from tidemark.errors import PackageMissing, WrongUse
+from tidemark.ledger.book import Book
+from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
@@ -186,3 +189,16 @@ def test_a_package_that_a_sink_needs_is_told_before_anything_starts(
     with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
         app(["streams", "check", str(path)], standalone_mode=False)
     assert f"{path}: a sink of type delta needs the package deltalake: pip install" in capsys.readouterr().err
+    path.write_text(MINIMAL.replace("  table: orders_dead", "  type: delta\n  folder: dead"))
+    lacking = r"a store of dead letters of type delta needs the package deltalake: pip install"
+    for asked in (
+        lambda: submit_command(load(path).stream, spark("local[2]"), WINDOW_JOB, []),
+        lambda: DEAD_LETTER_KINDS["delta"].opened(
+            {"base": "file:///dead"}, Book(MemoryStore(), "orders"), from_environment
+        ),
+    ):
+        with pytest.raises(PackageMissing, match=lacking):
+            asked()
+    with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+        app(["streams", "check", str(path)], standalone_mode=False)
+    assert f"{path}: {lacking}" in capsys.readouterr().err

@@ -27,8 +27,7 @@ def taking(own: Callable[[str, str], object], base: str) -> list[str]:
         together.wait()
         try:
             own(base, stream)
-        except (OwnedByAnother, Conflict) as problem:
-            assert base in str(problem)
+        except (OwnedByAnother, Conflict):
             return False
         return True
 
@@ -66,7 +65,6 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_located", lambda folder: (there, folder.removeprefix("file://")))
 
 
-@pytest.mark.covers("N2")
 @pytest.mark.parametrize("own", [own_folder, own_table])
 def test_one_of_many_streams_has_a_new_place(tmp_path: Path, own: Callable[[str, str], object]) -> None:
     for number in range(20 if own is own_folder else 3):
@@ -94,7 +92,9 @@ def test_who_has_died_while_it_took_a_folder_is_named(tmp_path: Path, monkeypatc
     left = tmp_path / "_tidemark_owner-0123456789abcdef.json"
     left.write_text(json.dumps({"stream": "clicks", "ledger": "ledger of clicks", "sink": "files"}))
     base = f"file://{tmp_path}"
-    with pytest.raises(Conflict, match=rf"stream clicks takes this folder at the same moment.* remove .*{left.name}"):
+    with pytest.raises(
+        Conflict, match=rf"another stream takes this folder at the same moment.* see whose .*{left.name} is"
+    ):
         own_folder(base, "orders")
     assert files.owner(base) == {}
     # It does not stand in its own way.

@@ -46,6 +46,7 @@ from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import ingest
 from tidemark.runs.windows.lanes import code_version
+from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.model import Stream as StreamModel
@@ -98,6 +99,7 @@ def check(
             file = load(path)
             for sink in file.stream.sinks:
                 kind_of(sink.type).check_packages()
+            DEAD_LETTER_KINDS[file.stream.dead_letters.type].check_packages()
             check_one_machine(file.stream, from_environment)
             good.append(file)
             line(f"{path}: stream {file.stream.name}")

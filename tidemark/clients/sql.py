@@ -256,7 +256,7 @@ def _check_understood(where: Database, problem: Any, tables: Sequence[str]) -> N
 
 
 def code(problem: Any) -> object:
-    """The number that MySQL names, the state of SQL that PostgreSQL names, or SQLite's word; None while nothing has answered."""
+    """The number that MySQL names, the state of SQL that PostgreSQL names, or SQLite's word; None without an answer."""
     number = next(iter(problem.orig.args), None)
     if isinstance(number, int):
         return number

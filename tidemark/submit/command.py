@@ -20,6 +20,7 @@ from tidemark.clients.connections import Connection
 from tidemark.errors import PYSPARK, PackageMissing, WrongUse
 from tidemark.settings import wording
 from tidemark.settings.parts import Part, Text
+from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.engine import GUARDED, shown_to_people
 from tidemark.streams.model import Stream
@@ -106,13 +107,16 @@ def warm_engine(connection: Connection) -> WarmEngine | None:
         raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None
 
 
-def check_machine(sinks: Iterable[str]) -> None:
-    """Look for what jobs need on this machine, before anything starts. `sinks` are the types of the stream's sinks.
+def check_machine(sinks: Iterable[str], dead_letters: str | None = None) -> None:
+    """Look for what jobs need on this machine, before anything starts. `sinks` are the types of the stream's sinks, and
+    `dead_letters` that of their store.
 
     Raises PackageMissing, and WrongUse when there is no Java.
     """
     for type_ in sinks:
         kind_of(type_).check_packages()
+    if dead_letters is not None:
+        DEAD_LETTER_KINDS[dead_letters].check_packages()
     # As Spark's scripts look for Java. Their own file of settings may still name one.
     named = [os.environ[name] for name in ("SPARK_CONF_DIR", "SPARK_HOME") if name in os.environ]
     if any((Path(one) / file).exists() for one in named for file in ("spark-env.sh", "conf/spark-env.sh")):
@@ -140,7 +144,7 @@ def submit_command(
     The stream's `engine` gives the settings, its Spark connection the master. If both name a master, they have to agree.
     `more` are settings of this one start.
     """
-    check_machine(one.type for one in stream.sinks)
+    check_machine((one.type for one in stream.sinks), stream.dead_letters.type)
     found = master(connection)
     if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
         raise WrongUse(refusal)

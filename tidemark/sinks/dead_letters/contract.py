@@ -15,7 +15,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.schemes.parts import ConnectionName, Topic
+from tidemark.settings.parts import ConnectionName, Topic
 from tidemark.sinks.contract import Owned, PlainSink, StoreSettings, check_packages, type_of
 
 if TYPE_CHECKING:

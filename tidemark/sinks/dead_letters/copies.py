@@ -40,7 +40,7 @@ from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.dead_letters.contract import DeadLetters
-from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.stored import StoredRow
 
 if TYPE_CHECKING:
     from tidemark.clients.kafka.sending import Headers, Message

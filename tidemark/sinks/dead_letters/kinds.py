@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidemark.clients.connections import Connections
 from tidemark.errors import DELTALAKE, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.schemes.packages import kinds_of_packages, refusing
+from tidemark.settings.packages import kinds_of_packages, refusing
 from tidemark.sinks.dead_letters.contract import DeadLetters, DeadLetterSettings, DeadLettersKind
 from tidemark.sinks.dead_letters.delta.settings import DeltaDeadLetters
 from tidemark.sinks.dead_letters.hbase.settings import HBaseDeadLetters

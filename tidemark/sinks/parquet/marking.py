@@ -28,7 +28,8 @@ def mark(base: str, name: str, mine: Mapping[str, str]) -> None:
     with folders.opened(base) as (filesystem, path):
         filesystem.create_dir(path, recursive=True)
         beside = f"{path}/{name.removesuffix('.json')}-{secrets.token_hex(8)}.json"
-        _write(filesystem, beside, text)
+        with filesystem.open_output_stream(beside) as out:
+            out.write(text)
         try:
             if isinstance(filesystem, fs.LocalFileSystem):
                 with suppress(FileExistsError):
@@ -37,14 +38,15 @@ def mark(base: str, name: str, mine: Mapping[str, str]) -> None:
             for other, said in _wanted(filesystem, path, name, beside):
                 if said != text:
                     raise Conflict(
-                        f"{base}: stream {json.loads(said).get('stream')} takes this folder at the same moment. Run again, or "
-                        f"name another folder. If that stream is not to have it, and has no run now, remove {other}"
+                        f"{base}: another stream takes this folder at the same moment. Run again, or name another folder. If "
+                        f"no run of another stream is at work, one has died meanwhile: see whose {other} is, and remove it"
                     )
-            # Whoever has taken it before has marked it before it took its wish away.
+            # Whoever has taken it before has marked it before its wish was gone.
             if filesystem.get_file_info(f"{path}/{name}").type == fs.FileType.NotFound:
-                _write(filesystem, f"{path}/{name}", text)
+                filesystem.move(beside, f"{path}/{name}")
         finally:
-            filesystem.delete_file(beside)
+            if filesystem.get_file_info(beside).type != fs.FileType.NotFound:
+                filesystem.delete_file(beside)
 
 
 def _wanted(filesystem: fs.FileSystem, path: str, name: str, mine: str) -> Iterator[tuple[str, bytes]]:
@@ -55,8 +57,3 @@ def _wanted(filesystem: fs.FileSystem, path: str, name: str, mine: str) -> Itera
             # It may have been taken away by now.
             with suppress(FileNotFoundError), filesystem.open_input_stream(one.path) as stored:
                 yield one.path, stored.read()
-
-
-def _write(filesystem: fs.FileSystem, path: str, text: bytes) -> None:
-    with filesystem.open_output_stream(path) as out:
-        out.write(text)

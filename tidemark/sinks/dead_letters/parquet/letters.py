@@ -29,9 +29,8 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.stored import Mark, Place, StoredRow
 
 # The fields have whatever bytes a message has, or texts.
 TYPES: dict[str, FieldType] = {name: "binary" if name in ("key", "value") else "string" for name in FIELDS}

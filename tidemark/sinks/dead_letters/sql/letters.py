@@ -21,8 +21,6 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
-from tidemark.sinks.hbase.rows import Mark, Place
-from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.stored import Mark, Place, StoredRow
 
