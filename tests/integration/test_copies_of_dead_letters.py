@@ -9,6 +9,7 @@ import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 
 from services.site import Site
+from tests.support import own_readers
 from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import CDN
 from tests.support.playground import Kafka, Make, Playground
@@ -29,6 +30,8 @@ def play(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Playgro
     made.rewrite(
         sinks=[{"type": "parquet", "name": "files", "folder": made.name}],
         dead_letters={"type": "parquet", "folder": f"{made.name}_dead", "copy_to_topic": f"{made.name}.dead"},
+        # Stricter than the example: so each window has some.
+        checks=[*CDN.stream.get("checks", []), {"invalid_when": "code = 200", "reason": "not yet"}],
     )
     return made
 
@@ -70,7 +73,9 @@ def test_each_dead_letter_that_counts_is_copied(play: Playground, kafka: Kafka, 
     kafka.create(topic, 2)
     play.produce(60)
     play.ingest()
-    wanted = play.expected().dead
+    wanted = {place[:3]: fields["reason"] for place, fields in own_readers.dead_letters(play.opened)}
+    assert len(wanted) > 20
+    assert {*play.expected().dead} <= {*wanted}
     assert coordinates(play, topic) == sorted(wanted)
     values = {}
     for place in {KafkaTopicPartition(*one[:2]) for one in wanted}:
