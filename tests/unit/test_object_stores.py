@@ -141,9 +141,9 @@ def test_the_key_of_the_nearest_lake_opens_a_folder() -> None:
     def at(path: str, login: str) -> Connection:
         return lake(path, login=login, region_name="x")
 
-    object_stores.note("a", frozenset({"one", "gone"}), known(one=at("s3a://b/lake", "a")))
-    object_stores.note("b", frozenset({"one"}), known(one=at("s3a://b/lake/inner", "b")))
-    object_stores.note("c", frozenset({"one"}), known(one=Connection("one", extra={"path": "/data"})))
+    object_stores.note("a", {"one": [], "gone": []}, known(one=at("s3a://b/lake", "a")))
+    object_stores.note("b", {"one": []}, known(one=at("s3a://b/lake/inner", "b")))
+    object_stores.note("c", {"one": []}, known(one=Connection("one", extra={"path": "/data"})))
 
     def key(folder: str) -> str | None:
         access = access_to(folder)
@@ -154,10 +154,32 @@ def test_the_key_of_the_nearest_lake_opens_a_folder() -> None:
     # A lake that has moved within its bucket: the receipts name its old folder.
     assert key("s3a://b/old/orders") == key("s3a://b/lakes/orders") == "b"
     assert key("s3a://other/lake") is key("file:///data/orders") is key("hdfs://b/lake") is None
-    object_stores.note("d", frozenset({"one"}), known(one=at("s3a://b/lake", "d")))
+    object_stores.note("d", {"one": []}, known(one=at("s3a://b/lake", "d")))
     assert key("s3a://b/lake/orders") == "d"
-    object_stores.note("a", frozenset({"one"}), known(one=at("s3a://b/lake", "changed")))
+    object_stores.note("a", {"one": []}, known(one=at("s3a://b/lake", "changed")))
     assert key("s3a://b/lake/orders") == "changed"
+
+
+@pytest.mark.covers("O13")
+def test_of_connections_with_one_path_each_stream_opens_its_folders_with_its_own() -> None:
+    """Whichever was opened last: else it would depend on what a program has done before."""
+    lakes = {name: lake("s3a://b/lake", login=name, region_name="x") for name in ("one", "two")}
+    for order in (("one", "two"), ("two", "one")):
+        object_stores._noted.clear()
+        for name in order:
+            object_stores.note(f"stream {name}", {name: [f"rows of {name}"]}, known(**lakes))
+        for name in order:
+            access = access_to(f"s3a://b/lake/rows of {name}/lane=ingest")
+            assert access is not None
+            assert access.key == name
+        # A folder of neither, which an old receipt may name.
+        with pytest.raises(
+            WrongUse, match=r"lake/old/lane=1 is opened by the connections (one, two|two, one), whose keys"
+        ):
+            access_to("s3a://b/lake/old/lane=1")
+    lakes["two"] = lakes["one"]
+    object_stores.note("stream two", {"two": ["rows of two"]}, known(**lakes))
+    assert access_to("s3a://b/lake/old/lane=1") == access_of(lakes["one"])
 
 
 @pytest.mark.covers("O13")

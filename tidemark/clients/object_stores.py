@@ -6,7 +6,7 @@ a program notes what its streams' connections are, and a folder's access is look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -114,15 +114,27 @@ def access_of(connection: Connection) -> Access | None:
     return Access(bucket, region or _ANY_REGION, endpoint.rstrip("/"), key, secret, token)
 
 
-# By stream: the names of its lakes' connections, and where connections are.
-_noted: dict[str, Callable[[], Mapping[str, Access]]] = {}
+@dataclass(frozen=True)
+class _Noted:
+    """Who opens what lies below a folder: a stream's own folder, or the whole lake of a connection."""
+
+    connection: str
+    access: Access
+    own: bool
 
 
-def note(stream: str, files: frozenset[str], connections: Connections) -> None:
-    """Note whose connections open a stream's folders. Asks for no connection yet."""
-    found: dict[str, Access] = {}
+# By stream: where connections are, and what they open.
+_noted: dict[str, Callable[[], Mapping[str, _Noted]]] = {}
 
-    def lakes() -> Mapping[str, Access]:
+
+def note(stream: str, files: Mapping[str, Collection[str]], connections: Connections) -> None:
+    """Note whose connections open a stream's folders. `files`: by connection, the folders that the stream has below its path.
+
+    Asks for no connection yet.
+    """
+    found: dict[str, _Noted] = {}
+
+    def lakes() -> Mapping[str, _Noted]:
         if not found:
             for name in sorted(files):
                 try:
@@ -131,7 +143,9 @@ def note(stream: str, files: frozenset[str], connections: Connections) -> None:
                     # Said where the stream's sink is opened.
                     continue
                 if (access := access_of(connection)) is not None:
-                    found[lake_folder(connection)] = access
+                    lake = lake_folder(connection)
+                    found[lake] = _Noted(name, access, own=False)
+                    found.update({f"{lake}/{one}": _Noted(name, access, own=True) for one in files[name]})
         return found
 
     # The last one opened comes last.
@@ -142,21 +156,36 @@ def note(stream: str, files: frozenset[str], connections: Connections) -> None:
 def note_folder(folder: str, access: Access) -> None:
     """Note the access to one folder, where a program that has looked it up sends it."""
     _noted.pop(folder, None)
-    _noted[folder] = lambda: {folder: access}
+    _noted[folder] = lambda: {folder: _Noted("", access, own=True)}
 
 
 def access_to(folder: str) -> Access | None:
-    """The access to a folder: of the nearest lake above it, or of another one in the same bucket; of two, the last noted.
+    """The access to a folder: of the stream whose it is, of the nearest lake above it, or of another in the same bucket.
 
-    None where no connection says anything of it, as for folders of this machine.
+    None where no connection says anything of it, as for folders of this machine. Raises WrongUse where two connections may
+    open it with different keys, and no stream's file names it: then one of them would be tried by chance.
     """
     parts = urlsplit(folder)
     if parts.scheme not in _SCHEMES:
         return None
-    found: list[tuple[int, Access]] = []
+    found: list[tuple[int, _Noted]] = []
     for lakes in [*_noted.values()]:
-        for lake, access in lakes().items():
-            if access.bucket == parts.netloc:
-                found.append((len(lake) if f"{folder}/".startswith(f"{lake}/") else 0, access))
-    # The last of equals.
-    return max(reversed(found), key=lambda one: one[0])[1] if found else None
+        for place, noted in lakes().items():
+            if noted.access.bucket != parts.netloc:
+                continue
+            above = f"{folder}/".startswith(f"{place}/")
+            if above or not noted.own:
+                found.append((len(place) if above else 0, noted))
+    nearest = max((length for length, _ in found), default=0)
+    near = [noted for length, noted in found if length == nearest]
+    if not near:
+        return None
+    # The last of equals: a connection may have another key by now.
+    last = near[-1]
+    others = sorted({one.connection for one in near if one.access != last.access and one.connection != last.connection})
+    if others and not last.own:
+        raise WrongUse(
+            f"{folder} is opened by the connections {', '.join([*others, last.connection])}, whose keys differ, and no stream "
+            "file says which it is. Give them the same key, or each a path of its own"
+        )
+    return last.access

@@ -68,6 +68,11 @@ class StoreSettings(Part):
         """The connection with the settings of the file system that Spark writes to, if the store is files."""
         return None
 
+    @property
+    def own_folder(self) -> str | None:
+        """The folder below that connection's path that is the store's own."""
+        return None
+
     def owned(self) -> Iterable[Owned]:
         """The places that no other store of the stream may have."""
         return ()

@@ -63,7 +63,7 @@ class OpenStream:
         return {f"{one.scheme}://{one.netloc}" for one in places if one.scheme not in ("", "file")}
 
     def _files(self) -> set[str]:
-        return files_of(self.stream)
+        return {*files_of(self.stream)}
 
     @property
     def stream(self) -> Stream:
@@ -82,10 +82,15 @@ class OpenStream:
         return dead_letters_of(self.stream.dead_letters, self.book, self.connections)
 
 
-def files_of(stream: Stream) -> set[str]:
-    """The connections of the file systems that a stream writes to."""
-    named = [*(sink.file_system for sink in stream.sinks), stream.dead_letters.file_system]
-    return {one for one in named if one is not None}
+def files_of(stream: Stream) -> dict[str, list[str]]:
+    """The connections of the file systems that a stream writes to, each with the stream's own folders there."""
+    found: dict[str, list[str]] = {}
+    for store in (*stream.sinks, stream.dead_letters):
+        if store.file_system is not None:
+            folders = found.setdefault(store.file_system, [])
+            if store.own_folder is not None:
+                folders.append(store.own_folder)
+    return found
 
 
 def open_stream(
@@ -103,7 +108,7 @@ def open_stream(
     stream = file.stream
     check_one_machine(stream, connections)
     log = log or KafkaLog(kafka_endpoint(connections(stream.source.kafka)))
-    note_lakes(stream.name, frozenset(files_of(stream)), connections)
+    note_lakes(stream.name, files_of(stream), connections)
     group = stream.source.export_group
     store = ledger_store(stream.ledger, stream.name, connections, waits)
     if isinstance(store, NamesLeaders):

@@ -75,6 +75,10 @@ class FolderSettings(SinkSettings):
     def file_system(self) -> str:
         return self.files
 
+    @property
+    def own_folder(self) -> str:
+        return self.folder
+
     def owned(self) -> Iterable[Owned]:
         # Not every file system tells names apart that differ in case alone.
         parts = self.folder.lower().split("/")

@@ -40,6 +40,10 @@ class FileDeadLetters(DeadLetterSettings):
         return self.files
 
     @property
+    def own_folder(self) -> str:
+        return self.folder
+
+    @property
     def most_bytes(self) -> int:
         return _MOST_BYTES
 
