@@ -25,11 +25,13 @@ from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import LEDGERS
 from tests.support.playground import Make
 from tests.support.stores import SETTINGS, new_stream, stores_of
+from tidemark.clients import sql as sql_client
 from tidemark.clients.connections import from_environment
 from tidemark.clients.sql import asked, database
 from tidemark.commit.protocol import Step
 from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse
 from tidemark.ledger.records import LaneKind
+from tidemark.ledger.stores import sql as sql_store
 from tidemark.ledger.stores.contract import Anew, sortable
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark_spark.jobs.audit import audit
@@ -223,6 +225,33 @@ def test_windows_are_read_by_plain_sql(kind: str, request: pytest.FixtureRequest
         database.execute(question.replace("tidemark_ledger", table)).fetchall() for question in views_in_sql.questions()
     ]
     assert [row[:4] for row in answers[2]] == [("orders", "ingest", 3, "run 3")]
+
+
+@pytest.mark.covers("O12")
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_view_of_an_earlier_version_is_replaced_and_its_readers_stay(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it had other columns, which PostgreSQL replaces only by another view."""
+    database, table = request.getfixturevalue(kind), f"views_{secrets.token_hex(4)}"
+    store = stores_of({**SETTINGS[kind], "table": table}).make("orders")
+    name = f"{table}_windows"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sql_store, "views", lambda kind, table: {name: "SELECT 2 AS older, 3 AS old"})
+        store.prepare()
+    assert database.execute(f"SELECT older FROM {name}").fetchall() == [(2,)]
+    if kind == "postgresql":
+        database.execute(f"GRANT SELECT ON {name} TO PUBLIC")
+    store.prepare()
+    columns = f"SELECT stream, lane, seq FROM {name}"
+    assert database.execute(columns).fetchall() == []
+    if kind == "postgresql":
+        asked = f"SELECT grantee FROM information_schema.role_table_grants WHERE table_name = '{name}'"
+        assert ("PUBLIC",) in database.execute(asked).fetchall()
+    made: list[str] = []
+    monkeypatch.setattr(sql_client, "_put_view", lambda where, connection, name, *_, **__: made.append(name))
+    store.prepare()
+    assert made == []
 
 
 @pytest.mark.covers("O10")

@@ -106,6 +106,10 @@ def check(store: LedgerStore, table: str, ask: Ask) -> None:
     # Values that have other forms.
     store.put(("beat", "ingest"), b"{}")
     store.put(("headless",), b"nothing")
+    # And some that are damaged: what can be read is shown.
+    for number, damaged in enumerate((b"no JSON", b"\xff\x00", b"", b"{", b"7", b'"text"', b"[]", b"{}")):
+        store.put(("history", "damaged", sortable(number)), damaged)
+        store.put(("head", f"damaged-{number}"), damaged)
 
     columns = "w.lane, w.seq, w.state, w.kind, w.run, w.reason, w.generation, w.partitions"
     counts = "w.messages_read, w.messages_stored, w.messages_skipped, w.dead_letters, w.rows_stored"

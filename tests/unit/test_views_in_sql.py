@@ -39,6 +39,26 @@ def test_windows_are_read_by_plain_sql(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("O12")
+def test_a_view_of_an_earlier_version_is_replaced_and_one_of_this_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = Connection("c", str(tmp_path / "ledger.db"), kind="sqlite")
+    store = open_store(SQLLedger(type="sql"), "orders", lambda name: connection, waits=None)
+    name = "tidemark_ledger_windows"
+    with closing(sqlite3.connect(connection.host)) as another:
+        another.execute(f"CREATE VIEW {name} AS SELECT 1 AS old")
+        with monkeypatch.context() as earlier:
+            earlier.setattr(sql, "views", lambda kind, table: {name: "SELECT 2 AS older"})
+            store.prepare()
+        assert another.execute(f"SELECT * FROM {name}").fetchall() == [(2,)]
+        store.prepare()
+        assert another.execute(f"SELECT stream, lane, seq FROM {name}").fetchall() == []
+        version = another.execute("PRAGMA schema_version").fetchone()
+        store.prepare()
+        assert another.execute("PRAGMA schema_version").fetchone() == version
+
+
+@pytest.mark.covers("O12")
 def test_who_may_not_make_views_goes_on_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "views", lambda kind, table: {f"{table}_windows": "SELECT nothing FROM nowhere WHERE ("})
     connection = Connection("c", str(tmp_path / "ledger.db"), kind="sqlite")

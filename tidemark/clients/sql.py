@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sqlite3
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from tidemark.clients.connections import Connection
-from tidemark.clients.dialects import LOCKED
+from tidemark.clients.dialects import BEGIN, LOCKED
 from tidemark.errors import SQL_PACKAGES, AuthenticationFailed, NotAuthorized, PackageMissing, Unreachable, WrongUse
 
 if TYPE_CHECKING:
@@ -295,17 +296,62 @@ def make_file(where: Database) -> None:
             raise WrongUse(f"{where}: the file cannot be made: {problem.strerror}") from problem
 
 
-def make_view(where: Database, question_seconds: float, name: str, query: str) -> None:
-    """Create a view for people, if it is not there. A stream goes on without one that its user may not create."""
+def make_view(where: Database, question_seconds: float, name: str, query: str, helpers: Sequence[str] = ()) -> None:
+    """Create a view for people, or put this query in the place of its old one; first what it needs, its `helpers`.
+
+    A stream goes on without a view that its user may not create or change.
+    """
     import sqlalchemy as sa
     from sqlalchemy.exc import SQLAlchemyError
 
+    # The database keeps a query in words of its own, so its digest stands in it.
+    marker = hashlib.sha256("".join((*helpers, query)).encode()).hexdigest()[:16]
+    text = f"SELECT * FROM ({query}) AS made WHERE '{marker}' <> ''"  # noqa: S608
     try:
         with engine(where, question_seconds).connect() as connection:
-            if not sa.inspect(connection).has_table(name):
-                connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
+            found = sa.inspect(connection)
+            there = found.has_table(name)
+            if there and marker in str(found.get_view_definition(name)):
+                return
+            for one in helpers:
+                connection.exec_driver_sql(one)
+            _put_view(where, connection, name, text, there=there)
     except SQLAlchemyError as problem:
         _LOG.info("the view %s was not made: %s", name, said(problem) if hasattr(problem, "orig") else problem)
+
+
+def _put_view(where: Database, connection: sa.Connection, name: str, text: str, *, there: bool) -> None:
+    from sqlalchemy.exc import DBAPIError
+
+    if where.kind != "sqlite":
+        try:
+            # Whoever may read it still may.
+            connection.exec_driver_sql(f"CREATE OR REPLACE VIEW {name} AS {text}")
+        except DBAPIError as problem:
+            # PostgreSQL puts no other columns in the place of those that are there.
+            if not there or code(problem) != "42P16":
+                raise
+        else:
+            return
+    readers = _readers(connection, name) if where.kind == "postgresql" else []
+    connection.exec_driver_sql(BEGIN[where.kind])
+    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+    connection.exec_driver_sql(f"CREATE VIEW {name} AS {text}")
+    for one in readers:
+        connection.exec_driver_sql(f"GRANT SELECT ON {name} TO {one}")
+    connection.exec_driver_sql("COMMIT")
+
+
+def _readers(connection: sa.Connection, name: str) -> Sequence[str]:
+    """Who may read a view of PostgreSQL, as SQL names them."""
+    import sqlalchemy as sa
+
+    question = sa.text(
+        "SELECT DISTINCT CASE grantee WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(grantee) END "
+        "FROM information_schema.role_table_grants WHERE table_name = :name AND table_schema = current_schema() "
+        "AND privilege_type = 'SELECT'"
+    )
+    return [str(one) for one in connection.execute(question, {"name": name}).scalars()]
 
 
 class NothingPrepared(WrongUse):

@@ -30,7 +30,7 @@ from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.stores.contract import InDoubt, Key, Offsets
 from tidemark.ledger.stores.kind import Waits
 from tidemark.ledger.stores.settings import SQLLedger
-from tidemark.ledger.stores.sql_views import views
+from tidemark.ledger.stores.sql_views import helpers, views
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -132,7 +132,7 @@ class SQLLedgerStore:
 
         self._asked(make)
         for name, query in views(self._where.kind, self._table).items():
-            make_view(self._where, self._waits.question_seconds, name, query)
+            make_view(self._where, self._waits.question_seconds, name, query, helpers(self._where.kind, self._table))
 
     def read(self, key: Key) -> bytes | None:
         return self.read_several([key])[0]

@@ -51,8 +51,8 @@ class _Dialect:
     record: Callable[[str, str], str]
 
 
-def _postgresql() -> _Dialect:
-    value = "convert_from(l.value, 'UTF8')::json"
+def _postgresql(table: str) -> _Dialect:
+    value = f"{table}_json(l.value)"
 
     def at(path: str) -> str:
         return "{" + path.replace(".", ",") + "}"
@@ -79,8 +79,9 @@ def _postgresql() -> _Dialect:
     )
 
 
-def _mysql() -> _Dialect:
-    value = "CONVERT(l.value USING utf8mb4)"
+def _mysql(_: str) -> _Dialect:
+    text = "CONVERT(l.value USING utf8mb4)"
+    value = f"IF(JSON_VALID({text}), {text}, NULL)"
     columns = ", ".join(
         (
             "topic VARCHAR(255) PATH '$.topic'",
@@ -104,8 +105,8 @@ def _mysql() -> _Dialect:
     )
 
 
-def _sqlite() -> _Dialect:
-    value = "CAST(l.value AS TEXT)"
+def _sqlite(_: str) -> _Dialect:
+    value = "CASE WHEN json_valid(CAST(l.value AS TEXT)) THEN CAST(l.value AS TEXT) END"
     return _Dialect(
         kind="sqlite",
         stream="CAST(l.stream AS TEXT)",
@@ -125,10 +126,20 @@ def _sqlite() -> _Dialect:
 _DIALECTS = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _sqlite}
 
 
+def helpers(kind: str, table: str) -> tuple[str, ...]:
+    """What the views need. One value that is no JSON would be an error of every query, and PostgreSQL can only try."""
+    if kind != "postgresql":
+        return ()
+    return (
+        f"CREATE OR REPLACE FUNCTION {table}_json(value bytea) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN "
+        "RETURN convert_from(value, 'UTF8')::json; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$",
+    )
+
+
 @cache
 def views(kind: str, table: str) -> dict[str, str]:
     """The names of the views of a ledger's table, each with the query behind it."""
-    said = _DIALECTS[kind]()
+    said = _DIALECTS[kind](table)
     return {
         f"{table}_windows": _everywhere(said, table, _windows),
         f"{table}_ranges": _everywhere(said, table, _ranges),
@@ -142,7 +153,7 @@ def _everywhere(said: _Dialect, table: str, query: Callable[[_Dialect, str], tup
     record = said.record(said.text("lane"), said.number("last.window.seq"))
     settled = f"SELECT 1 FROM {table} h WHERE h.stream = l.stream AND h.key = {record}"  # noqa: S608
     for word, path, state, condition in (
-        ("history", "", "committed", ""),
+        ("history", "", "committed", f" AND {said.number('window.seq')} IS NOT NULL"),
         (
             "head",
             "last.",
