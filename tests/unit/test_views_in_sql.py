@@ -42,10 +42,11 @@ def test_windows_are_read_by_plain_sql(tmp_path: Path) -> None:
 def test_a_view_of_an_earlier_version_is_replaced_and_one_of_this_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = Connection("c", str(tmp_path / "ledger.db"), kind="sqlite")
+    file = str(tmp_path / "ledger.db")
+    connection = Connection("c", file, kind="sqlite")
     store = open_store(SQLLedger(type="sql"), "orders", lambda name: connection, waits=None)
     name = "tidemark_ledger_windows"
-    with closing(sqlite3.connect(connection.host)) as another:
+    with closing(sqlite3.connect(file)) as another:
         another.execute(f"CREATE VIEW {name} AS SELECT 1 AS old")
         with monkeypatch.context() as earlier:
             earlier.setattr(sql, "views", lambda kind, table: {name: "SELECT 2 AS older"})
