@@ -112,6 +112,7 @@ def test_a_table_keeps_the_ledger_of_each_stream(letters: LettersInSQL) -> None:
 def test_a_table_of_another_program_is_refused_at_once(letters: LettersInSQL, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the database has understood and refuses is no trouble on the way, and waiting mends nothing."""
     letters.prepare("orders", "ledger 1")
+    letters._asked(lambda asking: asking.exec_driver_sql(f"DROP VIEW {letters._table}_text"))
     letters._asked(lambda asking: asking.exec_driver_sql(f"DROP TABLE {letters._table}"))
     letters._asked(lambda asking: asking.exec_driver_sql(f"CREATE TABLE {letters._table} (id INTEGER)"))
     waits: list[float] = []
