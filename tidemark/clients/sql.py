@@ -231,12 +231,12 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
         raise NotAuthorized(
             f"{where}: {words}. The user needs the right to create tables once, and then to {rights} {' and '.join(tables)}"
         ) from problem
-    # While it connects, psycopg knows no state.
-    if state in _NOT_LET_IN or any(one in words for one in _REFUSED):
-        raise AuthenticationFailed(f"{where}: {words}") from problem
     if state in _NEVER_TAKEN:
         raise WrongUse(f"{where} does not take it: {words}. {_NEVER_TAKEN[state]}") from problem
     _check_understood(where, problem, tables)
+    # While it connects, psycopg knows no state.
+    if state in _NOT_LET_IN or any(one in words for one in _REFUSED):
+        raise AuthenticationFailed(f"{where}: {words}") from problem
 
 
 def _check_understood(where: Database, problem: Any, tables: Sequence[str]) -> None:
