@@ -145,6 +145,9 @@ PLANTED: dict[str, Bug] = {
         "r",
         ((REGISTER, "            _check_not_ahead(book, now)\n", "            pass\n"),),
     ),
+    "a log is cut while a key is looked for": Bug(
+        "new", (("tidemark.runs.requests.keys", "WithKey((found & as_read) | letters", "WithKey(found | letters"),)
+    ),
     "a key is looked for above a cut that nobody has met": Bug(
         "new",
         (
@@ -495,6 +498,7 @@ PLANTED = {name: replace(bug, seed=_SEEDS.get(name, bug.seed)) for name, bug in 
 KEPT_FOR: dict[str, str] = {
     "a_key_above_a_cut": "a key is looked for above a cut that nobody has met",
     "a_key_above_a_cut_below_a_cut": "a key is looked for above a cut in earlier incarnations",
+    "a_log_is_cut_while_a_key_is_looked_for": "a log is cut while a key is looked for",
     "a_message_of_an_aborted_transaction_comes_up": "what is widened brings up messages of aborted transactions",
     "a_plan_that_became_stale_while_it_was_accepted": "a plan is compared before its lanes are entered alone",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",

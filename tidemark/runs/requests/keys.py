@@ -59,6 +59,9 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     held = _as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
     reading.begin(held)
     found = RangeSet(_in_kafka(opened, held, key, reading))
+    # A log may be cut, or its topic recreated, while it is read: what was found above that may be of other messages.
+    still = _up_to_its_end(held_now(opened, topics_now(opened)))
+    as_read = _as_read(opened, view.heads[INGEST], held & still)
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
         # Also those that another stream has erased: here they are still to be erased.
@@ -66,8 +69,8 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
         if row.fields.get("key") == key
     )
     # Of the same view: what the ingest reads meanwhile is not gone from Kafka.
-    unseen = view.authority.covered() - held
-    return WithKey(found | letters, held.count(), letters.count(), unseen.count())
+    unseen = view.authority.covered() - as_read
+    return WithKey((found & as_read) | letters, held.count(), letters.count(), unseen.count())
 
 
 def _as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
@@ -83,6 +86,11 @@ def _as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
         for at in held.partitions
         if (at.topic, at.partition) in ends
     )
+
+
+def _up_to_its_end(held: RangeSet) -> RangeSet:
+    """With what Kafka may have deleted meanwhile at the beginning of a log: it was read before."""
+    return RangeSet(OffsetRange(at, 0, held.of(at)[-1][1]) for at in held.partitions)
 
 
 def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:
