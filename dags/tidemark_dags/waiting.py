@@ -49,16 +49,16 @@ def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> S
     from tidemark.views.overview import overview
 
     shown = overview(opened)
-    starts = ((one["position"] or one["log_start"], one["end"]) for one in shown["partitions"])
-    lag = sum(max(0, int(end) - int(start)) for start, end in starts)
-    last = shown["ingest"]["last_commit"]
-    committed = None if last is None else int(last["window"])
-    since = shown["unread_since"]
+    starts = ((one.log_start if one.position is None else one.position, one.end) for one in shown.partitions)
+    lag = sum(max(0, end - start) for start, end in starts)
+    last = shown.ingest.last_commit
+    committed = None if last is None else last.window
+    since = shown.unread_since
     if messages is not None and lag >= messages:
-        return Sign(shown["stream"], f"{lag} messages are unread; the bound is {messages}", committed)
+        return Sign(shown.stream, f"{lag} messages are unread; the bound is {messages}", committed)
     if seconds is not None and lag:
         age = None if since is None else (opened.book.clock() - since) / 1000
         if (age is None and committed is None) or (age is not None and age >= seconds):
             old = "from before the first window" if age is None else f"{age:.0f} seconds old"
-            return Sign(shown["stream"], f"an unread message is {old}; the bound is {seconds:g} seconds", committed)
+            return Sign(shown.stream, f"an unread message is {old}; the bound is {seconds:g} seconds", committed)
     return None
