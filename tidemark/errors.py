@@ -23,7 +23,7 @@ EXIT_INTERNAL = 70
 
 
 class TidemarkError(Exception):
-    """Base of all of them. `retriable`: the same call may well succeed later, with nothing changed by anybody."""
+    """Base of all errors. `retriable`: the same call may succeed later without any change."""
 
     exit_code: ClassVar[int] = EXIT_INTERNAL
     retriable: ClassVar[bool] = False
@@ -62,7 +62,7 @@ class PackageMissing(WrongUse):
     """
 
 
-# What pip is given for packages that only some need, as pyproject.toml has it. Errors name these and never a distribution of
+# Pip's names of packages that only some need, as pyproject.toml has it. Errors name these and never a distribution of
 # Tidemark, which is on no index: its import name belongs to another project there.
 DELTALAKE = "deltalake>=1.6,<2"
 SQL_PACKAGES = ("SQLAlchemy>=2,<3", "psycopg[binary]>=3.2,<4", "PyMySQL>=1.1,<2")
@@ -131,7 +131,7 @@ class TransformRefused(WrongUse):
 
 
 class TookTooLong(WrongUse):
-    """Raised when a question of the pages took longer than a question may, and was given up.
+    """Raised when a request of the pages took longer than allowed, and was given up.
 
     To do: ask for less, or ask the command line, which has no such limit, as the message says.
     """
@@ -151,7 +151,7 @@ class TooLarge(WrongUse):
 class Conflict(TidemarkError):
     """Raised when another run, lane or stream is in the way; nothing was changed.
 
-    To do: what the message says; mostly wait, and run again.
+    To do: follow the message; mostly wait, and run again.
     """
 
     exit_code = EXIT_CONFLICT
@@ -279,7 +279,7 @@ class OffsetsOutOfRange(SourceChanged):
 
 
 class LogTruncated(SourceChanged):
-    """Raised when a log ends below what was read of it, or was cut there and has grown again. Contrast
+    """Raised when a log ends below offsets that were read, or was cut there and has grown again. Contrast
     `OffsetsOutOfRange`.
 
     To do: find out why; `on_truncated: accept` reads on from the cut.
@@ -307,8 +307,8 @@ class Unreachable(TidemarkError):
 
 
 class EngineEnded(TidemarkError):
-    """Raised when the [warm engine](engines.md#a-warm-engine) of a run has ended, or did not start. What the run has not
-    committed does not count.
+    """Raised when the [warm engine](engines.md#a-warm-engine) of a run has ended, or did not start. Results that the
+    run has not committed do not count.
 
     To do: run again, as Airflow does; the next run starts an engine. If it does not start, its log says why.
     """
@@ -357,7 +357,7 @@ class VerificationFailed(TidemarkError):
 
 class ComputedAgain(TidemarkError):
     """Raised when Spark lost rows that it kept, with an executor for example, and computed them again. Tidemark
-    does not take such rows from a function, or from SQL that may give something else each time.
+    does not take such rows from a function, or from SQL that may return something else each time.
 
     To do: run again, as Airflow does; see [lost executors](engines.md#when-an-executor-is-lost).
     """
@@ -400,7 +400,7 @@ class LedgerContradiction(TidemarkError):
 
 @dataclass(frozen=True)
 class ExitCode:
-    """What an exit code says, and whether Airflow tries the job again: always, never, or always `but` after some errors."""
+    """The meaning of an exit code, and whether Airflow retries the job: always, never, or always `but` after some errors."""
 
     meaning: str
     to_do: str = ""

@@ -1,1 +1,1 @@
-"""What an audit compares and reports: messages, coverage, and messages that Kafka has deleted."""
+"""The comparison and the report of an audit: messages, coverage, and messages that Kafka has deleted."""

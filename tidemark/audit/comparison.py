@@ -1,4 +1,4 @@
-"""What a replay will change: the rows that the sinks hold now, against the rows that today's code makes of the messages."""
+"""The changes that a replay will make: the rows that the sinks hold now, against those that today's code makes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class DeadLetterReason(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the replay of a run would change, before anything is committed.
+    """The changes that the replay of a run would make, before anything is committed.
 
     Of `offsets` selected, `messages` were read; today's code would make them `stored`, `skipped` or `dead_letters`.
     `reasons` are the most frequent ones of those dead letters. `not_compared` are the sinks that cannot be compared.
@@ -172,7 +172,7 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return "; ".join(parts)
 
     def naming(self, most: int) -> ReplayComparison:
-        """The same with at most so many examples of each kind, for a ledger that takes no larger value."""
+        """The same with at most this many examples of each kind, for a ledger that takes no larger value."""
         return structs.replace(
             self,
             reasons=self.reasons[:most],
@@ -237,7 +237,7 @@ def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
 
 
 def _place(at: str) -> tuple[str, *tuple[int, ...]]:
-    """What coordinates, blocks and windows are ordered by: the name, then numbers as numbers."""
+    """The sort key of coordinates, blocks and windows: the name, then numbers as numbers."""
     found = _AT.fullmatch(at)
     if found is None:
         raise ValueError(f"{at!r} is no coordinate and no window")

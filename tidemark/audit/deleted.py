@@ -1,4 +1,4 @@
-"""What an audit can still prove for offsets that Kafka has deleted: it compares the windows' tallies with the results.
+"""The proof that is left for offsets that Kafka has deleted: an audit compares the windows' tallies with the results.
 
 A block of a window is compared as a whole. A later window (a replay) may have taken some of the block's offsets. Then the
 audit compares messages instead of rows. First it compares all messages of the block: the replay may have had the same
@@ -67,7 +67,7 @@ class WindowBlock:
 
 @dataclass(frozen=True)
 class Found:
-    """What a place holds at the offsets of a block: rows and messages (or dead letters), and the digests of the contents.
+    """The contents of a place at the offsets of a block: rows and messages (or dead letters), and the digests of the contents.
 
     `said` is the digest of stored contents by the rows' marks, `content` that of the contents found. `taken` are the
     messages at the offsets that a later window has taken.
@@ -195,7 +195,7 @@ def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
     The audit does not know which of those were among the expected ones. While they are few, the XOR tells it: Gauss's
     elimination over bits finds the only set of them that can make the difference. An example with hashes of four bits: the
     difference is 0110, and the taken offsets have 0101, 0011 and 1000. Only the first two make that difference, so two
-    messages have to be missing. True also when several sets make the same difference, since the answer is then unknown.
+    messages have to be missing. Also true if several sets make the same difference, since the answer is then unknown.
     """
     missing = expected.number - found.number
     difference = int(expected.ack, 16) ^ int(found.ack, 16)

@@ -8,7 +8,7 @@ from tidemark.offsets.blocks import BLOCK_OFFSETS
 
 
 class Level(StrEnum):
-    """What an audit looks at. Each level has a price of its own."""
+    """The depth of an audit. Each level has a price of its own."""
 
     # The ledger alone: neither Kafka nor a sink is asked.
     LEDGER = "ledger"
@@ -48,7 +48,7 @@ class Level(StrEnum):
 
     @property
     def left_out(self) -> str:
-        """What this audit says nothing about."""
+        """The things that this audit says nothing about."""
         return _LEFT_OUT[self]
 
 

@@ -1,4 +1,4 @@
-"""Whether a repair has mended what an audit found: the first audit, and the one after the replay of its findings. Pure."""
+"""Whether a repair has fixed what an audit found: the first audit, and the one after the replay of its findings. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def verdict(first: AuditReport, again: AuditReport | None) -> Verdict:
 
 
 def beyond_repair(report: AuditReport) -> tuple[str, ...]:
-    """What is wrong and not among the findings, so that no replay of them mends it, in words."""
+    """The faults that are not among the findings, so that no replay of them fixes them, in words."""
     left = []
     if holes := sum(len(one.holes) for one in report.coverage):
         left.append(f"{holes} holes: a backfill reads them")

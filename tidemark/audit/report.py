@@ -1,4 +1,4 @@
-"""What an audit proves, as arithmetic over values: coverage, and a comparison's findings."""
+"""The proof of an audit, as arithmetic over values: coverage, and a comparison's findings."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     blocks_at: tuple[BlockReport, ...] = ()
 
     def deleted_by_itself(self) -> str:
-        """What the sink has deleted by itself, as a part of the report's sentence."""
+        """The rows that the sink has deleted by itself, as a part of the report's sentence."""
         text = f"; {self.expired} rows have expired in the sink {self.name}" if self.expired else ""
         if self.replaced:
             text += f"; compaction has removed {self.replaced} rows of the sink {self.name}"
@@ -100,7 +100,7 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class TombstoneReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one window has erased, when, why and by whom. `ranges`: the first hundred ranges of the offsets."""
+    """The erasure by one window, when, why and by whom. `ranges`: the first hundred ranges of the offsets."""
 
     window: str
     at: int
@@ -155,7 +155,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     at: int
     code_version: str
     level: Level = Level.FULL
-    # None: no share, but everything that was asked for.
+    # None means no share, but everything that was asked for.
     share: ShareReport | None = None
     windows: int = 0
     expected: int = 0
@@ -185,7 +185,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the ledger, and between the ledger and Kafka's offsets, in words."""
+        """The faults of the ledger, and those between the ledger and Kafka's offsets, in words."""
         return (*self.ledger_problems, *(one.problem for one in self.source if one.problem is not None))
 
     @property
@@ -226,7 +226,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         )
 
     def _counted(self) -> str:
-        """What the level has counted. The levels that read no message say what they have looked at."""
+        """The counts of the level. The levels that read no message say what they have looked at."""
         covered = sum(one.covered for one in self.coverage)
         if self.level in (Level.LEDGER, Level.SOURCE):
             text = f"{self.level}: {self.windows} windows cover {covered} offsets"
@@ -257,7 +257,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return "could not be computed again" if self.level.reads_messages else "were not computed again"
 
     def naming(self, most: int) -> AuditReport:
-        """The same report with at most so many names of each kind, for a ledger that takes no larger value."""
+        """The same report with at most this many names of each kind, for a ledger that takes no larger value."""
 
         def cut(one: Struct, *names: str) -> dict[str, Any]:
             return {name: getattr(one, name)[:most] for name in names}
@@ -298,7 +298,7 @@ def explain(
     compacted: bool,
     ranges: RangeSet,
 ) -> GapReport:
-    """What fills the offsets of a partition besides messages.
+    """The offsets of a partition that hold no message, by cause.
 
     `messages` are visible at the stream's isolation level, `uncommitted` only at the other level. `vanished` were counted
     by the windows that read them, and are gone.
@@ -325,7 +325,7 @@ def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverag
         for window in windows
         if not window.record.kind.reads_again and window.record.window.guarantee != Guarantee.NONE
     ]
-    # What was erased is no hole, also where no window has read it before.
+    # An erased offset is not a hole, even if no window has read it before.
     covered = RangeSet(one for window in first_readings for one in window.covers) | erased(windows)
     overlaps = _more_than_once(window.covers for window in first_readings)
     lost, skipped = (gaps - covered for gaps in jumped_over(windows))

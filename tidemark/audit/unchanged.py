@@ -1,4 +1,4 @@
-"""What an audit need not compute again: rows of messages that are as they were, by code that is as it was.
+"""Results that an audit need not compute again: rows of messages that are as they were, by code that is as it was.
 
 A window counts the messages that it reads, with the XORs of their hashes and of their source digests, and the rows that
 they give. Today's code and stream file may be those of the window. Then, as long as Kafka's messages have the same sums,

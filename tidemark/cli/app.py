@@ -61,7 +61,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
-# What a person wants, in the order of `--help`.
+# The groups of commands, in the order of `--help`.
 LOOK, RUN, REPLAY, PROVE, SET_UP, REPAIR = "Look", "Run", "Replay", "Prove", "Set up", "Repair"
 
 
@@ -77,17 +77,18 @@ def tidemark(
         bool, typer.Option("--version", help="show the version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Kafka topics become tables in bounded batches. These commands run the batches, and show what is where."""
+    """Kafka topics become tables in bounded batches. These commands run the batches, and show their results."""
 
 
 @streams.command()
 def check(
     files: Annotated[list[Path] | None, typer.Argument(help="stream files; without any, all of them")] = None,
 ) -> None:
-    """Check stream files, and say what is wrong with each. Packages that their sinks need have to be installed.
+    """Check stream files, and name the errors in each. Packages that their sinks need must be installed.
 
-    Also whether two streams of a folder have one name, or write to one table or folder, and whether a folder has so many
-    that Airflow may drop their DAGs; and, where the connections are known here, whether a file of SQLite goes with Spark.
+    Also finds two streams of a folder that have one name, or write to one table or folder, and a folder with so many
+    streams that Airflow may drop their DAGs. If the connections are known here, it also checks whether a file of SQLite
+    works with Spark.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
@@ -125,7 +126,7 @@ def check(
 def schema() -> None:
     """Print the JSON schema of stream files, for editors that complete and check YAML.
 
-    It knows every key and form. What only `tidemark streams check` finds is how parts of a file go together.
+    It knows every key and form. Only `tidemark streams check` finds parts of a file that contradict each other.
 
     Example: tidemark streams schema
     """
@@ -133,7 +134,7 @@ def schema() -> None:
 
 
 def _many_of_a_folder(paths: Iterable[Path]) -> Iterator[str]:
-    """The folders of some stream files with so many that Airflow may drop their DAGs, if one DAG file builds them all."""
+    """The folders of some stream files with too many, so that Airflow may drop their DAGs, if one DAG file builds them all."""
     for folder in dict.fromkeys(one.parent for one in paths):
         number, where = len(stream_files(folder)), f"{folder}: "
         about = "in one DAG file would take about"
@@ -142,7 +143,7 @@ def _many_of_a_folder(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def _beside(paths: Sequence[Path]) -> Iterator[StreamFile]:
-    """The stream files in the folders of some, without these. What is wrong with them is not asked for here."""
+    """The stream files in the folders of some, without these. Their own errors are not reported here."""
     checked = {path.resolve() for path in paths}
     for path in stream_files(*dict.fromkeys(path.parent for path in paths)):
         if path.resolve() not in checked:
@@ -158,7 +159,8 @@ def status(
 ) -> None:
     """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
-    Also the worst partition's status with its rule, holes, a raised latency alarm, and open transactions that hold an end back.
+    Also shows the worst partition's status with its rule, holes, a raised latency alarm, and open transactions that hold
+    an end back.
 
     Example: tidemark status orders
     """
@@ -203,7 +205,7 @@ class _Unseen:
 
 
 def _status_of_all(*, as_json: bool) -> None:
-    """All streams of the folders, each in a line. One that cannot be looked at says so, and the others are shown."""
+    """Show all streams of the folders, a line each. A stream that cannot be read says so, and the others are shown."""
     found: list[Line | _Unseen] = []
     known, codes = [], []
     for path in stream_files(*finding.folders()):
@@ -241,9 +243,9 @@ def plan(
     if_none: IfNone = "fail",
     as_json: Json = False,
 ) -> None:
-    """What the next ingest would read, or what lies between bounds: ranges, tasks and an estimate. Pins nothing.
+    """Show the offsets that the next ingest would read, or that lie between bounds: ranges, tasks, an estimate. Pins nothing.
 
-    Also what a policy would jump over, and which open transactions hold an end back.
+    Also shows the offsets that a policy would jump over, and the open transactions that hold an end back.
 
     Example: tidemark plan orders
     """

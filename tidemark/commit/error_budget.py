@@ -15,7 +15,7 @@ SHOWN_REASONS = 5
 
 @dataclass(frozen=True)
 class ErrorBudget:
-    """The most dead letters that a window may have: a number, and a share of the messages it reads. None: no limit."""
+    """The most dead letters that a window may have: a number, and a share of the messages it reads. None means no limit."""
 
     number: int | None = None
     share: float | None = None

@@ -127,7 +127,7 @@ def fence_of(book: Book, taken: Taken) -> HeadFence:
 
 @contextmanager
 def holding(book: Book, progress: Progress, taken: Taken) -> Iterator[HeadFence]:
-    """Write heartbeats beside the head while the block runs, from a thread; see `beat`."""
+    """Write heartbeats next to the head while the block runs, from a thread; see `beat`."""
     over = threading.Event()
 
     def go_on() -> None:

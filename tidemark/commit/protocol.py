@@ -241,7 +241,7 @@ def take(
         book.check_pending(found.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
-        # What only erases writes no row.
+        # A window that only erases writes no row.
         reads = pending.window.erases is None or bool(book.reads(pending.window))
         drawn = partial(ordinal_of, found.head) if reads else _no_ordinal
         generation, token, ordinal = draw_generation(book, drawn)
@@ -451,7 +451,7 @@ def process(
     take_over: bool = False,
     on_step: Listener = nobody,
 ) -> Record:
-    """Steps 2 to 7 on the pending window `seq` of a lane. Gives the record of the committed window.
+    """Steps 2 to 7 on the pending window `seq` of a lane. Returns the record of the committed window.
 
     `hold` writes heartbeats while the attempt holds the window, and gives the fence to check.
     """
@@ -500,7 +500,7 @@ def _at_most_once(
 
 
 def _check_reach(book: Book, sweeper: Sweeper, window: Window) -> None:
-    """What is committed has to be settled before anything else is pinned. So a place that is away is found before."""
+    """Settle what is committed before anything else is pinned, so that an unreachable place is found before."""
     if window.erases is not None:
         sweeper.reach(book.stream, places_to_clear(book))
 

@@ -62,7 +62,7 @@ def of_avro(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> For
             return f"the registry has no Avro schema {number}"
         try:
             read(value)
-        # Whatever a reader of Avro makes of bytes that are none.
+        # Whatever an Avro reader makes of bytes that are not Avro.
         except Exception:
             return f"not a record of schema {number}"
         return None

@@ -77,7 +77,7 @@ VARIANT = "variant"
 
 
 def of_text(form: str | None) -> tuple[tuple[str, Test], ...]:
-    """The types of text; all others are strings. `form`: how its times are written, one of FORMS; None: there are none."""
+    """The types of text; all others are strings. `form`: how its times are written, one of FORMS; None without times."""
     times: tuple[tuple[str, Test], ...] = ()
     if form is not None:
         times = (("timestamp", _tester(form)),)

@@ -21,7 +21,7 @@ _WIDTH = 1_000_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a draft makes of the messages that were looked at. `dead`: each that would be a dead letter, and why."""
+    """The result of a draft for the messages that were looked at. `dead`: each that would be a dead letter, and why."""
 
     rows: int
     dead: tuple[tuple[Seen, str], ...]
@@ -75,7 +75,7 @@ def text_of(stream: str, topic: str, kafka: str, found: Format, made: Outcome, t
 
 
 def _scheme(found: Format) -> list[str]:
-    """The scheme, with how many messages have a value beside each field that is not in all."""
+    """The scheme, with the number of messages that have a value next to each field that is not in all."""
     scheme = dict(found.scheme)
     fields: Mapping[str, str] = scheme.pop("fields", {})
     lines = ["scheme:", *(f"  {line}" for line in _block("type", scheme.pop("type")))]

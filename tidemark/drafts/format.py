@@ -1,4 +1,4 @@
-"""What a draft says of some messages: what they are, which scheme reads them, and which of them it refuses."""
+"""The judgement of a draft on some messages: what they are, which scheme reads them, and which of them it refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Refusal = Callable[[bytes], str | None]
 _EXAMPLE = 40
 _NAMES = 5
 _NAME: TypeAdapter[str] = TypeAdapter(FieldName)
-# What a refusal calls a value of each type.
+# The name of a value of each type in a refusal.
 A_VALUE = {
     "boolean": "a boolean",
     "integer": "an integer",
@@ -30,7 +30,7 @@ A_VALUE = {
 
 @dataclass(frozen=True)
 class Format:
-    """What messages are, and the scheme that reads them, as a stream file has it."""
+    """The kind of some messages, and the scheme that reads them, as a stream file has it."""
 
     what: str
     scheme: Mapping[str, Any]

@@ -58,7 +58,7 @@ def _number(text: str) -> int | float:
 
 
 def json_in(value: bytes) -> Any:
-    """The JSON of a message; None where it is none."""
+    """The JSON of a message; None if it is not JSON."""
     try:
         return _parsed(value)
     except ValueError:
@@ -111,7 +111,7 @@ def of_json(values: Sequence[bytes]) -> Format:
 
 
 def _fields(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """The keys that become fields, in the order of the messages. Of those that differ in case alone, the most frequent."""
+    """The keys that become fields, in the order of the messages. If some differ only in case, the most frequent."""
     counts = Counter(name for one in objects for name in one if is_field_name(name))
     found: dict[str, str] = {}
     for name, number in counts.most_common():

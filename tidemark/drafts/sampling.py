@@ -39,7 +39,7 @@ def newest(log: KafkaLog, topic: str, most: int) -> list[Seen]:
             f"{log.endpoint} has no topic {topic}: name one that is there"
             + (f", as {' or '.join(near)}" if near else "")
         )
-    # Of a compacted topic, the last offsets may have no messages left.
+    # The last offsets of a compacted topic may have no messages left.
     seen = list(_newest(log, topic, found.partitions, most))
     seen = seen or list(islice(_newest(log, topic, found.partitions, MAX_OFFSET), most))
     if not seen:

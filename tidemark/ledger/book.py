@@ -51,11 +51,11 @@ Advisory = TypeVar("Advisory", Audited, Heartbeat, JobProgress)
 
 REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
-# Beside the signs of life of lanes. No lane has this name.
+# Stands among the signs of life of lanes. No lane has this name.
 _PROGRESS: Key = ("beat", "audit")
 AUDITS: Key = ("audits",)
 
-# What to do about a lost register, head or page.
+# The remedy for a lost register, head or page.
 REMEDY = f"{RESTORE}. Or make it again from the history: tidemark ledger rebuild STREAM FILE"
 
 
@@ -178,7 +178,7 @@ NOTHING_SEEN = View([], Authority(()), {}, 0)
 
 
 def authority_of(windows: Iterable[Committed], sink: str | None) -> Authority:
-    """What counts in a sink; with None, at the offsets themselves and in the dead letters."""
+    """The authorities in a sink; with None, those of the offsets themselves and of the dead letters."""
     return Authority((one.generation, one.covers) for one in windows if one.record.window.counts_for(sink))
 
 
@@ -509,7 +509,7 @@ class Book:
         return self._selections.find(digest)
 
     def holding(self, refs: Iterable[SelectionRef | None], place: Coordinate) -> set[str]:
-        """Which of some selections have an offset, by their digests. Of a large selection, one piece is read."""
+        """Which of some selections have an offset, by their digests. Reads one piece of a large selection."""
         return self._selections.holding((ref.digest for ref in refs if ref is not None), place)
 
     def store_selection(self, ranges: RangeSet) -> SelectionRef:
@@ -548,7 +548,7 @@ class Book:
         return self._advisory(("beat", lane), self.store.read(("beat", lane)), Heartbeat)
 
     def note_progress(self, progress: JobProgress) -> None:
-        """Of two jobs at once, what the last one has noted stays."""
+        """Note the state of a job. If two jobs do so at once, the last note stays."""
         self.store.put(_PROGRESS, encode(progress))
 
     def last_progress(self) -> JobProgress | None:

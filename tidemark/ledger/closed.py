@@ -94,7 +94,7 @@ def all_lanes(book: Book) -> dict[str, LaneEntry]:
 
 
 def _put(book: Book, register: Register, number: int, lane: str, entry: LaneEntry) -> int:
-    """Put a lane into the page of this number, or into the next page with room. Gives the page's number."""
+    """Put a lane into the page of this number, or into the next page with room. Returns the page's number."""
     newest = 0
     while True:
         stored = book.store.read(page_key(number))

@@ -22,10 +22,10 @@ _SHOWN_BYTES = 300
 # A version that adds a field need not change the format.
 _NEWER = "A newer version of Tidemark may have written it: then use that version. Otherwise: "
 
-# What decoding raises for bytes that nobody has encoded: no UTF-8 (ValueError), too deep, numbers beyond 64 bits.
+# The errors of decoding for bytes that nobody has encoded: no UTF-8 (ValueError), too deep, numbers beyond 64 bits.
 _DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
-# What to do about a ledger that is not whole.
+# The remedy for a ledger that is not whole.
 RESTORE = "Restore the ledger from a backup, into an empty place: tidemark ledger restore STREAM FILE"
 
 

@@ -1,4 +1,4 @@
-"""What other streams of the same ledger have erased: an erasure holds for every reader of ours, whatever stream it reads.
+"""Erasures by other streams of the same ledger: an erasure holds for all of Tidemark's readers, whatever stream they read.
 
 A message is known by the id of its topic, its partition and its offset. Incarnations are numbers of one stream's own, so two
 streams may give the same message different ones.
@@ -29,7 +29,7 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What a window of another stream has erased, in the incarnations of the stream that asks."""
+    """An erasure by a window of another stream, in the incarnations of the stream that asks."""
 
     stream: str
     tombstone: Tombstone
@@ -42,7 +42,7 @@ class Elsewhere:
 
 
 def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
-    """What other streams of this ledger have erased of some topics, which are as in this stream's register.
+    """The offsets of some topics, as in this stream's register, that other streams of this ledger have erased.
 
     Of a topic whose log was cut, an erased offset is given in each incarnation: the numbers of two streams may differ, and
     what was erased is not shown for the sake of what came after it. Streams whose nodes belong to another login are not asked,
@@ -110,7 +110,7 @@ def for_readers(book: Book) -> Book:
 
 
 def _tombstones(book: Book, register: Register) -> list[Tombstone]:
-    """What a stream has erased. Reads no other lane than those of erasures, and many of these at once."""
+    """The offsets that a stream has erased. Reads only lanes of erasures, and many of these at once."""
     closed = [lane for part in closed_lanes(book, register) for lane in part]
     lanes = dict.fromkeys(lane for lane in (*register.lanes, *closed) if erases(lane))
     return tombstones(book.covering([record for some in _batched(lanes, _AT_ONCE) for record in _records(book, some)]))

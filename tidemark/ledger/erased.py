@@ -20,7 +20,7 @@ from tidemark.offsets.times import in_utc
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What one window has erased. It names offsets, and never what was in them."""
+    """An erasure by one window. It names offsets, and never their contents."""
 
     record: Record
     offsets: RangeSet
@@ -60,7 +60,7 @@ def tombstones(windows: Iterable[Committed]) -> list[Tombstone]:
 
 
 def by_answer(windows: Iterable[Committed]) -> dict[str, RangeSet]:
-    """What some windows have erased, by the answer for it."""
+    """The offsets that some windows have erased, by their answer."""
     found: dict[str, RangeSet] = {}
     for one in tombstones(windows):
         found[one.said()] = found.get(one.said(), RangeSet()) | one.offsets
@@ -73,7 +73,7 @@ def erased(windows: Iterable[Committed]) -> RangeSet:
 
 
 def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
-    """Whether a window that covers an offset has erased it. Of a large selection, one piece is read."""
+    """Whether a window that covers an offset has erased it. Reads one piece of a large selection."""
     return record.window.erases is not None and bool(book.holding([record.window.erases.selection], place))
 
 
@@ -83,7 +83,7 @@ def erasures_since(book: Book, offsets: RangeSet, generation: int) -> list[Commi
 
 
 class Written(NamedTuple):
-    """A place where attempts may have written, and the windows that stand beside what they have left there."""
+    """A place where attempts may have written, and the windows whose rows stand next to what they have left there."""
 
     standing: Standing
     place: SinkReceipt

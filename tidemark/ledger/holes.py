@@ -1,4 +1,4 @@
-"""What a hole is: an offset that the ingest had to read, is past, and that no window has read or jumped over.
+"""Holes. A hole is an offset that the ingest had to read, is past, and that no window has read or jumped over.
 
 The ingest had to read a partition from where it began there to its position. What lies before that was never asked for: a
 backfill may read any part of it, and the rest is no hole. This is the only definition, for audits, pages and commands.
@@ -62,7 +62,7 @@ class Ingest:
         return cls(cls.of(view.register, None).starts, view.ingested)
 
     def asked_for(self, at: TopicPartition, reached: tuple[int, int] | None = None) -> OffsetRange:
-        """What the ingest has had to read of a partition until now; empty where that is nothing.
+        """The offsets of a partition that the ingest has had to read until now; empty if there were none.
 
         `reached`: what its windows reach over there, if that is known. A partition that was added later begins with them:
         with the first offset that Kafka had then. In an earlier incarnation, the ingest has ended with them.
@@ -73,7 +73,7 @@ class Ingest:
 
 
 def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
-    """Every hole of a stream. What was erased is none, also where no window had read it."""
+    """Every hole of a stream. An erased offset is not a hole, even if no window had read it."""
     windows = list(windows)
     lost, skipped = jumped_over(windows)
     covered = RangeSet(one for window in windows for one in window.covers)
@@ -81,7 +81,7 @@ def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
 
 
 def not_covered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:
-    """What the ingest has had to read until now, without what windows have covered or jumped over."""
+    """The offsets that the ingest has had to read until now, without what windows have covered or jumped over."""
     partitions = {*ingest.positions, *reached.partitions}
     return RangeSet(ingest.asked_for(at, reached.of(at)) for at in partitions) - covered
 

@@ -1,4 +1,4 @@
-"""What the ledger knows of topics: which id is which incarnation, and how an accepted change begins a new one. Pure."""
+"""The ledger's knowledge of topics: which id is which incarnation, and how an accepted change begins a new one. Pure."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def forget(book: Book, place: SinkReceipt, reason: str, by: str) -> Forgotten:
 
 
 def come_back(book: Book, place: SinkReceipt, clear: Clear) -> int:
-    """Say that a forgotten place is there again, and clear what was erased, whenever that was. Gives how many erasures.
+    """Say that a forgotten place is there again, and clear what was erased, whenever that was. Returns the number of erasures.
 
     Raises WrongUse for a place that was not forgotten, and what `clear` raises: then the place is not written yet.
     """

@@ -57,7 +57,7 @@ def reads_again(lane: str) -> bool:
 
 
 class Guarantee(StrEnum):
-    """What a crash may cost. `at_least_once`: nothing. `at_most_once`: the window in work, committed before it is read.
+    """The cost of a crash. `at_least_once`: nothing. `at_most_once`: the window in work, committed before it is read.
 
     `none`: nothing, because the lane keeps no positions. `TopologyBuilder` can turn reliability off in similar ways.
     """
@@ -204,7 +204,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sinks: tuple[str, ...] | None = None
     # None for every window but those of an erasure.
     erases: Erasure | None = None
-    # What people have named, as in `Asked`; other offsets of the window are only read again. None: all of it.
+    # The offsets that people have named, as in `Asked`; the window's others are only read again. None means all of it.
     named: SelectionRef | None = None
 
     def counts_for(self, sink: str | None) -> bool:
@@ -319,14 +319,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def tallies(self) -> tuple[PartitionTally, ...]:
-        """What the attempt counted; nothing while there is no receipt."""
+        """The attempt's counts; nothing while there is no receipt."""
         return self.receipt.tallies if self.receipt else ()
 
     @property
     def has_counts(self) -> bool:
         """Whether the ledger has what the attempt counted, if only that there was nothing.
 
-        Not without a receipt, and not where the ledger was made anew of the results.
+        Not without a receipt, and not if the ledger was rebuilt from the results.
         """
         return self.receipt is not None and (bool(self.receipt.tallies) or self.receipt.fields is not None)
 
@@ -404,7 +404,7 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     unpositioned: int = 0
     # Why the lane was closed before it was done; None for all other lanes.
     closed_early: str | None = None
-    # What the lane was opened for; None for the ingest.
+    # The purpose of the lane; None for the ingest.
     asked: Asked | None = None
     # Higher than that of every attempt of another lane, or of a window without positions, at the lane's offsets. None: drawn
     # with the first take, or not needed.
@@ -556,7 +556,7 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A sign of life beside the head, and the progress of the attempt. Advisory: it only decides whether another run waits."""
+    """A sign of life next to the head, and the progress of the attempt. Advisory: it only decides whether another run waits."""
 
     format: int = FORMAT
     generation: int
@@ -572,7 +572,7 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class JobProgress(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a job is at that holds no window: an audit or a comparison. Advisory: for whoever waits.
+    """The progress of a job that holds no window: an audit or a comparison. Advisory: for whoever waits.
 
     In a step that reads Kafka, `total` has the offsets of each partition, in their order, and `done` the messages.
     """

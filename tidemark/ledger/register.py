@@ -60,7 +60,7 @@ def new_token() -> str:
 
 
 def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None) -> tuple[int, str, int]:
-    """Draw the next generation: max(now, last + 1), in milliseconds. Gives the generation, the draw's token, the ordinal.
+    """Draw the next generation: max(now, last + 1), in milliseconds. Returns the generation, the draw's token, the ordinal.
 
     `ordinal` gives the attempt's ordinal for a register, which keeps the highest one. A draw in doubt is repeated: an unused
     number does no harm.
@@ -108,7 +108,7 @@ def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
 
 
 def accept_generation(book: Book, reason: str) -> int:
-    """Let draws go on from a last generation that is far ahead of all clocks. Gives that generation.
+    """Let draws go on from a last generation that is far ahead of all clocks. Returns that generation.
 
     A wrong clock drew such a generation. Each later draw is the last + 1, until the clocks reach it.
     Raises WrongUse when the generation is not far ahead, ClockBehind when only this machine's clock is behind.
@@ -215,7 +215,7 @@ def _create(book: Book) -> tuple[bytes, Register]:
 
 
 def change_topics(book: Book, edit: Callable[[Topics], Topics]) -> Topics:
-    """Change the topics in the register. Gives all of them."""
+    """Change the topics in the register. Returns all of them."""
 
     def edited(register: Register) -> Register:
         topics = edit(register.topics)
@@ -293,7 +293,7 @@ def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What claims are compared with. The head of the ingest is read before the windows, so none lies between the two."""
+    """The state that claims are compared with. The ingest's head is read before the windows, so none lies between the two."""
 
     ingest: Stored | None
     view: View
@@ -390,7 +390,7 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if entry.state != LaneState.OPENING:
         raise LedgerContradiction(
             f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
-            f"{entry.state.value}. It is never begun anew. {REMEDY}."
+            f"{entry.state.value}. It never starts over. {REMEDY}."
         )
     head = Head(
         stream=book.stream,
@@ -554,7 +554,7 @@ def check_not_early(head: Head) -> None:
 def _check_claim(
     book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None, seen: Callable[[], _Seen]
 ) -> None:
-    """Compare a claim with what was `seen` after the register. It is valid as long as the register's bytes do not change."""
+    """Compare a claim with what was `seen` after the register. It is valid while the register's bytes do not change."""
     if kind == LaneKind.INGEST:
         return
     if selection is None:

@@ -66,7 +66,7 @@ class Selections:
         return self._ranges.get(digest)
 
     def load(self, digests: Iterable[str]) -> None:
-        """Read some selections into memory, many in each request. Of those in pieces, only the indexes."""
+        """Read some selections into memory, many in each request. Reads only the indexes of those in pieces."""
         missing = list(dict.fromkeys(one for one in digests if one not in self._ranges and one not in self._indexes))
         for first in range(0, len(missing), _AT_ONCE):
             names = missing[first : first + _AT_ONCE]
@@ -76,7 +76,7 @@ class Selections:
                     self._learn(name, decode(value, Selection, self._name(name)))
 
     def holding(self, digests: Iterable[str], place: Coordinate) -> set[str]:
-        """Which of some selections have an offset, in two rounds of reads. Of a selection in pieces, one piece is read.
+        """Which of some selections have an offset, in two rounds of reads. Reads one piece of a selection in pieces.
 
         Raises LedgerContradiction when a selection or that piece is missing, LedgerUnreadable as `find`.
         """

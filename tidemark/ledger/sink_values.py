@@ -48,7 +48,7 @@ class SinkValues:
         return "/".join((self.book.stream, self.word, sink))
 
     def find(self, sink: str) -> bytes | None:
-        """The value; None when there is none. Raises Unreachable."""
+        """The value, or None if the sink has no value. Raises Unreachable."""
         return self.book.store.read((self.word, sink))
 
     def of_all_sinks(self) -> Iterator[tuple[str, bytes]]:
@@ -60,7 +60,7 @@ class SinkValues:
         check_size(self.book.store, value, what, advice)
 
     def swap(self, sink: str, expected: bytes | None, value: bytes, is_mine: Callable[[bytes], bool]) -> None:
-        """Change the value from `expected`: the bytes that were read, or None when there were none.
+        """Change the value from `expected`: the bytes that were read, or None if nothing was there.
 
         `is_mine` recognises this change in the stored value, by a random token (`register.new_token`), even after other
         writers have changed the value further. Raises NotMine when another writer changed the value first, OutcomeUnknown.

@@ -1,4 +1,4 @@
-"""What counts: which attempt's results are the valid ones, for each offset.
+"""Authority: which attempt's results are the valid ones, for each offset.
 
 The authority of a coordinate is the highest generation among the *committed* windows that cover it. A row, dead letter
 or file row counts only when it carries exactly that generation; all else is debris.

@@ -22,7 +22,7 @@ WHOLE = MAX_OFFSET
 
 
 class BlockTally(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """What became of the messages of one block in a window. As `PartitionTally`, but counts all dead letters together."""
+    """The outcomes of the messages of one block in a window. Like `PartitionTally`, but counts all dead letters together."""
 
     block: int
     stored: Count = NOTHING

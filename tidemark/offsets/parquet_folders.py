@@ -11,7 +11,7 @@ _LOG = "_delta_log"
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of the table in a folder, by name. Raises WrongUse where there are none, or where they cannot be known."""
+    """The files of the table in a folder, by name. Raises WrongUse if it has none, or if they cannot be known."""
     logs = [one for one in folder.rglob(_LOG) if one.is_dir()]
     if folder / _LOG in logs:
         return _of_delta(folder)

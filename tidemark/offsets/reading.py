@@ -18,7 +18,7 @@ class Reading:
         self._totals = {at: wanted.count(at) for at in wanted.partitions}
 
     def passed(self, at: TopicPartition, number: int) -> None:
-        """So many more offsets of a partition are done, with or without a message."""
+        """Note that this many more offsets of a partition are done, with or without a message."""
         self._done[at] += number
 
     def so_far(self) -> list[tuple[TopicPartition, int, int]]:

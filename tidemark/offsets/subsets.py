@@ -40,7 +40,7 @@ def eliminated(offsets: RangeSet) -> dict[int, tuple[int, int]] | None:
 
 
 def reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
-    """Reduce a value by the known ones, from its highest bit down. Gives the rest, and which hashes were used."""
+    """Reduce a value by the known ones, from its highest bit down. Returns the rest, and which hashes were used."""
     while value and (one := known.get(value.bit_length())):
         value, which = value ^ one[0], which ^ one[1]
     return value, which

@@ -16,7 +16,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 
 class Outcome(IntEnum):
-    """What became of a message: exactly one of these. The last two are dead letters."""
+    """The outcome of a message: exactly one of these. The last two are dead letters."""
 
     STORED = 0
     # The message gave no rows.
@@ -44,7 +44,7 @@ NOTHING = Count()
 
 
 class PartitionTally(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
-    """What happened to the messages of one partition of a window.
+    """The counts of the messages of one partition of a window.
 
     `read` = `stored` + `skipped` + `invalid` + `failed`, per message. `rows` counts result rows, of which a message may
     give several; `content` is the XOR of their content digests. Of the messages as they were read: `source` is the XOR of
@@ -132,7 +132,7 @@ def _most(*numbers: int | None) -> int | None:
 
 
 class Acknowledged(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one sink says it holds of one partition: messages, their rows, and the XOR of the rows' content digests."""
+    """The contents of a partition as a sink reports them: messages, their rows, and the XOR of the rows' content digests."""
 
     messages: Count
     rows: Count

@@ -19,7 +19,7 @@ _limit: ContextVar[tuple[float, str] | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def limited(seconds: float, said: str) -> Iterator[None]:
-    """What runs within raises TookTooLong with this text once it has taken so long."""
+    """A block that raises TookTooLong with this text once it has run this long."""
     before = _limit.set((time.monotonic() + seconds, said))
     try:
         yield

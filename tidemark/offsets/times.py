@@ -55,7 +55,7 @@ def two_readings(number: float) -> str:
     for unit, divisor in (("seconds", 1), ("milliseconds", 1000)):
         with suppress(ValueError, OverflowError, OSError):
             readings.append(f"{datetime.fromtimestamp(number / divisor, UTC):%Y-%m-%dT%H:%M:%SZ} if it is {unit}")
-    return f"a number is not taken as a time: {' and '.join(readings) or 'it is none'}; write the time itself"
+    return f"a number is not taken as a time: {' and '.join(readings) or 'it is not a time'}; write the time itself"
 
 
 def in_words(milliseconds: int) -> str:

@@ -138,7 +138,7 @@ def check_cut(known: Known, wanted: OffsetRange) -> None:
     if end < wanted.until:
         raise LogTruncated(
             f"{OffsetRange(wanted.partition, end, wanted.until)} is not what was read: the log was cut at {end}, and written "
-            f"anew under another leader. {_TO_ACCEPT_A_CUT}"
+            f"again under another leader. {_TO_ACCEPT_A_CUT}"
         )
 
 

@@ -11,7 +11,7 @@ MOST_LANES = 8
 
 
 def in_parts(selection: RangeSet, most: int, whole: Callable[[RangeSet], RangeSet] = lambda one: one) -> list[RangeSet]:
-    """At most so many parts of a selection, of nearly as many offsets each, by partition and offset. None is empty.
+    """A selection in at most this many nearly equal parts, by partition and offset. No part is empty.
 
     `whole` gives some offsets with all those that have to be read with them, as `FirstWindows.whole` does. Parts are then as
     equal as that allows. The same arguments give the same parts, so a retry finds the lanes of the first try.
@@ -30,7 +30,7 @@ def in_pieces(selection: RangeSet, size: int, whole: Callable[[RangeSet], RangeS
     """A selection in pieces of some `size` offsets; each has as many of all partitions. `whole` is as for `in_parts`."""
     left = selection
     while left:
-        # What is read together may lie in all partitions, as the offsets of a window do.
+        # Offsets that are read together may lie in all partitions, as those of a window do.
         piece = whole(left.first(-(-size // len(left.partitions)))) & left
         yield piece
         left -= piece

@@ -20,7 +20,7 @@ class Estimate:
 
 
 def estimate(offsets: int, windows: Iterable[Record]) -> Estimate | None:
-    """What reading so many offsets takes, if it is as with the given windows. None when those have read nothing.
+    """An estimate of reading this many offsets, by the given windows. None if those have read nothing.
 
     A window reads fewer records than offsets where transactions and compaction have left gaps.
     """
@@ -76,12 +76,12 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
             chosen, letters = counts.count(at), (counts & dead).count(at) if whole else 0
             tally = tallies.get(at)
             if tally is None:
-                # It has read nothing there. Without counts, nobody knows: the ledger was made anew out of the sinks.
+                # It has read nothing there. Without counts, nobody knows: the ledger was rebuilt from the sinks.
                 most += 0 if window.record.has_counts or window.record.receipt is None else chosen - letters
                 continue
             stored, covered = tally.stored.number, (window.covers - window.erased).count(at)
             without = covered - stored
-            # Of the chosen ones, so many at most have no rows: those that are known, and any that is no dead letter.
+            # At most this many of the chosen ones have no rows: those that are known, and any that is not a dead letter.
             lacking = letters + without - tally.dead_letters if whole and all_dead else without
             least += max(0, chosen - lacking)
             most += min(stored, chosen - letters)
@@ -89,5 +89,5 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
 
 
 def together(found: Sequence[Stored], offsets: int) -> Stored:
-    """What is stored in any of some sinks, of so many offsets."""
+    """The number of this many offsets that are stored in any of some sinks."""
     return Stored(max(one.least for one in found), min(offsets, sum(one.most for one in found)))

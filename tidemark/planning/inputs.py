@@ -14,11 +14,11 @@ from tidemark.offsets.ranges import TopicPartition
 
 @dataclass(frozen=True)
 class Policies:
-    """What to do when Kafka no longer has what the ledger knows: stop (`fail`), or what the stream file says instead."""
+    """A policy for offsets that the ledger knows and Kafka no longer has: stop (`fail`), or another of the stream file's."""
 
     # Go on at the `earliest` or `latest` offset that is there.
     on_out_of_range: str = "fail"
-    # `accept` a recreated topic, or a log that was cut and written anew, as a new incarnation.
+    # `accept` a recreated topic, or a log that was cut and written again, as a new incarnation.
     on_recreated: str = "fail"
     on_truncated: str = "fail"
     # `leave` a deleted topic, and read the others.
@@ -41,7 +41,7 @@ class Request:
     # Bytes, estimated by `bytes_per_offset`; a partition that it does not name counts UNKNOWN_BYTES per offset.
     max_bytes: int | None = None
     bytes_per_offset: Mapping[TopicPartition, float] | None = None
-    # The most offsets that a partition may lag: with more, its reading begins this far below its end. None: no limit.
+    # The most offsets that a partition may lag: with more, its reading begins this far below its end. None means no limit.
     max_behind: int | None = None
     # The sinks that the window writes. None: all of them, and the dead letters.
     sinks: tuple[str, ...] | None = None

@@ -19,7 +19,7 @@ USUAL_BYTES = 250
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Offsets that are read in one go, of which so many are wanted."""
+    """Offsets that are read in one go, and how many of them are wanted."""
 
     range: OffsetRange
     wanted: int
@@ -53,7 +53,7 @@ def merged(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None
 
 
 def microseconds(ranges: Iterable[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None) -> float:
-    """What reading some ranges costs."""
+    """The cost of reading some ranges."""
     return sum(_RANGE_MICROSECONDS + len(one) * _record(one.partition, sizes) for one in ranges)
 
 

@@ -32,7 +32,7 @@ AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
 
 @dataclass(frozen=True)
 class Erasing:
-    """What an erasure erases of its selection, and what its windows note of that."""
+    """The part of its selection that an erasure erases, and the note of it in its windows."""
 
     offsets: RangeSet
     noted: Erasure
@@ -148,7 +148,7 @@ def next_selected(
     check_topics(known, tuple(sorted(topics)), topics)
     logs = known.partitions()
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
-    # What is erased costs nothing, so a window takes all of it where nothing has to be read.
+    # Erased offsets cost nothing, so a window takes all of them where nothing has to be read.
     limit = limit_of(lengths, request) if topics else None
     chosen = RangeSet(one for at, (_, count) in share(lengths, limit).items() for one in left.only([at]).first(count))
     if at_once is not None:

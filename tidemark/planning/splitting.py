@@ -22,7 +22,7 @@ _SHARES, _MOST_PER_TASK = 4, 250_000
 _SHORT = 10_000
 # How long a task with short ranges takes: a few times as long as Spark needs to start it.
 _TASK_MICROSECONDS = 200_000
-# What becomes of a record takes longer than reading it: some 10 microseconds for a file, and 30 for HBase.
+# Processing a record takes longer than reading it: some 10 microseconds for a file, and 30 for HBase.
 _WORK_MICROSECONDS = 20
 # The driver names each range to Spark, and sends all ranges of a read to every task.
 _MOST_RANGES = 10_000
@@ -66,7 +66,7 @@ def in_tasks(
 
 
 def records_per_task(records: int, cores: int | None) -> int:
-    """The most records that a task takes, of so many together."""
+    """The most records that a task takes, if there are this many together."""
     if cores is None:
         return RECORDS_PER_TASK
     return min(max(RECORDS_PER_TASK, records // (_SHARES * cores)), _MOST_PER_TASK)
@@ -83,7 +83,7 @@ def tasks(wanted: RangeSet, cores: int | None = None) -> list[OffsetRange]:
 
 
 def _even(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
-    """A range in so many parts, or in one for each of its offsets."""
+    """A range in this many parts, or in one for each of its offsets."""
     start = one.start
     for part in range(parts):
         # The last part takes the remainder.

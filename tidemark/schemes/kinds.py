@@ -1,4 +1,4 @@
-"""What a stream file may say of schemes: how the bytes of a message become the fields of a row.
+"""The keys of schemes in a stream file: how the bytes of a message become the fields of a row.
 
 Each scheme says which fields it makes itself (`own_fields`). `fields` are all fields, in the order of digests: the
 scheme's own, then the parts of the message that `keep` names.
@@ -56,7 +56,7 @@ def _by_name(given: object) -> object:
 
 
 class SchemePart(Part):
-    """What all schemes have: `keep`, parts of the message beside the scheme's own fields, by the name of their field."""
+    """The base of all schemes: `keep`, parts of the message in addition to the scheme's own fields, by their field's name."""
 
     type: str
     keep: Annotated[
@@ -359,7 +359,7 @@ class AvroScheme(SchemePart):
     ]
     schema_file: Table | None = Field(
         default=None,
-        description="The schema that all messages are written with, as JSON, beside the stream file. A field that the schema "
+        description="The schema that all messages are written with, as JSON, next to the stream file. A field that the schema "
         "lacks, or has in another type, is refused with code 2. The digest in receipts covers both files.",
     )
     registry: ConnectionName | None = Field(
@@ -400,7 +400,7 @@ class AvroScheme(SchemePart):
         if self.schema_file is not None:
             folder = (info.context or {}).get(FOLDER)
             if folder is None:
-                raise ValueError("a schema file is looked for beside the stream file, and there is none")
+                raise ValueError("a schema file is looked for next to the stream file, and there is no stream file")
             self._writer = schema_text(Path(folder) / self.schema_file)
             if missing := [name for name in self.given if name not in record_fields(self._writer)]:
                 known = ", ".join(record_fields(self._writer))
@@ -409,7 +409,7 @@ class AvroScheme(SchemePart):
 
 
 class FunctionScheme(SchemePart):
-    """What a Python function of the stream's owner makes of each message: no row, one, or many."""
+    """A Python function of the stream's owner, which makes no row, one or many of each message."""
 
     type: Literal["function"]
     function: Annotated[FunctionName, Field(description="The function, as `module:name`.")]

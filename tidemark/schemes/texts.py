@@ -1,4 +1,4 @@
-"""What text is an integer, a number, a boolean, a date, a time: one table for the schemes `regex`, `delimited` and `json`.
+"""Texts that are an integer, a number, a boolean, a date, a time: one table for the schemes `regex`, `delimited` and `json`.
 
 Regular expressions for a whole text, in the syntax that Java and Python share. Spark's own casts are no measure: they
 take `3d`, `0x1p4`, `Infinity`, `y`, `T`, and any control character around a number. None of these expressions goes back,
@@ -20,7 +20,7 @@ def _whole(form: str) -> str:
     return rf"\A{form}(?![\s\S])"
 
 
-# A number has to be finite, too: text of a larger one is none.
+# A number has to be finite, too: text of a larger one is not a number.
 OF_TYPE: Final[Mapping[str, str]] = {
     "integer": _whole(rf"{_AROUND}[+-]?+[0-9]++{_AROUND}"),
     "double": _whole(rf"{_AROUND}[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+{_AROUND}"),

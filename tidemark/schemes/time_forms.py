@@ -46,7 +46,7 @@ TimeForm = Annotated[str, AfterValidator(_checked)]
 
 
 def problem(form: str) -> str:
-    """What is wrong with a form, or an empty text."""
+    """The fault of a form, or an empty text."""
     optional = 0
     for found in _PART.finditer(form):
         part = found.group()

@@ -1,1 +1,1 @@
-"""What all parts of a stream file have in common: strict models, their errors in words, and types of other packages."""
+"""The base of all parts of a stream file: strict models, their errors in words, and types of other packages."""

@@ -13,7 +13,7 @@ T = TypeVar("T")
 # YAML has only lists; here they become immutable tuples.
 Items = Annotated[tuple[T, ...], Strict(False)]
 
-# What an error says is expected of a text, by the pattern that the text does not match.
+# The expectation that an error names, by the pattern that the text does not match.
 PATTERNS: dict[str, str] = {}
 
 

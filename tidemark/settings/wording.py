@@ -1,4 +1,4 @@
-"""What is wrong with a value that a person wrote, in words for people: pydantic's own are those of Python."""
+"""Errors about a value that a person wrote, in words for people: pydantic's own are those of Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemark.settings.parts import PATTERNS
 
 # A description for the documents may end with a link into them.
 _LINK = re.compile(r",? ?(?:see )?\[[^]]*\]\([^)]*\)")
-# What is shown of a value that was found.
+# The most that is shown of a value.
 _MOST = 120
 _QUOTES = "put it in quotes"
 # What YAML makes of words that are no texts to it.
@@ -63,7 +63,7 @@ def errors(problem: ValidationError) -> list[ErrorDetails]:
 
 
 def said(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> str:
-    """What is expected where an error of validating `model` stands, and what was found there instead."""
+    """The expectation at the place of an error of validating `model`, and what was found there instead."""
     found, where = error.get("input"), list(_at(model, error["loc"][:-1]))
     name = str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
@@ -113,7 +113,7 @@ def _quoted(tags: str) -> list[str]:
 
 
 def kind_of(found: object) -> str:
-    """What stands there, in the words of YAML."""
+    """The value found, in the words of YAML."""
     match found:
         case None:
             return "nothing"

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from tidemark.settings.parts import Part
 
-# So many of the ingest's last windows are looked at for its state.
+# The number of the ingest's last windows that its state is judged by.
 LAST_WINDOWS = 20
 
 
 class Alarm(Part):
-    """What counts as late, and what as lag."""
+    """The limits for lateness and lag."""
 
     latency_minutes: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -25,5 +25,7 @@ class Alarm(Part):
     ] = 3
     allowed_lag: Annotated[
         int,
-        Field(ge=0, description="So many offsets per partition are no lag for the [status](monitoring.md#status)."),
+        Field(
+            ge=0, description="Up to this many offsets per partition are no lag for the [status](monitoring.md#status)."
+        ),
     ] = 0

@@ -1,4 +1,4 @@
-"""What a stream file may say of the engine: how Airflow starts the Spark jobs, and with which of Spark's settings."""
+"""The keys of the engine in a stream file: how Airflow starts the Spark jobs, and with which of Spark's settings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Engine(Part):
             ge=1,
             le=44_640,
             description="The time-out of the Spark tasks of replays, backfills, audits and erasures, at most 31 days. An audit "
-            "begins anew with each try, so it has to end within this time.",
+            "starts over with each try, so it has to end within this time.",
         ),
     ] = 1_440
 

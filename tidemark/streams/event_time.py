@@ -12,14 +12,14 @@ _MINUTE_MS = 60_000
 
 
 class EventTime(Part):
-    """What the timestamps of messages are trusted for."""
+    """The trust in the timestamps of messages."""
 
     allowed_lateness_minutes: Annotated[
         int,
         Field(
             ge=0,
             description="How late messages may come by their timestamps. An hour is [complete](complete.md) when its "
-            "partitions have passed its end by so much; what comes later is counted as late.",
+            "partitions have passed its end by this time; later messages are counted as late.",
         ),
     ] = 5
 

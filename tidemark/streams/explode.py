@@ -1,4 +1,4 @@
-"""What a stream file may say of messages that hold several rows."""
+"""The keys for messages that hold several rows, in a stream file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Explode(Part):
 
     @property
     def between(self) -> str:
-        """What separates lines, as a regular expression of Java and Python. Lines of a text end with CRLF, too."""
+        """The separator of lines, as a regular expression of Java and Python. Lines of a text end with CRLF, too."""
         return r"\r?\n" if self.lines == "\n" else re.escape(self.lines or "")
 
     @field_validator("json_array")

@@ -1,4 +1,4 @@
-"""What a stream file may say of how messages are fetched from Kafka."""
+"""The settings of a stream file for fetching messages from Kafka."""
 
 from __future__ import annotations
 

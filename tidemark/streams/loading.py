@@ -23,7 +23,7 @@ FOLDERS = "TIDEMARK_STREAMS"
 
 # People write stream files by hand. A larger file is another file by mistake.
 _MAX_BYTES = 256 * 1024
-# An error names so many problems. Each is looked up in the file, which takes as long as the file is.
+# An error names at most this many problems. Each is looked up in the file, which takes as long as the file is.
 _MOST_PROBLEMS = 50
 
 # PyYAML raises its own errors, and those of its parsers of numbers, times and other values (`!!bool x`: KeyError).
@@ -55,7 +55,7 @@ def load(path: Path) -> StreamFile:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
         if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
             raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
-        # Of the same nodes: to read the text again takes as long as all else.
+        # From the same nodes: reading the text again would take as long as everything else.
         values = None if node is None else SafeConstructor().construct_document(node)
     except RecursionError as problem:
         raise InvalidStreamFile(
@@ -207,7 +207,7 @@ def _line_of_character(raw: bytes, problem: Exception) -> int | None:
 
 
 def _line_of_value(node: yaml.Node) -> int | None:
-    """The line of the first value that looks like a time, or another value of YAML, and is none."""
+    """The line of the first value that looks like a time, or another value of YAML, but is not."""
     left, seen = [node], set[int]()
     while left:
         one = left.pop()

@@ -1,4 +1,4 @@
-"""What a stream file may say. Strict: unknown keys are refused, `"5"` is not 5, and nothing is guessed."""
+"""The model of a stream file. Strict: unknown keys are refused, `"5"` is not 5, and nothing is guessed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MaxInvalid(Part):
 
 
 class Limits(Part):
-    """What bounds a window, and when Tidemark warns."""
+    """The bounds of a window, and when Tidemark warns."""
 
     max_records: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -181,13 +181,13 @@ class Stream(Part):
         DeadLetters, Field(description="Where invalid and failed messages go: [below](#dead_letters).")
     ]
     ledger: Ledger = Field(default=HBaseLedger(), description="Where offsets and history are kept: [below](#ledger).")
-    limits: Limits = Field(default=Limits(), description="What bounds a window: [below](#limits).")
+    limits: Limits = Field(default=Limits(), description="The bounds of a window: [below](#limits).")
     alarm: Alarm = Field(default=Alarm(), description="When the stream is late: [below](#alarm).")
     event_time: EventTime = Field(
         default=EventTime(), description="When an hour of messages is complete: [below](#event_time)."
     )
     guarantee: Literal["at_least_once", "at_most_once", "none"] = Field(
-        default="at_least_once", description="What a crash may cost: [below](#guarantee)."
+        default="at_least_once", description="The cost of a crash: [below](#guarantee)."
     )
     schedule: Schedule = Field(default=Schedule(), description="When the ingest runs: [below](#schedule).")
     audit: Audits = Field(default=Audits(), description="Which audits run by themselves: [below](#audit).")

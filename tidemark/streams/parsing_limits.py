@@ -10,7 +10,7 @@ from dataclasses import dataclass
 SERIALISED = 1.0
 # The share of a limit from which on a folder is near it. A machine may be twice as busy tomorrow.
 NEAR = 0.4
-# What building the DAGs of one stream takes on a usual machine, in seconds; docs/many-streams.md has it.
+# The time of building the DAGs of one stream on a usual machine, in seconds; docs/many-streams.md has it.
 OF_A_STREAM = 0.03
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidemark.streams.loading import StreamFile
     from tidemark.streams.model import Stream
 
-# What a place of Kafka begins with. Streams may share a topic: its messages say whose they are.
+# The beginning of a place of Kafka. Streams may share a topic: its messages say whose they are.
 _TOPIC = "topic"
 
 
@@ -91,7 +91,7 @@ def _meet(one: _Written, other: _Written) -> str:
     return (
         f"{_shown(one)} of {one.by} meets {_shown(other)} of {other.by}{f' in {other.file}' if other.file else ''}: they are "
         "one, one lies within the other, or their names differ in case alone, which not every file system tells apart. "
-        "Name another place, beside it"
+        "Name another place, next to it"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a stream file may say of retries: when a function is called again for a message on which it failed."""
+"""The keys of retries in a stream file: when a function is called again for a message on which it failed."""
 
 from __future__ import annotations
 

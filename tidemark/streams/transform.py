@@ -1,4 +1,4 @@
-"""What a stream file may say of a transform: rows into other rows, by SQL or by a function of the user's own."""
+"""The keys of a transform in a stream file: rows into other rows, by SQL or by a function of the user's own."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class _End(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a backup holds. `at` is in milliseconds since 1970; `lanes` gives the number of windows of each lane."""
+    """The contents of a backup. `at` is in milliseconds since 1970; `lanes` gives the number of windows of each lane."""
 
     at: int
     values: int
@@ -134,7 +134,7 @@ def retire(book: Book, reason: str) -> None:
 
 
 def restorable(book: Book, path: Path) -> Summary:
-    """What a backup has, after every check that `restore` makes. Writes nothing, and raises what that raises."""
+    """The contents of a backup, after every check that `restore` makes. Writes nothing, and raises the same errors."""
     begin, values = _to_restore(book, path), 0
     lanes = {}
     for key, value in _values(path):
@@ -241,7 +241,7 @@ def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
     found = _register(book)
     while True:
         known = set(found[1].lanes)
-        # What the pages have beyond these was closed after the register was read.
+        # Further entries of the pages were closed after the register was read.
         names = {page_key(number) for number in (range(found[1].closed_page + 1) if found[1].closed else ())}
         pages = {key: value for key, value in store.scan(("closed",)) if key in names}
         for key, value in pages.items():

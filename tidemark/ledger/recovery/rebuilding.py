@@ -42,7 +42,7 @@ from tidemark.ledger.register import new_token
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import TopicPartition
 
-# What a register knows of places, and no window does.
+# Facts about places that a register knows, and no window does.
 PLACES = (
     "places that only attempts without a commit have written to, and which places are gone for good: an erasure clears those "
     "that windows have named, and those of the stream file"
@@ -54,7 +54,7 @@ FOUND_IN = "found in the history"
 
 @dataclass
 class _Chain:
-    """What the history says of one lane."""
+    """The history of one lane."""
 
     first: Record
     last: Record
@@ -63,7 +63,7 @@ class _Chain:
 
 @dataclass
 class _Left:
-    """What was found, completed by what the history says. `missing` says in words what was not found."""
+    """The values found, completed from the history. `missing` says in words what was not found."""
 
     heads: dict[str, Head] = field(default_factory=dict)
     chains: dict[str, _Chain] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class _Left:
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of a ledger: the values of a backup that can be restored, and what was missing, in words."""
+    """The remains of a ledger: the values of a backup that can be restored, and what was missing, in words."""
 
     book: Book
     values: Callable[[], Iterator[tuple[Key, bytes]]]
@@ -93,7 +93,7 @@ class Left:
 
 
 def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], bool]) -> Left:
-    """What is left of a ledger, completed by what its history says.
+    """The remains of a ledger, completed from its history.
 
     `ledger_id` finds the id of a ledger whose register is lost; the results carry it. `by_order` says whether rows of a type
     of sink have versions by the order of a topic's messages (`ordering.py`). Changes nothing in the ledger.
@@ -132,7 +132,7 @@ def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], 
 def rebuild(
     book: Book, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
 ) -> tuple[Summary, list[str]]:
-    """Write what is left of a ledger to a new file, as a backup that can be restored. Gives also what was missing, in words.
+    """Write what is left of a ledger to a new file, as a backup that can be restored. Also returns what was missing, in words.
 
     Raises what `left_of` and its `write` raise.
     """
@@ -183,7 +183,7 @@ def _learn_of_head(left: _Left, head: Head) -> None:
     if head.last is not None:
         _learn(left, head.last, in_history=False)
     if head.pending is not None:
-        # What began with it may be in no committed window yet.
+        # Offsets that began with it may be in no committed window yet.
         _learn_topics(left, head.lane, head.pending.window)
     if head.pending is not None and head.pending.attempt is not None:
         left.generation = max(left.generation, head.pending.attempt.generation)
@@ -210,7 +210,7 @@ def _learn_topics(left: _Left, lane: str, window: Window) -> None:
     """The incarnations that a window has read, each where the ingest's first window of it began."""
     begins = _starts(window)
     beginning = set()
-    # What an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
+    # Offsets that an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
     for one in window.ranges if not erases(lane) else ():
         topic_id = window.topic_ids.get(one.topic)
         if topic_id is None:

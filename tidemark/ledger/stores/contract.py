@@ -1,4 +1,4 @@
-"""What a ledger needs from its storage. HBase, ZooKeeper and SQL implement it; docs/adding-a-ledger.md adds another store.
+"""The contract of a ledger's storage. HBase, ZooKeeper and SQL implement it; docs/adding-a-ledger.md adds another store.
 
 The contract has two parts. `read` gives the newest value that the server has acknowledged. `swap` changes a value in one
 atomic step, only if the value is still `expected`. Everything else in the ledger is built on these two.
@@ -49,7 +49,7 @@ class LedgerStore(Protocol):
         ...
 
     def read(self, key: Key) -> bytes | None:
-        """The value; None when there is none. Raises Unreachable."""
+        """The value, or None if the key has no value. Raises Unreachable."""
         ...
 
     def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
@@ -65,7 +65,7 @@ class LedgerStore(Protocol):
         ...
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
-        """Put `value` if the present value is exactly `expected` (None: if there is none).
+        """Put `value` if the present value is exactly `expected` (None if the key has no value).
 
         False means that the value was not `expected` *when the server looked*: a gateway may have repeated a write that
         had won. Raises InDoubt when no answer came, Unreachable when nothing was sent.

@@ -1,4 +1,4 @@
-"""What each type of ledger brings: its settings, and how its store is opened."""
+"""The parts of a type of ledger: its settings, and how its store is opened."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Waits:
 
 
 class LedgerSettings(Part):
-    """What a stream file says of its ledger. Each type of ledger derives its own settings from this class."""
+    """The settings of a ledger in a stream file. Each type of ledger derives its own settings from this class."""
 
     type: str
 
-    # What the page calls the server.
+    # The server's name on the pages.
     server: ClassVar[str] = "the ledger"
 
     @property

@@ -1,4 +1,4 @@
-"""What a stream file may say of a ledger in HBase, in ZooKeeper, and in a database."""
+"""The keys of a ledger in HBase, in ZooKeeper, and in a database, in a stream file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from tidemark.ledger.stores.kind import LedgerSettings
 from tidemark.settings.parts import ConnectionName, Part, Table, form
 
-# What other tools call the reader of offsets. In ZooKeeper it is a part of a path, where `.` and `..` mean others.
+# The name that other tools give the reader of offsets. In ZooKeeper it is a part of a path, where `.` and `..` mean others.
 Group = Annotated[
     str,
     form(
