@@ -65,7 +65,9 @@ class Engine(Part):
         default=None,
         description="The queue of all tasks, for executors that have queues, as Celery's. Otherwise Airflow's own default.",
     )
-    retries: Annotated[int, Field(ge=0, le=100, description="The number of retries of every task. A retry reads the pinned window.")] = 3
+    retries: Annotated[
+        int, Field(ge=0, le=100, description="The number of retries of every task. A retry reads the pinned window.")
+    ] = 3
     # At most a week for the delay, and 31 days for the time-out. Longer is a mistake, and Airflow cannot add any number.
     retry_delay_seconds: Annotated[
         int, Field(ge=1, le=604_800, description="The wait before a retry, at most a week.")
