@@ -66,6 +66,7 @@ def test_the_image_is_small_and_has_no_program_that_checks(engine: Engine) -> No
     assert engine.docker("run", *words).strip() == "[]"
 
 
+@pytest.mark.covers("N77")
 def test_the_stack_ingests_replays_audits_and_survives(stack: Engine) -> None:
     """The whole way of somebody who tries it, with a kill in the middle of a run and a `down`."""
     # The first run that anybody sees; the schedule may have begun another one before it, which has read all then.

@@ -20,7 +20,7 @@ from tidemark.ledger.register import note_places
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.windows import ingest, lanes
-from tidemark.sinks.parquet import files
+from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.plain import PlainParquet
 from tidemark.sinks.sweeping import SinkSweeper
 
@@ -67,6 +67,8 @@ class Lake:
             for offset in range(one.start, one.until)
         ]
         path = Path(folder.removeprefix("file://"))
+        if not folders.has_mark(self.base):
+            files.own(self.base, "orders", self.stream.opened.book.register()[1].ledger, self.name)
         path.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path / "part-0.parquet")
         return SinkReceipt(name=self.name, type="parquet", place={"base": self.base, "folder": folder})

@@ -186,6 +186,7 @@ def test_prepare_asks_for_a_profile_that_there_is(tmp_path: Path, words: list[st
 # Images
 
 
+@pytest.mark.covers("N78")
 def test_images_have_hashes_for_all_they_install() -> None:
     text = (DOCKER / "airflow.Dockerfile").read_text().replace("\\\n", " ")
     from_index = [line for line in re.findall(r"pip[^&\n]* install [^&\n]*", text) if "--no-index" not in line]
@@ -195,6 +196,7 @@ def test_images_have_hashes_for_all_they_install() -> None:
         assert re.search(r"mvn .*\n?.*check_jars\.sh", dockerfile.read_text().replace("\\\n", " "), re.DOTALL)
 
 
+@pytest.mark.covers("N78")
 def test_a_jar_that_is_another_ends_the_build(tmp_path: Path) -> None:
     script = tmp_path / "check_jars.sh"
     script.write_bytes((DOCKER / "check_jars.sh").read_bytes())

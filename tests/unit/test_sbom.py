@@ -30,6 +30,7 @@ def valid(text: str) -> list[dict[str, Any]]:
     return list(bom["components"])
 
 
+@pytest.mark.covers("N78")
 def test_each_package_of_the_image_is_listed_with_its_hashes() -> None:
     lock = LOCK.read_text()
     components = json.loads(packages_as_bom(lock))["components"]
@@ -41,6 +42,7 @@ def test_each_package_of_the_image_is_listed_with_its_hashes() -> None:
     valid(packages_as_bom("".join(lock.splitlines(keepends=True)[:20])))
 
 
+@pytest.mark.covers("N78")
 def test_a_jar_is_listed_with_its_hash() -> None:
     name = next(one for one in known_sums() if one.startswith("kafka-clients-"))
     version = name.removeprefix("kafka-clients-").removesuffix(".jar")
@@ -49,6 +51,7 @@ def test_a_jar_is_listed_with_its_hash() -> None:
     assert one["hashes"] == [{"alg": "SHA-256", "content": known_sums()[name]}]
 
 
+@pytest.mark.covers("N78")
 def test_a_jar_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ServiceError, match=r"kafka-clients-0\.0\.0\.jar is among what Maven resolves"):
         jars_as_bom([LISTED.format(version="0.0.0")])

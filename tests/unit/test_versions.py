@@ -29,6 +29,7 @@ def pins(*path: str) -> dict[str, str]:
     )
 
 
+@pytest.mark.covers("N78")
 @pytest.mark.parametrize("lock", LOCKS, ids="/".join)
 def test_each_package_of_a_lock_has_the_hashes_of_its_files(lock: tuple[str, ...]) -> None:
     entries = re.split(r"^(?=\S)", text_of(*lock), flags=re.MULTILINE)[1:]

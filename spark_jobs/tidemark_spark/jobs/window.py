@@ -36,6 +36,7 @@ from tidemark.runs.windows import ingest, lanes, pacing
 from tidemark.runs.windows.changes_since_pin import lost_since_pin
 from tidemark.runs.windows.chosen_sinks import check_still_there
 from tidemark.schemes.kinds import AvroScheme
+from tidemark.sinks.mounted import check_mounted
 from tidemark_spark.jobs.window_work import LongerWay, SparkWork
 from tidemark_spark.rows.one_pass import takes_one_pass
 from tidemark_spark.rows.pipeline import check_rows
@@ -168,6 +169,7 @@ class _Ready:
         sinks = make_sinks(opened)
         dead_letters = dead_letters_writer(opened)
         ledger = _ledger_id(opened)
+        check_mounted(opened.book, opened.connections, [*opened.stream.sinks, opened.stream.dead_letters])
         for sink in sinks:
             if window is None or window.counts_for(sink.name):
                 sink.prepare(name, ledger)

@@ -23,20 +23,17 @@ class PlainDelta(PlainSink):
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         # Needs an extra of the package, which other sinks do not need.
         from tidemark.sinks.delta import table
-        from tidemark.sinks.parquet.folders import check_there
 
-        check_there(place["base"], standing)
-        table.exists(place["base"])
+        table.check_there(place["base"], (one.record for one in standing.windows))
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
-        from tidemark.sinks.parquet.folders import check_there
-
-        check_there(place["base"], erasing.standing)
+        self.reach(connections, place, erasing.standing)
         super().erase(connections, place, erasing)
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         from tidemark.sinks.delta import table
 
+        table.check_there(place["base"], [record])
         # An attempt may have died before it made the table.
         if table.exists(place["base"]):
             table.sweep(place["base"], record, covers)
@@ -48,10 +45,12 @@ class PlainDelta(PlainSink):
         return {"base": base, "folder": table.partition_folder(base, generation)}
 
     def rows_at(self, opened: Opened, settings: DeltaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
-        from tidemark.sinks.delta.table import files_of
+        from tidemark.sinks.delta.table import check_there, files_of
         from tidemark.sinks.parquet.looking import rows_of_message
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
+        if place is not None:
+            check_there(place["base"], [record])
         # What no longer counts is deleted, so a window may have no file left. A file is removed by a vacuum alone.
         paths = [] if place is None else files_of(place["base"]).get(record.attempt.generation, [])
         return rows_of_message(paths, at, record, compacted=False)

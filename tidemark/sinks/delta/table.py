@@ -262,6 +262,11 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
 
 
+def check_there(base: str, records: Iterable[Record]) -> None:
+    """As `folders.check_there`: the table has the mark."""
+    folders.check_there(base, records, exists)
+
+
 def exists(base: str) -> bool:
     with folders.naming(base):
         return DeltaTable.is_deltatable(folders.escaped(base), storage_options=folders.options(base))
@@ -394,6 +399,8 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
     view = book.view(sink)
     while True:
         found = parts(view.windows, view.authority, sink, kind=TYPE)
+        for part in found:
+            check_there(part.base, (one.record for one in part.windows))
         files = {base: files_of(base) for base in {one.base for one in found}}
         if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
             break

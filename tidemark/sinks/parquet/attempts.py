@@ -17,7 +17,7 @@ class InFolders(PlainSink):
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         from tidemark.sinks.parquet.folders import check_there
 
-        check_there(place["base"], standing)
+        check_there(place["base"], (one.record for one in standing.windows))
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         """Remove folders that can never count. The files of windows are immutable: a compaction writes new ones."""
@@ -28,5 +28,7 @@ class InFolders(PlainSink):
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         from tidemark.sinks.parquet import files
+        from tidemark.sinks.parquet.folders import check_there
 
+        check_there(place["base"], [record])
         files.sweep(place["base"], record)

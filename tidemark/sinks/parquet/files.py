@@ -44,7 +44,6 @@ WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
 COMPACTED = "compacted"
 # The columns by which rows are counted.
 _COUNTED = ("_topic", "_incarnation", "_partition", "_offset", "_index", "_digest")
-_OWNER_FILE = "_tidemark_owner.json"
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
 FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 # A topic's name is read once, and rows have its number.
@@ -145,7 +144,7 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
     """
     mine = {"stream": stream, "ledger": ledger, "sink": sink}
     if not (found := owner(base)):
-        marking.mark(base, _OWNER_FILE, mine)
+        marking.mark(base, folders.OWNER_FILE, mine)
         found = owner(base)
     check_owner(base, found, stream, ledger)
     if found.get("sink") != sink:
@@ -158,7 +157,7 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
 def owner(base: str) -> dict[str, str]:
     """Whose a base folder is, as `own` has marked it; empty while it has no mark."""
     with folders.opened(base) as (filesystem, path):
-        mark = f"{path}/{_OWNER_FILE}"
+        mark = f"{path}/{folders.OWNER_FILE}"
         if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
             return {}
         with filesystem.open_input_stream(mark) as stored:

@@ -7,7 +7,7 @@ take URIs with escapes, and name some schemes differently. A bucket's key is tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from urllib.parse import quote
@@ -17,8 +17,9 @@ from pyarrow import fs
 
 from tidemark.clients.object_stores import Access, access_to
 from tidemark.errors import Unreachable, WrongUse
-from tidemark.ledger.book import Standing
+from tidemark.ledger.records import Record
 
+OWNER_FILE = "_tidemark_owner.json"
 # Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # Arrow sends checksums in a form that AWS knows since 2024, and few other servers do.
@@ -51,16 +52,24 @@ def naming(folder: str) -> Iterator[None]:
         raise Unreachable(f"{folder}: {problem}") from problem
 
 
-def check_there(base: str, standing: Standing) -> None:
-    """Raises Unreachable for a folder that is not there, although windows have named it.
-
-    A disk that is not mounted looks like this, and it may come back with all that it had.
-    """
+def has_mark(base: str) -> bool:
+    """Whether a folder of Parquet files has its owner's mark. Whoever writes there puts it there first."""
     with opened(base) as (filesystem, path):
-        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
-            return
-    if any(one.place.get("base") == base for window in standing.windows for one in window.record.places):
-        raise Unreachable(f"{base} is not there, and windows have their results in it; its disk may not be mounted")
+        return bool(filesystem.get_file_info(f"{path}/{OWNER_FILE}").type != fs.FileType.NotFound)
+
+
+def check_there(base: str, records: Iterable[Record], marked: Callable[[str], bool] = has_mark) -> None:
+    """Raises Unreachable for a folder without its owner's mark, although committed windows have named it.
+
+    A disk that is not mounted looks like this: its folder is missing or empty, and it may come back with all that it had. So
+    nobody may take it for deleted, or begin it anew. `records` are asked for only where there is no mark.
+    """
+    if marked(base) or not any(one.place.get("base") == base for record in records for one in record.places):
+        return
+    with opened(base) as (filesystem, path):
+        there = filesystem.get_file_info(path).type != fs.FileType.NotFound
+    what = "has no mark of its owner" if there else "is not there"
+    raise Unreachable(f"{base} {what}, and windows have their results in it; its disk may not be mounted")
 
 
 def path_of(folder: str) -> str:

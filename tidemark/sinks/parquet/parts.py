@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from tidemark.ledger.book import NOTHING, Book, Committed
 from tidemark.ledger.erased import erased
+from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.parquet import compactions
@@ -97,7 +98,9 @@ def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) ->
         known = compactions.find(book, sink)
         view = book.view(sink)
         try:
-            found = read(parts(view.windows, view.authority, sink, known.value if known else None), view.authority)
+            there = parts(view.windows, view.authority, sink, known.value if known else None)
+            _check_there(there)
+            found = read(there, view.authority)
         except Exception:
             # A missing file is an error, unless a compaction has replaced its folder.
             if _same_folders(known, compactions.find(book, sink)):
@@ -105,6 +108,18 @@ def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) ->
             continue
         if _same_folders(known, compactions.find(book, sink)):
             return found
+
+
+def _check_there(found: Iterable[Part]) -> None:
+    """Raises Unreachable where a folder's disk may not be mounted: its rows are not deleted."""
+    # Not at the top: most programs that know of parts never read one, and Arrow takes long to load.
+    from tidemark.sinks.parquet.folders import check_there
+
+    bases: dict[str, list[Record]] = {}
+    for part in found:
+        bases.setdefault(part.base, []).extend(one.record for one in part.windows)
+    for base, records in bases.items():
+        check_there(base, records)
 
 
 def _same_folders(before: compactions.Stored | None, now: compactions.Stored | None) -> bool:

@@ -90,6 +90,9 @@ class PlainParquet(InFolders):
         place = next((one.place for one in record.places if one.name == settings.name), None)
         if place is None:
             return []
+        from tidemark.sinks.parquet.folders import check_there
+
+        check_there(place["base"], [record])
         while True:
             # A compaction removes the folders that it has replaced.
             known = compactions.find(opened.book, settings.name)

@@ -23,7 +23,7 @@ from msgspec import structs
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
 from tidemark.sinks.contract import Asked, Opened
-from tidemark.sinks.parquet import compacting, compactions
+from tidemark.sinks.parquet import compacting, compactions, folders
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
 from tidemark.sinks.parquet.parts import Part, parts
@@ -67,6 +67,7 @@ def compact(
     register = book.register()
     if register is None:
         raise WrongUse(f"{book.stream} has not been read yet: there is nothing to compact")
+    folders.check_there(base, (one.record for one in book.committed()))
     parquet_files.own(base, book.stream, register[1].ledger, sink.name)
 
     def heard(step: Step) -> None:

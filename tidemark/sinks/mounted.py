@@ -1,0 +1,38 @@
+"""Whether the folders that a stream is about to write are those that it has written before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import Record
+from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.parquet.settings import ParquetSink
+
+
+def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -> None:
+    """Raises Unreachable for the folder of a sink, or of the dead letters, that has lost its mark although windows wrote there.
+
+    Before a writer makes folder and mark anew: with a mark in an empty mount point, everything before would read as deleted.
+    """
+    for settings in places:
+        match settings:
+            case ParquetSink():
+                from tidemark.sinks.parquet.folders import check_there
+
+                check_there(settings.base(connections), _records(book))
+            case FileDeadLetters():
+                check_mounted(book, connections, [settings.sink])
+            case DeltaSink():
+                from tidemark.sinks.delta import table
+
+                table.check_there(settings.base(connections), _records(book))
+
+
+def _records(book: Book) -> Iterator[Record]:
+    """The committed windows, read when somebody asks for them."""
+    for one in book.committed():
+        yield one.record
