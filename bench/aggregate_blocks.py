@@ -20,7 +20,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, row_key
 
 PARTITIONS = 4
-BLOCKS = (1, 10, 100, 1_000, 10_000, 100_000, None)
+BLOCKS = (1, 10, 100, 1_000, 10_000, 100_000)
 # HBase's cell besides row, qualifier and value: lengths 4, 4, 2 and 1, family 1, timestamp 8, type 1.
 _CELL_BYTES = 21
 
@@ -60,24 +60,20 @@ def lines(count: int) -> list[Line]:
     return found
 
 
-def cost(given: Sequence[Line], key: Key, block: int | None) -> tuple[int, int]:
+def cost(given: Sequence[Line], key: Key, block: int) -> tuple[int, int]:
     """How many cells, and their bytes."""
-    places = {
-        (tuple(key(line)), None if block is None else (line.at, line.offset - line.offset % block)) for line in given
-    }
+    places = {(tuple(key(line)), line.at, line.offset - line.offset % block) for line in given}
     states = [("requests", b"1000"), ("bytes", b"2500000000"), ("slowest", b"2.999")]
     value = len(encode(123_456, "ingest", 1, 1000, 1, states))
-    column = len(block_qualifier(TopicPartition("cdn-logs", 0), 0)) if block else len("ingest/0000000000000000012")
-    return len(places), sum(_CELL_BYTES + len(row_key(found)) + column + value for found, _ in places)
+    column = len(block_qualifier(TopicPartition("cdn-logs", 0), 0))
+    return len(places), sum(_CELL_BYTES + len(row_key(found)) + column + value for found, _, _ in places)
 
 
-def read(given: Sequence[Line], block: int | None, chosen: Sequence[Line]) -> int:
+def read(given: Sequence[Line], block: int, chosen: Sequence[Line]) -> int:
     """How many offsets a replay of the chosen lines reads."""
     ends: dict[TopicPartition, int] = {}
     for line in given:
         ends[line.at] = line.offset + 1
-    if block is None:
-        return sum(ends.values())
     touched = ((line.at, line.offset - line.offset % block) for line in chosen)
     return RangeSet(OffsetRange(at, start, min(start + block, ends[at])) for at, start in touched).count()
 
@@ -96,7 +92,7 @@ def main() -> None:
         for key in KEYS.values():
             cells, size = cost(given, key, block)
             costs.append(f"{cells:,} ({size / 1e6:.1f} MB)")
-        print(f"| {block or '`window`'} | {read(given, block, ten):,} | {' | '.join(costs)} |")
+        print(f"| {block} | {read(given, block, ten):,} | {' | '.join(costs)} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The sink `hbase_aggregates`: of each block or window one contribution to each key, which a replay of it replaces."""
+"""The sink `hbase_aggregates`: of each block one contribution to each key, which a replay of it replaces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidemark.offsets.reading import Reading
 from tidemark.runs.requests import keys
 from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.aggregates.computed import Aggregate
-from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, qualifier, row_key
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import AggregateTable, aggregate_table, totals
 from tidemark_spark.jobs.audit import audit
@@ -58,7 +58,7 @@ def table_of(play: Playground) -> str:
     return f"{play.name}_sums"
 
 
-def with_sink(play: Playground, *, block: int | str = "window", first: bool = False, **changes: Any) -> None:
+def with_sink(play: Playground, *, block: int = 20, first: bool = False, **changes: Any) -> None:
     """Give the stream the sink, besides its others."""
     mine = {"type": SINK, "table": table_of(play), "regions": 4, "block_offsets": block, **SINKS[play.example.name]}
     others = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
@@ -115,33 +115,25 @@ def inside(record: Record, place: Place) -> bool:
 class Units:
     """What has one contribution to each key, from the windows that have read messages first, one message at a time."""
 
-    def __init__(self, records: list[Record], block: int | str) -> None:
-        self._block = block
+    def __init__(self, records: list[Record], block: int) -> None:
         self._of: dict[Place, tuple[Any, ...]] = {}
         for number, record in enumerate(records):
             for one in record.window.ranges:
                 for offset in range(one.start, one.until):
-                    part = () if isinstance(block, str) else (one.topic, one.partition, offset // block)
-                    self._of[one.topic, one.partition, offset, 0] = (number, *part)
+                    self._of[one.topic, one.partition, offset, 0] = (number, one.topic, one.partition, offset // block)
 
     def of(self, place: Place) -> tuple[Any, ...]:
         return self._of[(*place[:3], 0)]
 
-    def column(self, place: Place, records: list[Record]) -> bytes:
-        unit = self.of(place)
-        if len(unit) == 1:
-            return qualifier("ingest", records[unit[0]].seq)
-        return block_qualifier(TopicPartition(place[0], place[1]), self._start(unit))
+    def column(self, place: Place) -> bytes:
+        return block_qualifier(TopicPartition(place[0], place[1]), self._start(self.of(place)))
 
     def _start(self, unit: tuple[Any, ...]) -> int:
         return min(one[2] for one, its in self._of.items() if its == unit)
 
-    def named(self, place: Place, records: list[Record]) -> tuple[Any, ...]:
+    def named(self, place: Place) -> tuple[Any, ...]:
         """The unit as a comparison names it, after what it is ordered by."""
-        unit = self.of(place)
-        if len(unit) == 1:
-            return unit, f"window ingest/{records[unit[0]].seq}"
-        start = self._start(unit)
+        start = self._start(self.of(place))
         return (*place[:2], start), f"block {place[0]}/{place[1]}@{start}"
 
     def whole(self, places: Iterable[Place]) -> RangeSet:
@@ -154,12 +146,11 @@ def offsets_of(places: Iterable[Place]) -> RangeSet:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("block", ["window", 20])
-def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark: Any, block: int | str) -> None:
+def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark: Any) -> None:
     play = make(example, ledger=LEDGERS[ledger])
-    with_sink(play, block=block)
+    with_sink(play)
     play.produce(300)
-    (first,) = play.ingest()
+    play.ingest()
     assert by_reader(play) == by_oracle(play)
     play.produce(90)
     play.ingest()
@@ -168,8 +159,7 @@ def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark:
 
     # A replay of some of a unit is one of the unit: it replaces what that has contributed.
     (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5)))
-    whole = first.window.hull() if block == "window" else play.ranges(0, 0, (0, 20))
-    assert play.opened.book.covers(again.window) == whole
+    assert play.opened.book.covers(again.window) == play.ranges(0, 0, (0, 20))
     assert by_reader(play) == wanted
     play.assert_exactly_what_was_read()
 
@@ -194,9 +184,9 @@ def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark:
     assert f"not compared: {SINK}" in report.sentence()
 
     # A table keeps what it was made with.
-    mine = {"type": SINK, "table": table_of(play), "block_offsets": block, **SINKS[example.name]}
+    mine = {"type": SINK, "table": table_of(play), "block_offsets": 20, **SINKS[example.name]}
     play.produce(10)
-    for changed, name in (({"values": {"rows": "count"}}, "values"), ({"block_offsets": 21}, f"block_offsets {block}")):
+    for changed, name in (({"values": {"rows": "count"}}, "values"), ({"block_offsets": 21}, "block_offsets 20")):
         play.rewrite(sinks=[{**mine, **changed}])
         with pytest.raises(WrongUse, match=f"was made with {name}"):
             play.ingest()
@@ -227,15 +217,11 @@ def test_a_crash_leaves_contributions_that_do_not_count(make: Make, ledger: str,
     play.assert_exactly_what_was_read()
 
 
-BLOCKS = [
-    pytest.param(4, marks=pytest.mark.covers("G2", "G6")),
-    pytest.param(1, marks=pytest.mark.full),
-    pytest.param("window", marks=pytest.mark.full),
-]
+BLOCKS = [pytest.param(4, marks=pytest.mark.covers("G2", "G6")), pytest.param(1, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: int | str) -> None:
+def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: int) -> None:
     play = make(CDN, ledger=LEDGERS[ledger])
     with_sink(play, block=block)
     play.produce(162)
@@ -260,9 +246,7 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     # What will change is said before: in the touched units, only the keys that go.
     digest = play.opened.book.store_selection(reads).digest
     there = {
-        (units.named(place, [first, second]), row.get("host"), row.get("method"))
-        for place, row in rows.items()
-        if at(place) in reads
+        (units.named(place), row.get("host"), row.get("method")) for place, row in rows.items() if at(place) in reads
     }
     goes = Counter(unit for unit, host, _ in there if host == gone)
     said = compare(play.opened, "compared", digest).places[2]
@@ -294,7 +278,7 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     assert by_reader(play) == half != before
 
     # An attempt that wakes up late, under a newer generation and an older one.
-    column = units.column(ten[0], [first, second])
+    column = units.column(ten[0])
     late = [(row_key([gone.encode(), b"GET"]), column, encode(5, "ingest", 1, 1, 1, [("rows", b"1000")]))]
     table(play).write(late, 5)
     table(play).write(late, 90_000_000_000_000)
@@ -303,7 +287,7 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     # The audit finds the units that were not corrected, a cell that somebody has changed, and one that is gone.
     if block == 1:
         # Nothing is left of what was corrected: the cells are of others.
-        changed = tamper(play, first, {units.column(one, [first, second]) for one in ten})
+        changed = tamper(play, first, {units.column(one) for one in ten})
     else:
         changed = tamper(play, again)
     report = audit(play.opened, "audit")
@@ -313,11 +297,10 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     assert place.extra == len(keys)
     assert all(f" {gone}, " in one for one in place.extra_at)
     assert (place.different, place.missing, place.debris, place.unproven) == (1, 1, 1, 0)
-    assert all(one.startswith("ingest/2 ") == (block == "window") for one in place.extra_at)
     # A replay of what it names repairs all of that.
     assert report.findings is not None
     found = play.opened.book.selection(report.findings)
-    tampered = [one for one in rows if units.column(one, [first, second]) in changed]
+    tampered = [one for one in rows if units.column(one) in changed]
     assert found == units.whole([*left, *tampered])
     play.select(LaneKind.REPLAY, found)
     good = {place: row for place, row in rows.items() if row.get("host") != gone}
@@ -328,10 +311,8 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     topic = play.topics[0]
     play.kafka.delete_records(topic, 0, 5)
     if block != 1:
-        some = play.ranges(0, 1, (0, 1)) if block == "window" else play.ranges(0, 0, (6, 7))
-        lost = r"\[0, 5\)" if block == "window" else r"\[4, 5\)"
-        with pytest.raises(OffsetsOutOfRange, match=rf"needs whole .*{topic}/0 {lost} are gone"):
-            play.select(LaneKind.REPLAY, some)
+        with pytest.raises(OffsetsOutOfRange, match=rf"needs whole .*{topic}/0 \[4, 5\) are gone"):
+            play.select(LaneKind.REPLAY, play.ranges(0, 0, (6, 7)))
     assert by_reader(play) == wanted
     report = audit(play.opened, "audit again")
     assert report.clean, report.sentence()
@@ -382,8 +363,8 @@ def test_contributions_that_depend_on_the_order_of_rows_are_no_difference(spark:
             columns = "_topic string, _incarnation int, _partition int, _offset long, _index int, _message_hash long"
             rows = [("t", 1, 0, number, 0, number, number, number, one) for number, one in enumerate(amounts)]
             frame = spark.createDataFrame(rows, f"{columns}, _row_hash long, _digest long, amount double").coalesce(1)
-            chosen_rows = with_unit_of_one(chosen(frame, [], aggregates), None)
-            made.append(contributions(chosen_rows, 0, aggregates, None, scales=True))
+            chosen_rows = with_unit_of_one(chosen(frame, [], aggregates), 100)
+            made.append(contributions(chosen_rows, 0, aggregates, scales=True))
         if name == "cancels":
             assert len({one.collect()[0]["value_0"] for one in made}) > 1, "the order has to matter"
         for one, two in product(made, repeat=2):
@@ -431,11 +412,10 @@ def generations_in(play: Playground) -> set[int]:
 
 @pytest.mark.full
 @pytest.mark.covers("N27")
-@pytest.mark.parametrize("block", [10, "window"])
-def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> None:
+def test_what_is_erased_leaves_the_aggregates(make: Make) -> None:
     """And messages are found by their key. The rest of their blocks is read again."""
     play = make(CDN)
-    with_sink(play, block=block)
+    with_sink(play, block=10)
     play.kafka.send(
         (play.topics[0], 0, b"me" if number in (20, 33) else b"you", value)
         for number, (_, value) in enumerate(CDN.generate(50, 0))
@@ -452,12 +432,12 @@ def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> N
     assert (found.read, found.unseen) == (50, 0)
 
     done = asked("erase", "--yes", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
-    assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18 if block == 10 else 48)
+    assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18)
     assert by_reader(play) == sums(play, left())
     # Not only hidden: nothing that was made of the erased messages is in the table.
     last = play.head(done["lane"]).last
     assert last is not None
-    assert generations_in(play) == {last.attempt.generation, *([first] if block == 10 else [])}
+    assert generations_in(play) == {last.attempt.generation, first}
     report = audit(play.opened, "audit")
     assert (report.clean, report.erased) == (True, 2), report.sentence()
     # The first offset of a block is erased, and the block's next replay writes where it was.

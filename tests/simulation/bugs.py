@@ -18,7 +18,7 @@ from tests.simulation.steps import drawn
 PROTOCOL = "tidemark.commit.protocol"
 REGISTER = "tidemark.ledger.register"
 SINCE = "tidemark.runs.windows.changes_since_pin"
-WHOLE = "tidemark.runs.windows.whole_windows"
+WHOLE = "tidemark.runs.windows.whole_blocks"
 ERASE, SELECTED = "tidemark.cli.commands.erase", "tidemark.cli.commands.replay"
 CONFIRMING = "tidemark.cli.confirming"
 TABLE = "tidemark.sinks.hbase.aggregates.table"
@@ -456,7 +456,6 @@ _SEEDS: dict[str, int] = {
     "what is widened brings up messages of aborted transactions": 198,
     "an erased message makes up for one that is lost": 128,
     "only the first lane of a run is compared with the request": 518,
-    "columns of attempts that nobody will commit stay": 148,
     "an attempt at work is taken for dead": 222,
     "a plan looks at what counts for the offsets themselves": 82,
     "an erasure is judged by what it only erases": 948,

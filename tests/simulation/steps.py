@@ -30,6 +30,9 @@ from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
 from tidemark.sinks.parquet.steps import Step as CompactionStep
 
+# A block wider than any log here: units are what a window has read of a partition.
+WIDE = 1_000
+
 # How often each is on the menu; a theme may have others.
 MENU = {
     "produce": 5, "ingest": 7, "replay": 6, "backfill": 3, "erase": 4, "erase key": 1, "again": 4, "wake": 6,
@@ -79,7 +82,7 @@ THEMES = {
     "plans": Theme({"plan": 10, "by plan": 10, "replay": 20, "wake": 6}),
     "readers": Theme(
         {"totals": 10, "newest": 10, "erase": 12, "wake": 10},
-        {"sinks": (("hbase", "sums"), ("hbase", "sums", "latest")), "block": (None, 4, 8)},
+        {"sinks": (("hbase", "sums"), ("hbase", "sums", "latest")), "block": (WIDE, 4, 8)},
         {"totals": _early(SLEEPS, 24), "newest": _early(SLEEPS, 24)},
     ),
     "erasures": Theme({"erase": 16, "erase key": 4, "wake": 20, "time": 8}),
@@ -109,8 +112,8 @@ THEMES = {
         {"ingest": _early(REFUSED, 4), "replay": _early(REFUSED, 4)},
     ),
 }
-_OF_WINDOWS: dict[str, tuple[Any, ...]] = {
-    "block": (None,),
+_OF_WIDE_BLOCKS: dict[str, tuple[Any, ...]] = {
+    "block": (WIDE,),
     "sinks": (("sums", "hbase"), ("hbase", "sums")),
     "guarantee": ("at_least_once",),
 }
@@ -118,7 +121,7 @@ _OF_WINDOWS: dict[str, tuple[Any, ...]] = {
 LATER_THEMES = {
     "slow attempts": Theme(
         {"ingest": 12, "produce": 8, "erase": 14, "wake": 24},
-        _OF_WINDOWS,
+        _OF_WIDE_BLOCKS,
         {"ingest": (Stop(SLEEPS, DRAWN),), "erase": (Stop(SLEEPS, ERASING),)},
         others=0.1,
         stories=(("produce", "ingest, draws", "erase, looks", "wake", "wake"),),
@@ -144,7 +147,7 @@ LATER_THEMES = {
         {"ingest": (Stop(SLEEPS, NAMING),), "replay": (Stop(SLEEPS, NAMING),)},
     ),
 }
-_OF_BLOCKS = {**_OF_WINDOWS, "block": (4, 8), "most": (100,)}
+_OF_BLOCKS = {**_OF_WIDE_BLOCKS, "block": (4, 8), "most": (100,)}
 # Of one seed of ten, for the same reason.
 LATEST_THEMES = {
     "aborted": Theme(
@@ -172,7 +175,7 @@ LATEST_THEMES = {
     ),
     "given up": Theme(
         {"backfill": 20, "cancel": 12, "erase": 14, "time": 6},
-        {**_OF_WINDOWS, "start": (5,), "most": (100,), "partitions": (2,)},
+        {**_OF_WIDE_BLOCKS, "start": (5,), "most": (100,), "partitions": (2,)},
         others=0.1,
         stories=(("backfill, stores", "time", "cancel", "backfill", "erase"),),
     ),
@@ -429,7 +432,7 @@ def _stop(chance: random.Random, likely: tuple[Stop, ...] | None = None) -> Stop
 def _setting(chance: random.Random) -> Setting:
     sinks = chance.choice(_SINKS)
     return Setting(
-        block=chance.choice((None, 1, 3, 4, 8)),
+        block=chance.choice((WIDE, 1, 3, 4, 8)),
         most=chance.choice((2, 3, 7, 100, 100)),
         guarantee=chance.choice(("at_least_once",) * 4 + ("at_most_once",)),
         isolation=chance.choice(("read_committed", "read_committed", "read_uncommitted")),

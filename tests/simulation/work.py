@@ -212,16 +212,9 @@ class Work:
         units: dict[tuple[bytes, bytes], list[Place]] = defaultdict(list)
         for place, one in self.good.items():
             at, offset = place
-            if isinstance(found.columns, columns.Windows):
-                number = found.first.at(at, offset) if found.first is not None else 0
-                assert number is not None, f"{at}@{offset} is replayed, and no window has read it first"
-                column = found.columns.column(number)
-            else:
-                assert block is not None
-                start = found.first.start(at, offset, block) if found.first is not None else offset - offset % block
-                assert start is not None, f"{at}@{offset} is replayed, and no window has read it first"
-                column = found.columns.column(at, start)
-            units[row_key([b"%d" % one.key]), DATA_PREFIX + column].append(place)
+            start = found.first.start(at, offset, block) if found.first is not None else offset - offset % block
+            assert start is not None, f"{at}@{offset} is replayed, and no window has read it first"
+            units[row_key([b"%d" % one.key]), DATA_PREFIX + found.columns.column(at, start)].append(place)
         self._write(SUMS, [(*unit, self._contribution(places), places) for unit, places in units.items()])
 
     def _contribution(self, places: list[Place]) -> bytes:

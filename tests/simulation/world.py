@@ -64,7 +64,7 @@ SINKS: dict[str, dict[str, Any]] = {
 class Setting:
     """What the stream file says, and which servers there are."""
 
-    block: int | None = 4
+    block: int = 4
     most: int = 100
     guarantee: str = "at_least_once"
     isolation: str = "read_committed"
@@ -120,8 +120,7 @@ class World:
         self.opened = self.open()
 
     def _mark_tables(self) -> None:
-        block = {} if self.block is None else {"block_offsets": self.block}
-        for name, more in ((ROWS, {}), (SUMS, block), (LETTERS, {}), (LATEST, {})):
+        for name, more in ((ROWS, {}), (SUMS, {"block_offsets": self.block}), (LETTERS, {}), (LATEST, {})):
             self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json(more))], 1)
 
     def open(self) -> OpenStream:
@@ -217,7 +216,7 @@ def simulated() -> Iterator[None]:
 @cache
 def _file(setting: Setting, isolation: str) -> StreamFile:
     """The stream file, without the text: reading YAML would take longer than most programs."""
-    block = {SUMS: {"block_offsets": setting.block or "window"}}
+    block = {SUMS: {"block_offsets": setting.block}}
     stream = Stream.model_validate(
         {
             "stream": "orders",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from tidemark.sinks.first_reads import Block
 from tidemark.sinks.hbase.aggregates.table import AggregateTable
 from tidemark.sinks.hbase.table import ResultTable
 
@@ -74,11 +73,11 @@ class CellsInMemory:
 class TableInMemory(AggregateTable):
     """A table of aggregates over such cells."""
 
-    def __init__(self, cells: CellsInMemory, table: str, block: Block) -> None:
+    def __init__(self, cells: CellsInMemory, table: str, block: int) -> None:
         self._gateway = cells  # type: ignore[assignment]
         self._rows = ResultTable(self._gateway, table)
         self.table = table
         self._block = block
 
-    def block(self, unmade: Block = None) -> Block:
+    def block(self, unmade: int = 1) -> int:
         return self._block

@@ -21,8 +21,8 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import ingest, lanes
-from tidemark.sinks.first_reads import Block, FirstWindows
-from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, qualifier, row_key
+from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, row_key
 from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.sweeping import SinkSweeper
 
@@ -67,8 +67,6 @@ class Contributions:
         book, block = self._sums.stream.opened.book, self._sums.block
         first = FirstWindows(book.committed())
         number = first.at(at(0), offset) if reads_again(self._lane) else None
-        if block is None:
-            return qualifier(*(first.names[number] if number is not None else (self._lane, self._window.seq)))
         covers = first.covers[number] if number is not None else book.covers(self._window)
         start = covers.at_or_above(at(0), offset - offset % block)
         assert start is not None
@@ -89,11 +87,11 @@ class Sums:
         self,
         folder: Path,
         monkeypatch: pytest.MonkeyPatch,
-        block: Block,
+        block: int,
         key_of: Callable[[int], bytes] = key_of,
     ) -> None:
         self.key_of = key_of
-        settings = f"name: sums, table: sums, key: id, values: {{n: count}}, block_offsets: {block or 'window'}"
+        settings = f"name: sums, table: sums, key: id, values: {{n: count}}, block_offsets: {block}"
         sink = f"  - {{type: hbase_aggregates, {settings}}}\n"
         self.stream = StreamInMemory(folder, text=TEXT.replace("dead_letters:", f"{sink}dead_letters:"))
         self.cells = CellsInMemory()

@@ -1,9 +1,10 @@
-"""Aggregates: states that merge, their bytes in HBase, and the windows that they belong to."""
+"""Aggregates: states that merge, their bytes in HBase, and the blocks that they belong to."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partial
 
 import pytest
 import xxhash
@@ -16,7 +17,7 @@ from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import LaneKind, SinkReceipt
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
+from tidemark.sinks.first_reads import FirstWindows
 from tidemark.sinks.hbase.aggregates.computed import Aggregate, Function, merged
 from tidemark.sinks.hbase.aggregates.rows import (
     Contribution,
@@ -25,7 +26,6 @@ from tidemark.sinks.hbase.aggregates.rows import (
     decode,
     encode,
     key_of,
-    qualifier,
     row_key,
 )
 from tidemark.sinks.hbase.aggregates.table import Layout, counting, place_of
@@ -106,7 +106,6 @@ def test_a_contribution_to_the_byte() -> None:
     packed = b"5:_rows1:34:_ack16:ffffffffffffffff8:requests1:35:bytes3:999"
     mark = struct.pack(">BBQQQ", 1, 0, 7, xxhash.xxh64_intdigest(packed), 2) + b"replay-1"
     assert cell == struct.pack(">H", len(mark)) + mark + packed
-    assert qualifier("ingest", 12) == b"ingest/0000000000000000012"
     assert block_qualifier(TopicPartition("logs", 7), 12_000) == b"logs/7/0000000000000012000"
     assert block_qualifier(TopicPartition("logs", 7, 2), 0) == b"logs#2/7/0000000000000000000"
     states = {"requests": b"3", "bytes": b"999"}
@@ -139,7 +138,7 @@ def test_blocks_come_back_as_they_were(topic: str, partition: int, incarnation: 
 
 def test_other_columns_are_no_blocks() -> None:
     for name in (
-        qualifier("ingest", 12),
+        b"ingest/0000000000000000012",
         b"",
         b"logs/0/12",
         b"logs/0/0000000000000012000x",
@@ -166,16 +165,12 @@ def test_a_table_keeps_its_key_and_its_values() -> None:
 
 
 def test_a_table_keeps_its_blocks() -> None:
-    by_windows, by_blocks = (Layout(["host"], [of("sum", "integer")], block) for block in (None, 1000))
-    # The mark of a table that was made before there were blocks.
-    assert by_windows.marked() == {"key": ["host"], "values": {"x": ["sum", "field", "integer"]}}
-    by_windows.check("t", by_windows.marked())
+    made, other = (Layout(["host"], [of("sum", "integer")], block) for block in (1000, 100))
+    assert made.marked() == {"key": ["host"], "values": {"x": ["sum", "field", "integer"]}, "block_offsets": 1000}
     with pytest.raises(
-        WrongUse, match=r"t was made with block_offsets window, .* says 1000.* Write block_offsets: window, or"
+        WrongUse, match=r"t was made with block_offsets 1000, .* says 100.* Write block_offsets: 1000, or"
     ):
-        by_blocks.check("t", by_windows.marked())
-    with pytest.raises(WrongUse, match=r"t was made with block_offsets 1000, the stream file says window"):
-        by_windows.check("t", by_blocks.marked())
+        other.check("t", made.marked())
 
 
 # windows
@@ -201,57 +196,51 @@ WINDOWS = [
 
 def test_each_offset_belongs_to_the_window_that_read_it_first() -> None:
     first = FirstWindows([window(1, range(60), lane="replay-1", generation=99), *WINDOWS])
-    assert first.names == (("ingest", 1), ("ingest", 2), ("backfill-1", 1), ("ingest", 3))
+    assert first.covers == tuple(one.covers for one in WINDOWS)
     assert [first.at(AT, offset) for offset in (0, 9, 10, 35, 59, 60)] == [0, 0, 1, 2, 3, None]
     assert first.at(TopicPartition("logs", 1), 0) is None
-    assert first.touched(ranges((5, 6), (29, 31))) == [0, 1, 2]
-    assert first.whole(ranges((12, 13), (70, 71))) == ranges((10, 30), (70, 71))
+    assert first.touched(ranges((5, 6), (29, 31))).covers == first.covers[:3]
+    assert first.whole(ranges((12, 13), (70, 71)), [100]) == ranges((10, 30), (70, 71))
 
 
-def test_a_replay_takes_whole_windows_and_all_below_them() -> None:
-    first = FirstWindows(WINDOWS)
+def test_a_replay_takes_whole_blocks_and_all_below_them() -> None:
+    closed = partial(FirstWindows(WINDOWS).closed, because="sums are made of whole blocks", blocks=[100])
     left = ranges((0, 10), (30, 60))
-    assert first.closed(ranges((0, 3)), left, because="sums are made of whole windows") == ranges((0, 10))
-    assert first.closed(ranges((0, 10), (30, 41)), left, because="sums are made of whole windows") == left
+    assert closed(ranges((0, 3)), left) == ranges((0, 10))
+    assert closed(ranges((0, 10), (30, 41)), left) == left
     # Nothing below is left for later, where the lane's position would have passed it.
-    assert first.closed(ranges((41, 42)), left, because="sums are made of whole windows") == left
-    with pytest.raises(WrongUse, match=r"^sums are made of whole windows.* without logs/0 \[10, 12\)"):
-        first.closed(ranges((12, 13)), ranges((12, 30)), because="sums are made of whole windows")
+    assert closed(ranges((41, 42)), left) == left
+    with pytest.raises(WrongUse, match=r"^sums are made of whole blocks.* without logs/0 \[10, 12\)"):
+        closed(ranges((12, 13)), ranges((12, 30)))
 
 
-def recomputed(*more: Committed) -> dict[tuple[str, int], int]:
-    windows = [*WINDOWS, *more]
-    return FirstWindows(windows).recomputed(windows, lambda record: True)
+def counted(*more: Committed) -> list[int | None]:
+    """The generation that counts of each window, in a table with one block."""
+    counts = counting([with_place(one, 100) for one in [*WINDOWS, *more]], "t", 100)
+    return [counts(block_qualifier(AT, start)) for start in (0, 10, 30, 40)]
 
 
-def test_the_newest_window_over_all_of_its_offsets_counts() -> None:
-    counts = {("ingest", 1): 1, ("ingest", 2): 2, ("backfill-1", 1): 7, ("ingest", 3): 3}
-    assert recomputed() == counts
-    again = window(1, range(10, 40), lane="replay-1", generation=20)
-    assert recomputed(again) == {**counts, ("ingest", 2): 20, ("backfill-1", 1): 20}
-    # One of before the sink, which has read only a part.
-    part = window(1, range(10, 20), lane="replay-2", generation=30)
-    assert recomputed(again, part) == recomputed(again)
+def test_the_newest_window_over_a_block_counts() -> None:
+    assert counted() == [1, 2, 7, 3]
+    assert counted(window(1, range(10, 40), lane="replay-1", generation=20)) == [1, 20, 20, 3]
 
 
 def test_windows_without_the_sink_do_not_count() -> None:
     windows = [*WINDOWS, window(1, range(60), lane="replay-1", generation=30)]
-    wrote = {1, 3, 30}
-    found = FirstWindows(windows).recomputed(windows, lambda record: record.attempt.generation in wrote)
-    assert found == {("ingest", 1): 30, ("ingest", 2): 30, ("backfill-1", 1): 30, ("ingest", 3): 30}
-    found = FirstWindows(WINDOWS).recomputed(WINDOWS, lambda record: record.attempt.generation in wrote)
-    assert found == {("ingest", 1): 1, ("ingest", 3): 3}
+    for wrote, found in (({1, 3, 30}, [30, 30, 30, 30]), ({1, 3}, [1, None, None, 3])):
+        counts = counting([with_place(one, 100) if one.generation in wrote else one for one in windows], "t", 100)
+        assert [counts(block_qualifier(AT, start)) for start in (0, 10, 30, 40)] == found
 
 
 # blocks
 
 
-def units_of(windows: list[Committed], block: Block) -> list[set[int]]:
+def units_of(windows: list[Committed], block: int) -> list[set[int]]:
     """Each unit by its offsets, one by one."""
     found: dict[tuple[int, int], set[int]] = {}
     for number, one in enumerate(windows):
         for offset in offsets_of(one.covers):
-            found.setdefault((number, 0 if block is None else offset // block), set()).add(offset)
+            found.setdefault((number, offset // block), set()).add(offset)
     return list(found.values())
 
 
@@ -282,13 +271,13 @@ def first_windows(draw: st.DrawFn) -> list[Committed]:
     ]
 
 
-blocks = st.sampled_from([WHOLE_WINDOWS, 1, 2, 3, 4, 7, 100])
+blocks = st.sampled_from([1, 2, 3, 4, 7, 100])
 chosen = st.sets(st.integers(0, 70), max_size=6)
 
 
 @given(first_windows(), chosen, blocks)
 def test_a_selection_is_widened_to_its_units_and_no_further(
-    windows: list[Committed], some: set[int], block: Block
+    windows: list[Committed], some: set[int], block: int
 ) -> None:
     wanted = set(some)
     for unit in units_of(windows, block):
@@ -301,9 +290,7 @@ def test_a_selection_is_widened_to_its_units_and_no_further(
 
 
 @given(first_windows(), chosen, blocks, blocks)
-def test_a_selection_is_widened_for_several_sinks(
-    windows: list[Committed], some: set[int], one: Block, two: Block
-) -> None:
+def test_a_selection_is_widened_for_several_sinks(windows: list[Committed], some: set[int], one: int, two: int) -> None:
     wanted: set[int] = set()
     wider = set(some)
     while wider != wanted:
@@ -320,9 +307,7 @@ def test_blocks_of_two_sinks_lead_on_to_each_other() -> None:
 
 
 @given(first_windows(), st.sets(st.integers(0, 70)), blocks)
-def test_intact_units_are_those_that_are_held_as_a_whole(
-    windows: list[Committed], held: set[int], block: Block
-) -> None:
+def test_intact_units_are_those_that_are_held_as_a_whole(windows: list[Committed], held: set[int], block: int) -> None:
     intact = FirstWindows(windows).intact(set_of(held), block)
     wanted = {offset for unit in units_of(windows, block) if unit <= held for offset in unit}
     assert {offset for covers in intact.covers for offset in offsets_of(covers)} == wanted
@@ -358,7 +343,7 @@ def test_the_newest_replay_of_a_block_counts(windows: list[Committed], replays: 
     assert counts(block_qualifier(AT, 99)) is None
 
 
-def with_place(one: Committed, block: Block, table: str = "t") -> Committed:
+def with_place(one: Committed, block: int, table: str = "t") -> Committed:
     receipt = one.record.receipt
     assert receipt is not None
     sink = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase_default", table, block))
@@ -371,9 +356,5 @@ def test_what_was_written_to_another_table_or_in_other_blocks_does_not_count() -
     windows = [with_place(one, 4) for one in WINDOWS]
     assert counting([*windows, with_place(again, 4)], "t", 4)(name) == 20
     # The table was dropped, and made again with other blocks.
-    for other in (with_place(again, 2), with_place(again, None), with_place(again, 4, "u")):
+    for other in (with_place(again, 2), with_place(again, 4, "u")):
         assert counting([*windows, other], "t", 4)(name) == 1
-    # Receipts of before there were blocks.
-    assert place_of("hbase_default", "t", None) == {"connection": "hbase_default", "table": "t"}
-    assert counting([with_place(one, None) for one in WINDOWS], "t", None)(qualifier("ingest", 2)) == 2
-    assert counting(windows, "t", None)(qualifier("ingest", 2)) is None

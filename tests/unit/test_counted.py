@@ -1,4 +1,4 @@
-"""Offsets that are read again only because a sink needs whole windows or blocks: they give what was counted, or are refused."""
+"""Offsets that are read again only because a sink needs whole blocks: they give what was counted, or are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made_in(
     folder: Path,
     ends: list[int],
     *,
-    block: int | str = 10,
+    block: int = 10,
     size: int | None = None,
     marks: RangeSet = NOTHING,
 ) -> CountedStream:
@@ -89,12 +89,12 @@ def replay(records: str, **more: object) -> ReplayRequest:
 
 @pytest.mark.covers("N34")
 @pytest.mark.parametrize("size", [None, 5])
-@pytest.mark.parametrize("block", ["window", 10])
-def test_a_request_that_would_lose_what_nobody_named_is_refused(tmp_path: Path, block: str, size: int | None) -> None:
+@pytest.mark.parametrize("block", [100, 10])
+def test_a_request_that_would_lose_what_nobody_named_is_refused(tmp_path: Path, block: int, size: int | None) -> None:
     """As each of 20 messages has one of five keys: the newest five are left."""
     made = made_in(tmp_path, [20], block=block, size=size)
     compact(made, (0, 0, 15))
-    lost = r"orders/0 \[0, 15\)" if block == "window" else r"orders/0 \[10, 15\)"
+    lost = r"orders/0 \[0, 15\)" if block == 100 else r"orders/0 \[10, 15\)"
     with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has {lost}. Nothing was changed"):
         erasing.choose(made.opened, offsets((0, 19, 20)))
     with pytest.raises(WrongUse, match=f"^there is nothing to replay: {UNIT_LOST}"):
@@ -166,8 +166,8 @@ def test_offsets_that_never_had_a_message_are_no_loss(tmp_path: Path, size: int 
 
 
 @pytest.mark.covers("N34")
-@pytest.mark.parametrize("block", ["window", 10])
-def test_a_window_without_a_message_has_nothing_to_lose(tmp_path: Path, block: str | int) -> None:
+@pytest.mark.parametrize("block", [100, 10])
+def test_a_window_without_a_message_has_nothing_to_lose(tmp_path: Path, block: int) -> None:
     """All of its transactions were aborted, for example: what it has counted is known, and is nothing."""
     made = made_in(tmp_path, [10, 20], block=block, marks=offsets((0, 10, 20)))
     made.kafka.compact = {"orders"}
@@ -238,7 +238,7 @@ def test_kafka_is_not_read_twice_where_the_counts_are_equal(
 ) -> None:
     """Every transaction leaves a mark without a message: of such a topic, all that was widened would be read once more."""
     marks = RangeSet(OffsetRange(at(0), one, one + 1) for one in range(4, 40, 5))
-    made = made_in(tmp_path, [40], block="window", size=size, marks=marks)
+    made = made_in(tmp_path, [40], block=100, size=size, marks=marks)
     read: list[RangeSet] = []
     messages = made.kafka.messages
 
@@ -294,7 +294,7 @@ def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:
 @pytest.mark.covers("N34")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    block=st.sampled_from(["window", 2, 5]),
+    block=st.sampled_from([100, 2, 5]),
     size=st.sampled_from([None, 3, 5]),
     marks=st.sets(st.integers(0, 29), max_size=6),
     lost=st.sets(st.integers(0, 29), max_size=10),
@@ -306,7 +306,7 @@ def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:
 )
 def test_no_message_is_lost_that_nobody_named_and_none_is_refused_without_need(
     tmp_path_factory: pytest.TempPathFactory,
-    block: str,
+    block: int,
     size: int | None,
     marks: set[int],
     lost: set[int],
@@ -356,9 +356,8 @@ def test_no_message_is_lost_that_nobody_named_and_none_is_refused_without_need(
     except refusal:
         refused = True
     units = [range(10), range(10, 30)]
-    if block != "window":
-        width = int(block)
-        units = [range(start, start + width) for start in range(0, 30, width)]
+    if block < 10:
+        units = [range(start, start + block) for start in range(0, 30, block)]
     read_again = {one for unit in units if named & set(unit) for one in unit} - named
     assert refused == bool(read_again & results & lost)
 

@@ -350,9 +350,9 @@ def test_a_cap_is_shared_by_how_much_is_left_of_a_selection_wherever_that_lies()
     assert read(window) == {0: (30, 35), 1: (0, 5)}
 
 
-def test_a_selection_of_whole_windows_is_cut_between_them() -> None:
+def test_a_selection_of_whole_blocks_is_cut_between_them() -> None:
     windows = [committed("/lake", number + 1, range(10 * number, 10 * number + 10)) for number in range(5)]
-    whole = partial(FirstWindows(windows).closed, because="sums are made of whole windows")
+    whole = partial(FirstWindows(windows).closed, because="sums are made of whole blocks", blocks=[100])
     selection = RangeSet([OffsetRange(at(0), 10, 50)])
     request, ref = replace(REQUEST, max_records=12), SelectionRef("d", 40)
     assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref)) == {0: (10, 22)}

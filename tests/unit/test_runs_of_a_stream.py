@@ -212,7 +212,7 @@ def test_an_import_that_another_run_was_ahead_of_is_refused(tmp_path: Path, monk
 # Backfills and replays
 
 
-def test_a_replay_takes_whole_windows_and_none_is_divided(tmp_path: Path) -> None:
+def test_a_replay_takes_whole_blocks_and_none_is_divided(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path, text=AGGREGATES)
     for end in (10, 20, 30):
         made.ends((0, end))

@@ -37,7 +37,7 @@ from tidemark.runs.requests.dead_letters import DeadLetters, Redrive, too_often
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.requests.plan import of_request
 from tidemark.runs.requests.selecting import between, between_offsets, divided
-from tidemark.runs.windows import lanes, whole_windows
+from tidemark.runs.windows import lanes, whole_blocks
 
 
 @pytest.fixture
@@ -405,7 +405,7 @@ def test_backfills_of_other_offsets_work_at_the_same_time(tmp_path: Path) -> Non
         claim_lanes(stream.opened, LaneKind.BACKFILL, "third", offsets((0, 39, 41)), "a test")
 
 
-AGGREGATES = TEXT.replace(
+BY_BLOCKS = TEXT.replace(
     "  - type: hbase\n    table: orders\n",
     """\
   - type: hbase_aggregates
@@ -413,50 +413,35 @@ AGGREGATES = TEXT.replace(
     key: [id]
     values:
       n: count
-    block_offsets: window
+    block_offsets: 4
 """,
 )
-BY_BLOCKS = AGGREGATES.replace("block_offsets: window", "block_offsets: 4")
 
 
-def test_a_replay_takes_whole_windows_where_a_sink_needs_them(tmp_path: Path) -> None:
-    sums = StreamInMemory(tmp_path, text=AGGREGATES)
-    for end in (10, 20, 30):
-        sums.ends((0, end), (0, 0))
-        sums.ingest(f"run {end}")
-    found = of_request(sums.opened, replay(ranges="orders/0@12-13"))
-    assert (found.ranges, found.added) == (offsets((0, 10, 20)), offsets((0, 10, 12), (0, 13, 20)))
-    # A backfill reads what no window has.
-    assert of_request(sums.opened, backfill(ranges="orders/0@12-13", dry_run=True)).added == RangeSet()
-    nothing = of_request(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
-    assert (nothing.ranges, nothing.added) == (RangeSet(), RangeSet())
-
-
-def test_the_sink_says_what_it_makes_of_whole_windows(tmp_path: Path, orders: StreamInMemory) -> None:
-    (tmp_path / "sums").mkdir()
-    sums = StreamInMemory(tmp_path / "sums", text=AGGREGATES)
-    sums.ends((0, 20), (0, 0))
-    sums.ingest("run")
-    assert whole_windows.because(sums.opened) == "aggregates are made of whole windows"
-    assert whole_windows.because(orders.opened) == ""
-    assert whole_windows.read_at_once(orders.opened) is None
-    at_once = whole_windows.read_at_once(sums.opened)
-    assert at_once(offsets((0, 12, 13)), offsets((0, 0, 20))) == offsets((0, 0, 20))
-    with pytest.raises(WrongUse, match=r"^aggregates are made of whole windows, .*: without orders/0 \[0, 12\)"):
-        at_once(offsets((0, 12, 13)), offsets((0, 12, 20)))
-
-
-def test_a_replay_takes_whole_blocks_where_a_sink_needs_no_more(tmp_path: Path) -> None:
+def test_a_replay_takes_whole_blocks_where_a_sink_needs_them(tmp_path: Path) -> None:
     sums = StreamInMemory(tmp_path, text=BY_BLOCKS)
     for end in (10, 20, 30):
         sums.ends((0, end), (0, 0))
         sums.ingest(f"run {end}")
     found = of_request(sums.opened, replay(ranges="orders/0@13-14"))
     assert (found.ranges, found.added) == (offsets((0, 12, 16)), offsets((0, 12, 13), (0, 14, 16)))
-    assert whole_windows.because(sums.opened) == "aggregates are made of whole blocks of 4 offsets"
     # A block ends where its window ends.
     assert of_request(sums.opened, replay(ranges="orders/0@11-12")).ranges == offsets((0, 10, 12))
-    at_once = whole_windows.read_at_once(sums.opened)
+    # A backfill reads what no window has.
+    assert of_request(sums.opened, backfill(ranges="orders/0@12-13", dry_run=True)).added == RangeSet()
+    nothing = of_request(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
+    assert (nothing.ranges, nothing.added) == (RangeSet(), RangeSet())
+
+
+def test_the_sink_says_what_it_makes_of_whole_blocks(tmp_path: Path, orders: StreamInMemory) -> None:
+    (tmp_path / "sums").mkdir()
+    sums = StreamInMemory(tmp_path / "sums", text=BY_BLOCKS)
+    sums.ends((0, 20), (0, 0))
+    sums.ingest("run")
+    assert whole_blocks.because(sums.opened) == "aggregates are made of whole blocks of 4 offsets"
+    assert whole_blocks.because(orders.opened) == ""
+    assert whole_blocks.read_at_once(orders.opened) is None
+    at_once = whole_blocks.read_at_once(sums.opened)
     assert at_once(offsets((0, 13, 14)), offsets((0, 12, 20))) == offsets((0, 12, 16))
     with pytest.raises(
         WrongUse, match=r"^aggregates are made of whole blocks of 4 offsets, .* without orders/0 \[12, 13\)"
@@ -484,7 +469,7 @@ def test_what_a_sink_needs_whole_and_kafka_has_in_part_is_left_out(tmp_path: Pat
             WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*has all messages of these: orders/0 \[9"
         ):
             of_request(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
-    with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole windows or blocks"):
+    with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole blocks"):
         of_request(sums.opened, replay(records="orders/0@9", dry_run=False))
     # The other sinks need no more than the offset.
     (tmp_path / "two").mkdir()
@@ -503,7 +488,7 @@ def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> Non
     sums.ingest("run")
     # [4, 8) touches [0, 6) and [6, 12) of the other sink.
     assert of_request(sums.opened, replay(records="orders/0@5")).ranges == offsets((0, 0, 12))
-    assert whole_windows.because(sums.opened) == "aggregates are made of whole blocks of 4 and 6 offsets"
+    assert whole_blocks.because(sums.opened) == "aggregates are made of whole blocks of 4 and 6 offsets"
 
 
 def test_every_offset_is_read_unread_or_the_ingests(orders: StreamInMemory) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.streams_in_memory import at, offsets
 from tests.support.sums_in_memory import Sums
-from tidemark.sinks.first_reads import Block
 from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.plain import PlainAggregates
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
@@ -19,10 +18,10 @@ N = (Aggregate("n", "count", None, "integer"),)
 HOST = b"host-1"
 
 
-@pytest.fixture(params=[None, 10])
+@pytest.fixture(params=[100, 10])
 def sums(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sums:
     """Ten offsets are of one key, ten of another; each message has a contribution of its own."""
-    block: Block = request.param
+    block: int = request.param
     made = Sums(tmp_path, monkeypatch, block, lambda offset: row_key([HOST if offset < 10 else b"host-2"]))
     made.ingest(10, 20)
     return made

@@ -39,7 +39,6 @@ from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.windows import ingest, lanes
-from tidemark.sinks.first_reads import Block
 from tidemark.sinks.parquet import compacting, compactions
 from tidemark.sinks.parquet.compactions import Compactions
 from tidemark.streams.loading import load
@@ -58,8 +57,8 @@ def test_a_block_whose_first_offset_was_erased_before(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.covers("N27")
-@pytest.mark.parametrize("block", [None, 10])
-def test_a_table_that_a_replay_has_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block) -> None:
+@pytest.mark.parametrize("block", [100, 10])
+def test_a_table_that_a_replay_has_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     """Its columns are those of the windows that have read the messages first, and have not written there."""
     made = Sums(tmp_path, monkeypatch, block)
     made.writes = False
@@ -73,9 +72,9 @@ def test_a_table_that_a_replay_has_filled(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.covers("N27")
-@pytest.mark.parametrize("block", [None, 10])
+@pytest.mark.parametrize("block", [100, 10])
 def test_a_table_that_only_a_cancelled_attempt_has_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """No receipt names the table, and a window that was given up has read other offsets under its name."""
     made = Sums(tmp_path, monkeypatch, block)
@@ -117,9 +116,9 @@ def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypat
     assert len(made.left_of(7)) == 1
 
 
-@pytest.mark.parametrize("block", [None, 10])
+@pytest.mark.parametrize("block", [100, 10])
 def test_an_attempt_that_draws_before_an_erasure_and_takes_its_window_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """Its generation is lower than that of the erasure, which has seen it in no head. It commits, and its rows count."""
     made = Sums(tmp_path, monkeypatch, block, lambda _: key_of(0))

@@ -490,7 +490,7 @@ class Book:
         return self.covers(window) - self.erases(window)
 
     def widened(self, window: Window) -> RangeSet:
-        """The offsets that a window reads though nobody has named them: a sink needs whole windows or blocks."""
+        """The offsets that a window reads though nobody has named them: a sink needs whole blocks."""
         if window.erases is not None:
             return self.reads(window)
         return NOTHING if window.named is None else self.covers(window) - self.selection(window.named)

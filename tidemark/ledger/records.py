@@ -109,7 +109,7 @@ class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
 class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The offsets that a lane erases, and who asked for it and approved it: None where nobody is known, or had to approve.
 
-    A lane may cover more offsets: where a sink needs whole windows or blocks, the rest of these is read again.
+    A lane may cover more offsets: where a sink needs whole blocks, the rest of these is read again.
     """
 
     selection: SelectionRef
@@ -122,7 +122,7 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     `fields`: what was filled in, by the names of a request's fields; a long text by its digest. `selection` and `again` are
     what all lanes of the run have claimed together: see `open_request`. `erases` is the part of it that is erased. `named`
-    is what people have named of it; None: all of it. A replay may read more, since a sink needs whole windows or blocks.
+    is what people have named of it; None: all of it. A replay may read more, since a sink needs whole blocks.
     """
 
     fields: dict[str, str]

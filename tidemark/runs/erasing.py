@@ -1,7 +1,7 @@
 """Erasing offsets: they lose their results in every sink, and no later request brings them back.
 
 An erasure is a lane of its own. Its windows cover the offsets and write nothing of them, so nothing older counts there any
-more. Where a sink keeps contributions of whole windows or blocks, its windows read the rest of these again.
+more. Where a sink keeps contributions of blocks, its windows read the rest of these again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tidemark.runs.requests.forms import EraseRequest
 from tidemark.runs.requests.identity import fields_of_offsets
 from tidemark.runs.requests.record_tables import named_records
 from tidemark.runs.skipping import NothingToRead
-from tidemark.runs.windows import lanes, whole_windows
+from tidemark.runs.windows import lanes, whole_blocks
 from tidemark.sinks.kinds import kind_of, plain_of
 
 TO_ERASE = "to be erased"
@@ -133,7 +133,7 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
             f"these again. Nothing was changed. Leave them out, or erase them after the next run (tidemark run "
             f"{opened.book.stream})"
         )
-    wide = whole_windows.widened(opened, view, wanted, erasing=True) if wanted else wanted
+    wide = whole_blocks.widened(opened, view, wanted, erasing=True) if wanted else wanted
     return Chosen(wanted, wide - wanted, before)
 
 

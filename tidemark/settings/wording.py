@@ -19,6 +19,8 @@ _LINK = re.compile(r",? ?(?:see )?\[[^]]*\]\([^)]*\)")
 # The most that is shown of a value.
 _MOST = 120
 _QUOTES = "put it in quotes"
+# A number or a truth value, as a text.
+_IN_QUOTES = re.compile(r"[+-]?[\d._]+(e[+-]?\d+)?|true|false|yes|no|on|off", re.IGNORECASE)
 # What YAML makes of words that are no texts to it.
 _BOOLEAN = "YAML takes yes, no, on, off, true and false without quotes for a truth value: "
 
@@ -137,7 +139,7 @@ def _hint(kind: str, found: object) -> str:
         return f": {_QUOTES}"
     if kind in ("tuple_type", "list_type") and isinstance(found, str):
         return f": write [{found[:_MOST]}]"
-    if kind in ("int_type", "float_type", "bool_type") and isinstance(found, str):
+    if kind in ("int_type", "float_type", "bool_type") and isinstance(found, str) and _IN_QUOTES.fullmatch(found):
         return ": write it without quotes"
     return ""
 

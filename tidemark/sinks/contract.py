@@ -83,15 +83,14 @@ class SinkSettings(StoreSettings):
 
     name: Name
 
-    # For a sink that keeps one contribution of each window or block: what users call these contributions, such as "aggregates".
-    # A replay then reads whole windows only: see `first_reads.FirstWindows`. Empty: a replay may read any offsets.
-    whole_windows: ClassVar[str] = ""
+    # What users call what a sink with `whole_blocks` keeps, such as "aggregates".
+    contributions: ClassVar[str] = "contributions"
 
     @property
     def whole_blocks(self) -> int | None:
-        """With `whole_windows`: a replay needs no more of a window than its whole blocks of so many offsets.
+        """For a sink that keeps one contribution of each block of so many offsets: a replay then reads whole blocks only.
 
-        None: it needs the whole window.
+        See `first_reads.FirstWindows`. None: a replay may read any offsets.
         """
         return None
 

@@ -1,28 +1,20 @@
-"""The windows that read offsets for the first time, for sinks that keep contributions of windows or of blocks in them.
+"""The windows that read offsets for the first time, for sinks that keep contributions of blocks in them.
 
 Every offset belongs for ever to the ingest or backfill window that read it first. A sink keeps one contribution of each
-*unit*: of such a window, or of the part of it that lies in one block of offsets of a partition. A replay reads units again,
-each as a whole, and the new contributions replace the earlier ones.
+*unit*: of the part of such a window that lies in one block of offsets of a partition. Block n is [n * size, (n + 1) * size).
+A replay reads units again, each as a whole, and the new contributions replace the earlier ones.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import Guarantee, Record
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-
-# Lane and number of a window.
-Name = tuple[str, int]
-
-# How many offsets a block has: block n of a partition is [n * size, (n + 1) * size). None: units are whole windows.
-Block = int | None
-
-WHOLE_WINDOWS: Block = None
 
 
 def reads_first(record: Record) -> bool:
@@ -33,20 +25,17 @@ def reads_first(record: Record) -> bool:
 class FirstWindows:
     """The committed windows of ingest and backfills, which do not overlap; immutable.
 
-    A window is named here by its index in `names` and `covers`.
+    A window is named here by its index in `covers`.
     """
 
     def __init__(self, windows: Iterable[Committed]) -> None:
         windows = list(windows)
-        first = [one for one in windows if reads_first(one.record)]
         # No later window covers these offsets, so a unit is whole without them.
         self.erased = erased(windows)
-        self._set(((one.record.lane, one.record.seq), one.covers) for one in first)
+        self._set(one.covers for one in windows if reads_first(one.record))
 
-    def _set(self, windows: Iterable[tuple[Name, RangeSet]]) -> None:
-        named = tuple(windows)
-        self.names: tuple[Name, ...] = tuple(name for name, _ in named)
-        self.covers: tuple[RangeSet, ...] = tuple(covers for _, covers in named)
+    def _set(self, read: Iterable[RangeSet]) -> None:
+        self.covers = tuple(read)
         found: dict[TopicPartition, list[tuple[int, int, int]]] = {}
         for number, covers in enumerate(self.covers):
             for one in covers:
@@ -64,14 +53,13 @@ class FirstWindows:
         number = self.at(partition, offset)
         return None if number is None else self.covers[number].at_or_above(partition, offset - offset % size)
 
-    def touched(self, wanted: RangeSet) -> list[int]:
-        """The windows that have read any of some offsets first, ascending."""
-        return sorted({number for number, _ in self._shared(wanted)})
+    def touched(self, wanted: RangeSet) -> FirstWindows:
+        """Those of the windows that have read any of some offsets first."""
+        return self._of(self.covers[number] for number in sorted({number for number, _ in self._shared(wanted)}))
 
-    def whole(self, wanted: RangeSet, blocks: Collection[Block] = (WHOLE_WINDOWS,)) -> RangeSet:
-        """Some offsets, with all other offsets of the units that hold any of them. `blocks`: those of each sink."""
-        # Units are parts of windows, so whole windows are whole units of any size.
-        sizes = {WHOLE_WINDOWS} if WHOLE_WINDOWS in blocks else set(blocks)
+    def whole(self, wanted: RangeSet, blocks: Collection[int]) -> RangeSet:
+        """Some offsets, with all other offsets of the units that hold any of them. `blocks`: their sizes, of each sink."""
+        sizes = set(blocks)
         while True:
             wide = wanted
             for size in sizes:
@@ -81,9 +69,7 @@ class FirstWindows:
                 return wide
             wanted = wide
 
-    def _whole(self, wanted: RangeSet, size: Block) -> RangeSet:
-        if size is None:
-            return RangeSet(one for number in self.touched(wanted) for one in self.covers[number])
+    def _whole(self, wanted: RangeSet, size: int) -> RangeSet:
         found: dict[int, list[OffsetRange]] = {}
         for number, one in self._shared(wanted):
             start, until = one.start // size * size, min(-(-one.until // size) * size, MAX_OFFSET)
@@ -101,14 +87,7 @@ class FirstWindows:
                 yield number, OffsetRange(one.partition, max(start, one.start), min(until, one.until))
                 at += 1
 
-    def closed(
-        self,
-        chosen: RangeSet,
-        left: RangeSet,
-        *,
-        because: str,
-        blocks: Collection[Block] = (WHOLE_WINDOWS,),
-    ) -> RangeSet:
+    def closed(self, chosen: RangeSet, left: RangeSet, *, because: str, blocks: Collection[int]) -> RangeSet:
         """The offsets of `left` to read at once when some are `chosen`: whole units, and all that come before them.
 
         Raises WrongUse when a part of such a unit is not left. `because`: why units are read as a whole, for the error.
@@ -126,36 +105,19 @@ class FirstWindows:
                 return chosen
             chosen = passed
 
-    def intact(self, held: RangeSet, block: Block = WHOLE_WINDOWS) -> FirstWindows:
+    def intact(self, held: RangeSet, block: int) -> FirstWindows:
         """The same windows, with only those units all of whose offsets are `held`, or erased."""
         read = RangeSet(one for covers in self.covers for one in covers)
         kept = read - self.whole(read - held - self.erased, [block])
+        return self._of(part for covers in self.covers if (part := covers & kept))
+
+    @staticmethod
+    def _of(read: Iterable[RangeSet]) -> FirstWindows:
         found = FirstWindows(())
-        parts = ((name, covers & kept) for name, covers in zip(self.names, self.covers, strict=True))
-        found._set((name, part) for name, part in parts if part)
-        return found
-
-    def recomputed(self, windows: Sequence[Committed], wrote: Callable[[Record], bool]) -> dict[Name, int]:
-        """For each window, the generation that counts: the highest one that was committed over all its offsets.
-
-        `wrote`: whether a committed window has written contributions at all.
-        """
-        found: dict[Name, int] = {}
-        for window in windows:
-            if not wrote(window.record) and not window.erased:
-                continue
-            touched = self.touched(window.covers if wrote(window.record) else window.erased)
-            for number in touched:
-                # Nothing counts that was made of an erased message, also where the rest was not read again.
-                if window.erased & self.covers[number] or not self.covers[number] - window.covers - self.erased:
-                    name = self.names[number]
-                    found[name] = max(window.generation, found.get(name, 0))
+        found._set(read)
         return found
 
 
-def units(blocks: Collection[Block]) -> str:
-    """What a replay reads as a whole, for people: `whole windows`, or `whole blocks of 1000 offsets`."""
-    sizes = sorted({one for one in blocks if one is not None})
-    if not sizes or WHOLE_WINDOWS in blocks:
-        return "whole windows"
-    return f"whole blocks of {' and '.join(map(str, sizes))} offsets"
+def units(blocks: Collection[int]) -> str:
+    """What a replay reads as a whole, for people: `whole blocks of 1000 offsets`."""
+    return f"whole blocks of {' and '.join(map(str, sorted(set(blocks))))} offsets"

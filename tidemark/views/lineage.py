@@ -99,7 +99,7 @@ def _inputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
 
 def _outputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
     # A contribution stands for many rows.
-    uncounted = {one.name for one in opened.stream.sinks if one.whole_windows}
+    uncounted = {one.name for one in opened.stream.sinks if one.whole_blocks is not None}
     rows: dict[tuple[str, str], int | None] = {}
     for record in records:
         if record.receipt is None:

@@ -25,7 +25,7 @@ from tidemark.runs import comparisons
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.requests import selecting
-from tidemark.runs.windows import chosen_sinks, lanes, whole_windows
+from tidemark.runs.windows import chosen_sinks, lanes, whole_blocks
 from tidemark.runs.windows.chosen_sinks import Sinks
 from tidemark.runs.windows.pacing import most_records
 from tidemark.sinks.contract import SinkSettings
@@ -85,7 +85,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     parts = []
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run) as steps:
-        for piece in in_pieces(offsets, size, whole_windows.whole(opened, view, sinks)):
+        for piece in in_pieces(offsets, size, whole_blocks.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
     comparisons.check_unchanged(view, opened.book.view(), offsets)

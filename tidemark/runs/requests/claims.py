@@ -11,7 +11,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import plan
 from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.requests.plan import Plan
-from tidemark.runs.windows import lanes, whole_windows
+from tidemark.runs.windows import lanes, whole_blocks
 
 
 def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN) -> list[str]:
@@ -79,4 +79,4 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
 def _divided(opened: OpenStream, planned: Plan, kind: LaneKind, selection: RangeSet, most: int) -> list[RangeSet]:
     if most == 1 or kind != LaneKind.REPLAY:
         return in_parts(selection, most)
-    return in_parts(selection, most, whole_windows.whole(opened, planned.view, planned.sinks))
+    return in_parts(selection, most, whole_blocks.whole(opened, planned.view, planned.sinks))

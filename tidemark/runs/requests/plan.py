@@ -24,7 +24,7 @@ from tidemark.runs.requests import answers, selecting
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.identity import fields_of
 from tidemark.runs.requests.selecting import Selected
-from tidemark.runs.windows import chosen_sinks, estimates, lanes, whole_windows
+from tidemark.runs.windows import chosen_sinks, estimates, lanes, whole_blocks
 from tidemark.runs.windows.chosen_sinks import Sinks
 
 Request = BackfillRequest | ReplayRequest
@@ -35,7 +35,7 @@ class Plan:
     """What a request does. All of it was decided by one `view` of the ledger.
 
     A run reads `ranges`, and a backfill may read `again` what windows have read. `added` was not requested, but is among
-    them, `because` a sink needs whole windows or blocks. `left_out` has the other requested offsets by their answer. `fields`
+    them, `because` a sink needs whole blocks. `left_out` has the other requested offsets by their answer. `fields`
     is the request as the ledger keeps it; `begun` says that a run has claimed all of this already.
     """
 
@@ -123,8 +123,8 @@ def of_offsets(
     sinks, gone = chosen_sinks.named(opened, request.sinks), erased(view.windows)
     ranges, again = ranges - gone, again - gone
     # What no window has read yet has no units.
-    wide = whole_windows.widened(opened, view, ranges, sinks) if ranges and request.kind == LaneKind.REPLAY else ranges
-    wide_again = whole_windows.widened(opened, view, again, sinks) if again else again
+    wide = whole_blocks.widened(opened, view, ranges, sinks) if ranges and request.kind == LaneKind.REPLAY else ranges
+    wide_again = whole_blocks.widened(opened, view, again, sinks) if again else again
     return _plan(opened, view, request, fields, wide, wide_again, named=ranges | again)
 
 
@@ -159,7 +159,7 @@ def _plan(
         ranges=ranges,
         again=again,
         added=(ranges | again) - named,
-        because=whole_windows.because(opened, sinks),
+        because=whole_blocks.because(opened, sinks),
         left_out={},
         dead=NOTHING,
         view=view,
@@ -168,10 +168,10 @@ def _plan(
 
 
 def _readable(opened: OpenStream, view: View, request: Request, found: Selected) -> Selected:
-    """Offsets without those of windows or blocks that a sink needs whole, and that Kafka no longer has whole."""
+    """Offsets without those of blocks that a sink needs whole, and that Kafka no longer has whole."""
     replays = request.kind == LaneKind.REPLAY
     part = found.ranges if replays else found.again
-    lost = whole_windows.lost_with(opened, view, part, chosen_sinks.named(opened, request.sinks))
+    lost = whole_blocks.lost_with(opened, view, part, chosen_sinks.named(opened, request.sinks))
     if not lost:
         return found
     left_out = {**found.left_out, answers.UNIT_LOST: lost}

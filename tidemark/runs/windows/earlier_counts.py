@@ -1,6 +1,6 @@
 """What earlier windows have counted, where offsets are read again that nobody has named: Kafka has to give the same now.
 
-A sink that keeps contributions of whole windows or blocks has these read again. A message that Kafka no longer has would lose
+A sink that keeps contributions of blocks has these read again. A message that Kafka no longer has would lose
 its results in every sink, although nobody has asked for it: compaction takes messages out of the middle of a log, and another
 isolation level hides those of aborted transactions, or shows them. So nothing is read again that would come out as less than
 it was, or as more.
@@ -78,11 +78,11 @@ def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Atte
     asked -= _as_counted(opened, view, window, attempted, asked)
     if asked and (gone := _gone(opened, view, asked, window.sinks, window.isolation)):
         raise SourceChanged(
-            f"window {window.seq} of {name} reads whole windows or blocks again since a sink needs them, and Kafka no "
+            f"window {window.seq} of {name} reads whole blocks again since a sink needs them, and Kafka no "
             f"longer has all messages that were counted there, or gives others too, since the isolation level is another, at "
             f"offsets that nobody has named: {_some(gone)}. Their results would be lost, or come up from aborted "
             "transactions. So nothing was committed, and no retry can commit it. Give it up, and ask again without "
-            f"those windows or blocks, or name these offsets too: tidemark cancel {opened.book.stream} {lane} --reason ..."
+            f"those blocks, or name these offsets too: tidemark cancel {opened.book.stream} {lane} --reason ..."
         )
 
 

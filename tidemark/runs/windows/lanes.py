@@ -42,7 +42,7 @@ from tidemark.planning.inputs import Known
 from tidemark.runs.live.conditions import request, sized
 from tidemark.runs.live.discovery import known_up_to, with_epoch_ends
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_windows
+from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_blocks
 
 # A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
 # streams, and more windows than a lane commits between two tries.
@@ -220,7 +220,7 @@ class _Never(Exception):
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     chosen_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
     selection = opened.book.selection(ref)
-    at_once = whole_windows.read_at_once(opened, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
+    at_once = whole_blocks.read_at_once(opened, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
     erasing = _erasing(opened, entry)
     read = selection if erasing is None else selection - erasing.offsets
     named = entry.asked.named if entry.asked is not None else None

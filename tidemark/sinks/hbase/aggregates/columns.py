@@ -8,23 +8,13 @@ from tidemark.errors import Fenced, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import reads_again
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.sinks.first_reads import Block, FirstWindows, Name, units
-from tidemark.sinks.hbase.aggregates.rows import block_qualifier, qualifier
-
-
-@dataclass(frozen=True)
-class Windows:
-    """The columns of a table by windows. `names`: the windows by number."""
-
-    names: tuple[Name, ...]
-
-    def column(self, number: int) -> bytes:
-        return qualifier(*self.names[number])
+from tidemark.sinks.first_reads import FirstWindows, units
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The columns of a table by blocks. `covers`: the offsets of the window that is written."""
+    """The columns of the window that is written. `covers`: its offsets."""
 
     covers: RangeSet
 
@@ -40,30 +30,27 @@ class Blocks:
 class Written:
     """The columns that one attempt writes. `first`: the windows that it reads again; None where it is the first to read."""
 
-    columns: Windows | Blocks
+    columns: Blocks
     first: FirstWindows | None
 
 
-def written(book: Book, lane: str, seq: int, generation: int, block: Block, sink: str) -> Written:
+def written(book: Book, lane: str, seq: int, generation: int, block: int, sink: str) -> Written:
     """The columns of a window that an attempt of this generation is writing.
 
     Raises WrongUse for a replay of only a part of some unit, and Fenced when another attempt has taken the window.
     """
     covers = _covers(book, lane, seq, generation)
     if not reads_again(lane):
-        return Written(Windows(((lane, seq),)) if block is None else Blocks(covers), None)
-    windows = book.committed()
-    first = FirstWindows(windows)
+        return Written(Blocks(covers), None)
+    first = FirstWindows(book.committed())
     # The replay was planned in whole units, unless the sink came into the stream file later.
     if lacking := first.whole(covers, [block]) - covers - first.erased:
         raise WrongUse(
             f"sink {sink} makes aggregates of {units([block])}, and {lane}/{seq} reads only a part of some: without "
             f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
         )
-    touched = {first.names[number] for number in first.touched(covers)}
-    again = FirstWindows(one for one in windows if (one.record.lane, one.record.seq) in touched)
     # A block keeps its column, also if its first offset was erased.
-    return Written(Windows(again.names) if block is None else Blocks(covers | first.erased), again)
+    return Written(Blocks(covers | first.erased), first.touched(covers))
 
 
 def _covers(book: Book, lane: str, seq: int, generation: int) -> RangeSet:

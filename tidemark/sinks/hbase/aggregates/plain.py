@@ -14,7 +14,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import NO_KEY, Columns, Erasing, Opened, PlainSink, UnderKey
 from tidemark.sinks.first_reads import reads_first
 from tidemark.sinks.hbase.aggregates.computed import Aggregate, merged
-from tidemark.sinks.hbase.aggregates.rows import block_qualifier, qualifier, row_key
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import (
     AggregateTable,
@@ -62,13 +62,10 @@ class PlainAggregates(PlainSink):
             return None
         table = aggregate_table(opened.connections, settings.hbase, settings.table)
         at, block = row.place.partition, table.block()
-        if block is None:
-            column, unit = qualifier(first.lane, first.seq), f"window {first.lane}/{first.seq}"
-        else:
-            covers = opened.book.covers(first.window)
-            start = covers.at_or_above(at, row.place.offset - row.place.offset % block) or row.place.offset
-            column, unit = block_qualifier(at, start), f"the block of {at} that begins at {start}"
-        made = table.contribution(row_key(list(key.values())), column, counting.attempt.generation)
+        covers = opened.book.covers(first.window)
+        start = covers.at_or_above(at, row.place.offset - row.place.offset % block) or row.place.offset
+        unit = f"the block of {at} that begins at {start}"
+        made = table.contribution(row_key(list(key.values())), block_qualifier(at, start), counting.attempt.generation)
         if made is None:
             return UnderKey(key, f"{unit} contributes nothing to its key", {})
         rows = "1 row" if made.rows == 1 else f"{made.rows} rows"

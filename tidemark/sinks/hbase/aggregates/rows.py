@@ -1,10 +1,8 @@
 """Aggregates by key in HBase: keys, qualifiers and cells, to the byte.
 
     key        fields of the key, with a salt before them (see keyed_rows.py)
-    qualifier  of a table by blocks: partition and first offset of the block, or of the part of it that a window read
-               first: `logs/0/0000000000000012000`, `logs#2/0/...` for incarnation 2.
-               Of a table by windows: lane and number of the window that first read the cell's messages:
-               `ingest/0000000000000000012`
+    qualifier  partition and first offset of the block, or of the part of it that a window read first:
+               `logs/0/0000000000000012000`, `logs#2/0/...` for incarnation 2
     timestamp  the generation of the attempt that wrote the cell
     cell       the mark of the attempt and the window that wrote it, then packed (see keyed_rows.py): `_rows`, the
                number of rows in the contribution; `_ack`, the XOR of their ack values, 16 hexadecimal digits; and
@@ -46,7 +44,7 @@ _BLOCK = re.compile(rb"([^/#]+)(?:#(\d+))?/(\d+)/(\d{19})")
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one window or block contributes to a key: states that merge, the number of rows, and the XOR of their ack values.
+    """What one block contributes to a key: states that merge, the number of rows, and the XOR of their ack values.
 
     `whole` is false when the cell does not match its mark.
     """
@@ -68,13 +66,8 @@ def key_of(row: bytes) -> tuple[bytes | None, ...]:
     return decode_fields(unsalted(row))
 
 
-def qualifier(lane: str, seq: int) -> bytes:
-    """The column of a window, in a table by windows."""
-    return f"{lane}/{sortable(seq)}".encode()
-
-
 def block_qualifier(at: TopicPartition, start: int) -> bytes:
-    """The column of a block of offsets, in a table by blocks. `start`: the first offset."""
+    """The column of a block of offsets. `start`: the first offset."""
     return f"{at}/{sortable(start)}".encode()
 
 

@@ -31,16 +31,6 @@ Value = Annotated[Annotated[Literal["count"], Tag("count")] | Annotated[Of, Tag(
 BLOCK_OFFSETS = 1_000
 
 
-def _unit(given: object) -> str:
-    return "window" if isinstance(given, str) else "block"
-
-
-BlockOffsets = Annotated[
-    Annotated[int, Field(ge=1, le=1_000_000_000), Tag("block")] | Annotated[Literal["window"], Tag("window")],
-    Discriminator(_unit),
-]
-
-
 class HBaseAggregatesSink(HBaseTableSettings):
     """A row for each key, with one contribution of each block of offsets.
 
@@ -71,20 +61,21 @@ class HBaseAggregatesSink(HBaseTableSettings):
     ]
 
     block_offsets: Annotated[
-        BlockOffsets,
+        int,
         Field(
+            ge=1,
+            le=1_000_000_000,
             description="How many offsets of a partition have one contribution to each key. [A replay reads whole "
-            "blocks](#replays-read-whole-blocks): smaller ones cost more cells. `window`: each window has one contribution, "
-            "and a replay reads whole windows."
+            "blocks](#replays-read-whole-blocks): smaller ones cost more cells.",
         ),
     ] = BLOCK_OFFSETS
 
     # A contribution cannot be rebuilt from a part of its block.
-    whole_windows = "aggregates"
+    contributions = "aggregates"
 
     @property
-    def whole_blocks(self) -> int | None:
-        return None if self.block_offsets == "window" else self.block_offsets
+    def whole_blocks(self) -> int:
+        return self.block_offsets
 
     @field_validator("key", mode="before", json_schema_input_type=FieldName | Items[FieldName])
     @classmethod

@@ -20,9 +20,9 @@ from tidemark.ledger.book import NOTHING, Book, Committed, Standing, View
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
-from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows, reads_first
+from tidemark.sinks.first_reads import FirstWindows, reads_first
 from tidemark.sinks.hbase.aggregates.computed import Aggregate, merged
-from tidemark.sinks.hbase.aggregates.rows import TYPE, Contribution, block_of, decode, key_of, qualifier
+from tidemark.sinks.hbase.aggregates.rows import TYPE, Contribution, block_of, decode, key_of
 from tidemark.sinks.hbase.keyed_rows import salt_range
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, SALTS
 from tidemark.sinks.hbase.table import ResultTable
@@ -39,7 +39,7 @@ Totals = tuple[tuple[bytes | None, ...], dict[str, bytes]]
 # How many contributions are read between two looks at the ledger.
 _AT_A_TIME = 10_000
 
-# In the mark of a table, and in the places of receipts. Both lack it where contributions are those of windows.
+# In the mark of a table, and in the places of receipts.
 _BLOCK = "block_offsets"
 
 
@@ -49,18 +49,18 @@ class Layout:
 
     key: Sequence[str]
     aggregates: Sequence[Aggregate]
-    block: Block
+    block: int
 
     def marked(self) -> dict[str, Any]:
         values = {one.name: one.described() for one in self.aggregates}
-        return {"key": list(self.key), "values": values, **({} if self.block is None else {_BLOCK: self.block})}
+        return {"key": list(self.key), "values": values, _BLOCK: self.block}
 
     def check(self, place: str, owner: Mapping[str, Any]) -> None:
         """Raises WrongUse for a table that was made with another key, other values or other blocks."""
-        if (made := _block_of(owner)) != self.block:
+        if (made := owner.get(_BLOCK)) not in (None, self.block):
             raise WrongUse(
-                f"{place} was made with {_BLOCK} {_said(made)}, the stream file says {_said(self.block)}, or has that by "
-                f"default. Write {_BLOCK}: {_said(made)}, or name another table, and fill it by a replay of everything"
+                f"{place} was made with {_BLOCK} {made}, the stream file says {self.block}, or has that by default. "
+                f"Write {_BLOCK}: {made}, or name another table, and fill it by a replay of everything"
             )
         for name, mine in self.marked().items():
             if owner.get(name) != mine:
@@ -68,16 +68,6 @@ class Layout:
                     f"{place} was made with {name} {json.dumps(owner.get(name))}, the stream file says {json.dumps(mine)}. "
                     "Name another table, and fill it by a replay of everything"
                 )
-
-
-def _block_of(owner: Mapping[str, Any]) -> Block:
-    """The blocks of a table, by its mark. One that says nothing of blocks has contributions of windows."""
-    made: Block = owner.get(_BLOCK, WHOLE_WINDOWS)
-    return made
-
-
-def _said(block: Block) -> str:
-    return "window" if block is None else str(block)
 
 
 @dataclass(frozen=True)
@@ -109,10 +99,9 @@ class AggregateTable:
         if owner := self._owner():
             layout.check(f"HBase table {self.table}", owner)
 
-    def block(self, unmade: Block = WHOLE_WINDOWS) -> Block:
+    def block(self, unmade: int = 1) -> int:
         """The blocks that the table was made with. `unmade`: those of a table that is not there, and so has no cells."""
-        owner = self._owner()
-        return _block_of(owner) if owner else unmade
+        return int(self._owner().get(_BLOCK, unmade))
 
     def _owner(self) -> dict[str, Any]:
         """The table's mark; empty for a table without one, and for one that is not there."""
@@ -230,24 +219,20 @@ def aggregate_table(connections: Connections, connection: str, table: str) -> Ag
     return AggregateTable(Gateway(hbase_endpoint(connections(connection))), table)
 
 
-def place_of(connection: str, table: str, block: Block) -> dict[str, str]:
+def place_of(connection: str, table: str, block: int) -> dict[str, str]:
     """What a receipt says of a table to which an attempt has written."""
-    return {"connection": connection, "table": table, **({} if block is None else {_BLOCK: str(block)})}
+    return {"connection": connection, "table": table, _BLOCK: str(block)}
 
 
-def counting(windows: Sequence[Committed], table: str, block: Block) -> Counts:
+def counting(windows: Sequence[Committed], table: str, block: int) -> Counts:
     """The generations that count in a table with such blocks."""
-    wrote = partial(_wrote, table, block)
-    if block is None:
-        counts = FirstWindows(windows).recomputed(windows, wrote)
-        return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}.get
-    return _ByBlock(Authority(_whole_blocks(windows, wrote, block)))
+    return _ByBlock(Authority(_whole_blocks(windows, partial(_wrote, table, block), block)))
 
 
 def _whole_blocks(
-    windows: Sequence[Committed], wrote: Callable[[Record], bool], block: Block
+    windows: Sequence[Committed], wrote: Callable[[Record], bool], block: int
 ) -> Iterator[tuple[int, RangeSet]]:
-    """The generations of the windows that count in a table by blocks, each with whole blocks.
+    """The generations of the windows that count in a table, each with whole blocks.
 
     A replay leaves out what was erased, so its blocks are whole without it. A window that has erased something counts in
     the blocks of that, also if it has not written to the table: nothing counts that was made of an erased message.
@@ -263,7 +248,7 @@ def _whole_blocks(
 
 @dataclass(frozen=True)
 class _ByBlock:
-    """What counts in a table by blocks: as for a row, at the coordinate of the block's first offset.
+    """What counts in a table: as for a row, at the coordinate of the block's first offset.
 
     The windows that have written to the table have read whole blocks, so all offsets of a block have one authority.
     """
@@ -286,7 +271,7 @@ class MadeOfErased:
     standing: Standing
     erased: RangeSet
     generation: int
-    block: Block
+    block: int
 
     def __call__(self, name: bytes, newest: int) -> int | None:
         until, of_nobody = self._until(name)
@@ -315,21 +300,13 @@ class MadeOfErased:
         return [one for one in self.standing.windows if reads_first(one.record)]
 
     @cached_property
-    def _numbers(self) -> dict[bytes, int]:
-        return {qualifier(*name): number for number, name in enumerate(self._first.names)}
-
-    @cached_property
     def _until(self) -> Callable[[bytes], tuple[int | None, bool]]:
         """Up to which generation a column goes, and whether it is of no unit: then an attempt without a commit made it."""
         # Each column stands in the rows of many keys.
-        return cache(self._of_window if self.block is None else partial(self._of_block, size=self.block))
+        return cache(self._of_block)
 
-    def _of_window(self, name: bytes) -> tuple[int | None, bool]:
-        number = self._numbers.get(name)
-        return (None, True) if number is None else (self._of_unit(number, self._first.covers[number]), False)
-
-    def _of_block(self, name: bytes, size: int) -> tuple[int | None, bool]:
-        found = block_of(name)
+    def _of_block(self, name: bytes) -> tuple[int | None, bool]:
+        found, size = block_of(name), self.block
         if found is None:
             return None, False
         at, start = found
@@ -351,13 +328,11 @@ class MadeOfErased:
         return window.generation - 1 if window.record.owes_sweep else None
 
 
-def _wrote(table: str, block: Block, record: Record) -> bool:
+def _wrote(table: str, block: int, record: Record) -> bool:
     """Whether a window has written to a table. One that was made anew with other blocks is another one."""
     # Without a receipt this is not known yet. The window is committed, so contributions that it has written count.
     return record.receipt is None or any(
-        sink.type == TYPE
-        and sink.place["table"] == table
-        and sink.place.get(_BLOCK) == place_of("", "", block).get(_BLOCK)
+        sink.type == TYPE and sink.place["table"] == table and sink.place.get(_BLOCK) == str(block)
         for sink in record.receipt.sinks
     )
 
@@ -371,7 +346,7 @@ class AsOf:
     erasures: int
 
     @classmethod
-    def of(cls, view: View, table: str, block: Block) -> AsOf:
+    def of(cls, view: View, table: str, block: int) -> AsOf:
         erasures = sum(1 for one in view.windows if one.erased)
         # Spark's workers get this: the view only has to tell whether it is current.
         return cls(replace(view, windows=[]), counting(view.windows, table, block), erasures)
@@ -387,7 +362,7 @@ class SteadyRows:
 
     book: Book
     table: AggregateTable
-    block: Block
+    block: int
     as_of: AsOf
 
     @classmethod

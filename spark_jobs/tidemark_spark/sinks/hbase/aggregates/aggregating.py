@@ -1,6 +1,6 @@
 """Rows into contributions: one row for each key and unit, whose states merge with those of other units.
 
-A unit is a window, or what it has read of a block of offsets (see `first_reads`). Rows are aggregated first within each
+A unit is what a window has read of a block of offsets (see `first_reads`). Rows are aggregated first within each
 partition of Kafka, then over all of them. So each contribution knows how many messages and rows it has from which partition.
 """
 
@@ -15,15 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.first_reads import Block, FirstWindows
+from tidemark.sinks.first_reads import FirstWindows
 from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, OFFSET, ROW_HASH, field, text
 from tidemark_spark.runtime.workers import in_workers
 
-# The unit of a row in a table by windows: the number of its window; null for a row without one.
-WINDOW = "_window"
-# The unit of a row in a table by blocks, together with its partition: the first offset of the unit, or of its block.
+# The unit of a row, together with its partition: the first offset of the unit, or of its block.
 START = "_start"
+_UNIT = (*AT, START)
 ROWS, ROWS_ACK = "_rows", "_rows_ack"
 # For each partition of Kafka in a contribution: AT, messages and their XOR, rows, their XOR, their digests' XOR.
 PARTS = "_parts"
@@ -55,22 +54,13 @@ def _value(one: Aggregate) -> Column:
     return field(one.field) + F.lit(0.0) if one.kind == "double" else field(one.field)
 
 
-def unit_columns(block: Block) -> list[str]:
-    """The columns that say which unit a row is of."""
-    return [WINDOW] if block is None else [*AT, START]
+def with_units(rows: DataFrame, windows: FirstWindows, block: int) -> DataFrame:
+    """Rows with START. It is null for rows that none of the windows has read first."""
+    return in_workers(rows, _Finder(windows, block), T.StructType([*rows.schema, T.StructField(START, T.LongType())]))
 
 
-def with_units(rows: DataFrame, windows: FirstWindows, block: Block) -> DataFrame:
-    """Rows with WINDOW or START. It is null for rows that none of the windows has read first."""
-    unit = unit_columns(block)[-1]
-    added = T.StructField(unit, T.IntegerType() if block is None else T.LongType())
-    return in_workers(rows, _Finder(windows, block, unit), T.StructType([*rows.schema, added]))
-
-
-def with_unit_of_one(rows: DataFrame, block: Block) -> DataFrame:
-    """Rows that are all of one window, with WINDOW 0, or with START as the first offset of the block: no worker has to look."""
-    if block is None:
-        return rows.withColumn(WINDOW, F.lit(0))
+def with_unit_of_one(rows: DataFrame, block: int) -> DataFrame:
+    """Rows that are all of one window, with START as the first offset of the block: no worker has to look."""
     return rows.withColumn(START, F.col(OFFSET) - F.col(OFFSET) % F.lit(block))
 
 
@@ -79,36 +69,29 @@ class _Finder:
     """Runs in Spark's Python workers: rows in, rows with their units out."""
 
     windows: FirstWindows
-    block: Block
-    unit: str
+    block: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kind = pa.int32() if self.block is None else pa.int64()
         for batch in batches:
             places = (batch.column(name).to_pylist() for name in COORDINATE)
-            numbers = [
-                self._unit(TopicPartition(topic, partition, incarnation), offset)
+            starts = [
+                self.windows.start(TopicPartition(topic, partition, incarnation), offset, self.block)
                 for topic, incarnation, partition, offset in zip(*places, strict=True)
             ]
-            columns = [*batch.columns, pa.array(numbers, kind)]
-            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, self.unit])
-
-    def _unit(self, at: TopicPartition, offset: int) -> int | None:
-        return self.windows.at(at, offset) if self.block is None else self.windows.start(at, offset, self.block)
+            columns = [*batch.columns, pa.array(starts, pa.int64())]
+            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, START])
 
 
-def contributions(
-    rows: DataFrame, keys: int, aggregates: Sequence[Aggregate], block: Block, *, scales: bool = False
-) -> DataFrame:
+def contributions(rows: DataFrame, keys: int, aggregates: Sequence[Aggregate], *, scales: bool = False) -> DataFrame:
     """One row for each unit and key of `chosen` rows with units: key and values as bytes, ROWS, ROWS_ACK, PARTS.
 
     With `scales`, also the sum of the absolute values of each sum of doubles (`scale_name`): what its last digits depend on.
     """
     scaled = [number for number, one in enumerate(aggregates) if scales and one.sums_doubles]
-    by = [*unit_columns(block), *(key_name(number) for number in range(keys))]
+    by = [*_UNIT, *(key_name(number) for number in range(keys))]
     names = [value_name(number) for number, _ in enumerate(aggregates)]
     first = F.col(INDEX) == 0
-    within = rows.groupBy(*by, *(name for name in AT if name not in by)).agg(
+    within = rows.groupBy(*by).agg(
         *(_state(one, F.col(name)).alias(name) for one, name in zip(aggregates, names, strict=True)),
         *(F.sum(F.abs(value_name(number))).alias(scale_name(number)) for number in scaled),
         F.count_if(first).alias("messages"),

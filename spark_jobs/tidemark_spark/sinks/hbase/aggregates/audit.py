@@ -1,8 +1,7 @@
 """Aggregates, audited or compared: what each unit should contribute to each key, against what is stored.
 
-A unit is a window, or what it has read of a block of offsets (see `first_reads`). Contributions are computed from Kafka, so
-an audit has only those of units that Kafka still holds as a whole. Its findings are whole units too, because a replay
-repairs a unit.
+A unit is what a window has read of a block of offsets (see `first_reads`). Contributions are computed from Kafka, so an audit
+has only those of units that Kafka still holds as a whole. Its findings are whole units too, because a replay repairs a unit.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidemark.audit.comparison import MOST_EXAMPLES, NOT_GIVEN_NOW, WAS_NOT_GIVEN, Example, PlaceComparison
 from tidemark.audit.report import SHOWN_COORDINATES, PlaceReport
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet
-from tidemark.sinks.first_reads import Block, FirstWindows
+from tidemark.sinks.first_reads import FirstWindows
 from tidemark.sinks.hbase.aggregates.computed import Aggregate
-from tidemark.sinks.hbase.aggregates.rows import block_of, qualifier
+from tidemark.sinks.hbase.aggregates.rows import block_of
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import Layout, SteadyRows, aggregate_table
 from tidemark_spark.audit.differences import Audit
@@ -31,12 +30,10 @@ from tidemark_spark.sinks.hbase.aggregates.aggregating import (
     ROWS,
     ROWS_ACK,
     START,
-    WINDOW,
     chosen,
     contributions,
     key_name,
     scale_name,
-    unit_columns,
     value_name,
     with_units,
 )
@@ -62,8 +59,8 @@ def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: Range
     view = audit.view or opened.book.view()
     first = FirstWindows(view.windows)
     whole = first.intact(in_kafka, block)
-    units = _units(whole, block)
-    looked_at = _units(first if audit.some is None else first.intact(audit.some, block), block)
+    units = _Units(whole, block)
+    looked_at = _Units(first if audit.some is None else first.intact(audit.some, block), block)
 
     steady = SteadyRows.of(opened.book, table, view)
     found = all_contributions(spark, steady, units, looked_at, len(keys), aggregates).persist()
@@ -71,7 +68,7 @@ def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: Range
     there = found.where(F.col(QUALIFIER).isNotNull())
     unproven = there.where(~F.col(WANTED)).count()
 
-    made = units.named(spark, _made(sink, aggregates, audit.stored, whole, block))
+    made = units.named(_made(sink, aggregates, audit.stored, whole, block))
     both = _joined(made, there.where(F.col(WANTED)), keys)
     same = reduce(and_, _same_values(aggregates))
     same = same & (_left(ROWS) == _right(ROWS)) & (_left(ACK) == _right(ACK)) & _right(WHOLE)
@@ -132,11 +129,11 @@ def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> Pl
     block = sink.whole_blocks
     table.check(Layout(sink.key, aggregates, block))
     read = FirstWindows(comparing.view.windows).intact(comparing.offsets, block)
-    units = _units(read, block)
+    units = _Units(read, block)
     keys = [key_name(number) for number, _ in enumerate(sink.key)]
 
     stored = outcomes.stored(comparing.messages)
-    made = units.named(comparing.spark, _made(sink, aggregates, stored, read, block))
+    made = units.named(_made(sink, aggregates, stored, read, block))
     steady = SteadyRows.of(opened.book, table, comparing.view)
     found = all_contributions(comparing.spark, steady, units, units, len(keys), aggregates)
     both = _joined(made, found.where(F.col(QUALIFIER).isNotNull()), keys)
@@ -159,12 +156,12 @@ def _because(why: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
 def _units_of(rows: DataFrame) -> tuple[Example, ...]:
     """The first units of contributions, each with the number of its keys that have the same columns and reason."""
     found = rows.groupBy(QUALIFIER, COLUMNS, BECAUSE).count()
-    # Topic, partition and first offset; or lane and number.
+    # Topic, partition and first offset.
     parts = F.split(QUALIFIER, "/")
-    order = (parts[0], parts[1].cast("int"), F.get(parts, F.lit(2)).cast("long"), F.col(COLUMNS))
+    order = (parts[0], parts[1].cast("int"), parts[2].cast("long"), F.col(COLUMNS))
     return tuple(
         Example(
-            at=f"{'window' if block_of(row[QUALIFIER].encode()) is None else 'block'} {_unit(row[QUALIFIER])}",
+            at=f"block {_unit(row[QUALIFIER])}",
             index=0,
             keys=row["count"],
             columns=tuple(row[COLUMNS]),
@@ -179,13 +176,11 @@ def _made(
     aggregates: Sequence[Aggregate],
     stored: DataFrame,
     whole: FirstWindows,
-    block: Block,
+    block: int,
 ) -> DataFrame:
     """What whole units contribute by these rows: their unit's columns, key, values, ROWS, ACK."""
-    given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(
-        F.col(unit_columns(block)[-1]).isNotNull()
-    )
-    made = contributions(given, len(sink.key), aggregates, block, scales=True)
+    given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(F.col(START).isNotNull())
+    made = contributions(given, len(sink.key), aggregates, scales=True)
     return made.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
 
 
@@ -195,32 +190,8 @@ def _joined(made: DataFrame, found: DataFrame, keys: Sequence[str]) -> DataFrame
     return made.alias("left").join(found.alias("right"), same_place, "full_outer")
 
 
-def _units(windows: FirstWindows, block: Block) -> _Windows | _Blocks:
-    return _Windows(windows) if block is None else _Blocks(windows, block)
-
-
-class _Windows:
-    """The units of a table by windows. Called with a column's qualifier: whether the column is that of one of them."""
-
-    def __init__(self, windows: FirstWindows) -> None:
-        self._names = {
-            qualifier(*name).decode(): covers for name, covers in zip(windows.names, windows.covers, strict=True)
-        }
-
-    def __call__(self, name: bytes) -> bool:
-        return name.decode(errors="replace") in self._names
-
-    def named(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """Contributions with QUALIFIER."""
-        numbered = spark.createDataFrame(list(enumerate(self._names)), f"{WINDOW} int, {QUALIFIER} string")
-        return rows.join(F.broadcast(numbered), WINDOW)
-
-    def offsets(self, name: str) -> RangeSet:
-        return self._names[name]
-
-
-class _Blocks:
-    """As `_Windows`, for a table by blocks of `size` offsets."""
+class _Units:
+    """The units of a table by blocks of `size` offsets. Called with a column's qualifier: whether it is that of one of them."""
 
     def __init__(self, windows: FirstWindows, size: int) -> None:
         self._windows = windows
@@ -230,7 +201,8 @@ class _Blocks:
         found = block_of(name)
         return found is not None and self._windows.at(*found) is not None
 
-    def named(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+    def named(self, rows: DataFrame) -> DataFrame:
+        """Contributions with QUALIFIER."""
         incarnation = F.when(F.col(INCARNATION) == FIRST_INCARNATION, "").otherwise(F.concat(F.lit("#"), INCARNATION))
         start = F.lpad(F.col(START).cast("string"), 19, "0")
         slash = F.lit("/")
@@ -278,17 +250,14 @@ def same_state(one: Aggregate, left: Column, right: Column, scale: Column | None
 
 
 def _named(rows: DataFrame, keys: list[str]) -> tuple[str, ...]:
-    """Contributions as the report shows them: `logs/0@12000 host, minute`, or `ingest/12 host, minute`."""
+    """Contributions as the report shows them: `logs/0@12000 host, minute`."""
     shown = rows.orderBy(QUALIFIER, *keys).limit(SHOWN_COORDINATES).collect()
     return tuple(f"{_unit(row[QUALIFIER])} {', '.join(_shown(row[name]) for name in keys)}" for row in shown)
 
 
 def _unit(name: str) -> str:
     found = block_of(name.encode())
-    if found is not None:
-        return str(Coordinate(*found))
-    lane, _, number = name.partition("/")
-    return f"{lane}/{int(number)}"
+    return name if found is None else str(Coordinate(*found))
 
 
 def _shown(part: bytes | None) -> str:

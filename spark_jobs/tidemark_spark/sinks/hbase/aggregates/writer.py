@@ -1,6 +1,6 @@
 """Aggregates by key in HBase: one contribution of each unit to each key, which replaces the unit's older one.
 
-A unit is a window, or what it has read of a block of offsets (see `first_reads`).
+A unit is what a window has read of a block of offsets (see `first_reads`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.aggregates import columns
-from tidemark.sinks.hbase.aggregates.columns import Blocks, Windows
+from tidemark.sinks.hbase.aggregates.columns import Blocks
 from tidemark.sinks.hbase.aggregates.rows import TYPE, encode, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import AggregateTable, Layout, place_of
@@ -33,7 +33,6 @@ from tidemark_spark.sinks.hbase.aggregates.aggregating import (
     ROWS,
     ROWS_ACK,
     START,
-    WINDOW,
     chosen,
     contributions,
     key_name,
@@ -92,7 +91,7 @@ class HBaseAggregates:
         given = given.coalesce(1) if context.few else given
         keys, values = len(self._config.key), tuple(one.name for one in self._aggregates)
         writer = _Writer(self._table, values, keys, found.columns, context)
-        return acknowledged(contributions(given, keys, self._aggregates, self._block), writer, few=context.few)
+        return acknowledged(contributions(given, keys, self._aggregates), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = place_of(self._config.hbase, self._config.table, self._block)
@@ -106,7 +105,7 @@ class _Writer:
     table: AggregateTable
     values: tuple[str, ...]
     keys: int
-    columns: Windows | Blocks
+    columns: Blocks
     context: WriteContext
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -131,8 +130,6 @@ class _Writer:
         return row_key(key), self._column(row), cell
 
     def _column(self, row: dict[str, Any]) -> bytes:
-        if isinstance(self.columns, Windows):
-            return self.columns.column(row[WINDOW])
         topic, incarnation, partition = (row[name] for name in AT)
         return self.columns.column(TopicPartition(topic, partition, incarnation), row[START])
 

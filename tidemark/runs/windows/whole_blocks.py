@@ -1,4 +1,4 @@
-"""Replays of whole windows, or of whole blocks in them, for sinks with one contribution of each.
+"""Replays of whole blocks of offsets, for sinks with one contribution of each.
 
 A contribution cannot be rebuilt from a part of what it stands for.
 """
@@ -17,7 +17,7 @@ from tidemark.runs.live.discovery import known_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.chosen_sinks import Sinks
 from tidemark.runs.windows.earlier_counts import gone_by_now
-from tidemark.sinks.first_reads import Block, FirstWindows, units
+from tidemark.sinks.first_reads import FirstWindows, units
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Needed:
 
     sink: str
     made: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[int, ...]
 
     @property
     def units(self) -> str:
@@ -55,7 +55,7 @@ def whole(opened: OpenStream, view: View, sinks: Sinks = None) -> Callable[[Rang
 
 
 def because(opened: OpenStream, sinks: Sinks = None) -> str:
-    """Why a replay reads more than it was asked to, such as `aggregates are made of whole windows`; empty for no reason."""
+    """Why a replay reads more than it was asked to: `aggregates are made of whole blocks of 4 offsets`; empty for no reason."""
     needed = _needed(opened, sinks)
     return needed.because if needed is not None else ""
 
@@ -123,7 +123,12 @@ def _not_whole(needed: _Needed, first: FirstWindows, selection: RangeSet, lost: 
 
 def _needed(opened: OpenStream, sinks: Sinks) -> _Needed | None:
     """None when none of the sinks needs whole units."""
-    found = [one for one in opened.stream.sinks if one.whole_windows and (sinks is None or one.name in sinks)]
+    found = [
+        (one, one.whole_blocks)
+        for one in opened.stream.sinks
+        if one.whole_blocks is not None and (sinks is None or one.name in sinks)
+    ]
     if not found:
         return None
-    return _Needed(found[0].name, found[0].whole_windows, tuple(one.whole_blocks for one in found))
+    first, _ = found[0]
+    return _Needed(first.name, first.contributions, tuple(block for _, block in found))
