@@ -33,9 +33,10 @@ RUN --mount=type=cache,target=/root/.cache/pip,sharing=locked \
     && rm -r /build/spark \
     && cd /opt/venv/lib/python3.*/site-packages \
     && rm -rf pyspark/jars/connect-repl pyspark/jars/rocksdbjni-* pyspark/jars/*kubernetes-* pyspark/examples \
-    && rm -rf pyarrow/include pyarrow/*flight* pyarrow/*substrait* \
+    && rm -rf pyarrow/include pyarrow/*flight* \
     && find . -type d -name tests -prune -exec rm -rf {} + \
-    && { /opt/venv/bin/python -m compileall -q -j 0 . || true; }
+    && { /opt/venv/bin/python -m compileall -q -j 0 . || true; } \
+    && /opt/venv/bin/python -c 'import deltalake, pyarrow.compute, pyarrow.dataset, pyarrow.fs, pyarrow.parquet, pyspark.sql'
 COPY pyproject.toml README.md LICENSE /build/source/
 COPY tidemark /build/source/tidemark
 COPY spark_jobs /build/source/spark_jobs
