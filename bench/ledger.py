@@ -12,7 +12,7 @@ from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import Written
+from tidemark.ledger.erased import WrittenPlace
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -114,11 +114,11 @@ class _Recording:
 
 
 class _NoSweeps:
-    def reach(self, stream: str, places: Sequence[Written]) -> None: ...
+    def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None: ...
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None: ...
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None: ...
 
 
 class _NoWork:

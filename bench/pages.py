@@ -21,7 +21,7 @@ from services import environment
 from services.site import Site
 from tests.support.browser import logged_in
 from tests.support.known_dags import make_known
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.wide_history import give_history
 from tidemark.clients.connections import from_environment

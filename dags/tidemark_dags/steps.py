@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidemark.ledger.records import LaneKind, Record
     from tidemark.offsets.ranges import RangeSet
     from tidemark.runs.live.open_stream import OpenStream
-    from tidemark.runs.requests.answers import Answer
+    from tidemark.runs.requests.answers import OffsetAnswer
     from tidemark.streams.model import Stream
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def describe(ranges: RangeSet) -> dict[str, Any]:
     return {"offsets": ranges.count(), "ranges": shown}
 
 
-def answered(answers: Sequence[Answer]) -> dict[str, Any]:
+def answered(answers: Sequence[OffsetAnswer]) -> dict[str, Any]:
     """The answers to the offsets of a request, for a task's result: totals, and the first lines. Logs them as a table.
 
     Numbers of offsets are texts: the page of the run reads them in a browser, which rounds numbers above 2^53.

@@ -9,7 +9,7 @@ from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from sqlalchemy import func, select
 
-from tidemark.streams.parsing_limits import SERIALISED, Limits, warning
+from tidemark.streams.parsing_limits import SERIALISED, ParsingLimits, warning
 
 
 def near_limits(streams: Collection[str]) -> list[str]:
@@ -20,9 +20,9 @@ def near_limits(streams: Collection[str]) -> list[str]:
         .group_by(DagModel.fileloc)
         .order_by(DagModel.fileloc)
     )
-    limits = Limits(
-        conf.getfloat("core", "dagbag_import_timeout", fallback=Limits.to_import),
-        conf.getfloat("dag_processor", "dag_file_processor_timeout", fallback=Limits.to_process),
+    limits = ParsingLimits(
+        conf.getfloat("core", "dagbag_import_timeout", fallback=ParsingLimits.to_import),
+        conf.getfloat("dag_processor", "dag_file_processor_timeout", fallback=ParsingLimits.to_process),
     )
     with create_session() as session:
         found = list(session.execute(wanted))

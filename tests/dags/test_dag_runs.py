@@ -31,7 +31,7 @@ from kafka import KafkaProducer
 from demo.cdn_lines import messages
 from services.site import Site
 from tests.support.dag_streams import LINEAGE, STREAM, STREAM_FILE
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST, LaneKind

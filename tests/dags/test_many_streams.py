@@ -17,7 +17,7 @@ from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
 from tidemark.errors import WrongUse
 from tidemark.streams.loading import load, name_in, stream_files
-from tidemark.streams.parsing_limits import Limits, near_limits
+from tidemark.streams.parsing_limits import ParsingLimits, near_limits
 from tidemark_dags import build_dags, factory
 from tidemark_dags.parsing_limits import warn_near_limits
 
@@ -180,12 +180,12 @@ def test_a_task_has_the_fields_of_its_form(tmp_path: Path) -> None:
 
 @pytest.mark.covers("N42")
 def test_a_folder_that_comes_near_airflows_limits_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    assert near_limits(3, Limits()) is None
-    assert near_limits(13, Limits(30, 500)) == "13.0 of the 30 s that [core] dagbag_import_timeout allows"
-    said = near_limits(11, Limits(300, 50))
+    assert near_limits(3, ParsingLimits()) is None
+    assert near_limits(13, ParsingLimits(30, 500)) == "13.0 of the 30 s that [core] dagbag_import_timeout allows"
+    said = near_limits(11, ParsingLimits(300, 50))
     assert said == "22.0 of the 50 s that [dag_processor] dag_file_processor_timeout allows"
     # Zero: no limit.
-    assert near_limits(1000, Limits(0, 0)) is None
+    assert near_limits(1000, ParsingLimits(0, 0)) is None
     with caplog.at_level(logging.WARNING):
         warn_near_limits(7, 1.0)
         assert caplog.text == ""

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
-from tests.support.playground import Make, Playground
 from tidemark.audit.comparison import NOT_GIVEN_NOW
 from tidemark.audit.levels import Level
 from tidemark.commit import protocol
@@ -54,25 +54,25 @@ SINKS: dict[str, dict[str, Any]] = {
 Totals = dict[tuple[str | None, ...], dict[str, Any]]
 
 
-def table_of(play: Playground) -> str:
-    return f"{play.name}_sums"
+def table_of(live: LiveStream) -> str:
+    return f"{live.name}_sums"
 
 
-def with_sink(play: Playground, *, block: int = 20, first: bool = False, **changes: Any) -> None:
+def with_sink(live: LiveStream, *, block: int = 20, first: bool = False, **changes: Any) -> None:
     """Give the stream the sink, besides its others."""
-    mine = {"type": SINK, "table": table_of(play), "regions": 4, "block_offsets": block, **SINKS[play.example.name]}
-    others = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
-    play.rewrite(sinks=[mine, *others] if first else [*others, mine], **changes)
+    mine = {"type": SINK, "table": table_of(live), "regions": 4, "block_offsets": block, **SINKS[live.example.name]}
+    others = [{"type": "hbase", "table": live.name}, {"type": "parquet", "folder": live.name}]
+    live.rewrite(sinks=[mine, *others] if first else [*others, mine], **changes)
 
 
-def table(play: Playground) -> AggregateTable:
-    return aggregate_table(play.opened.connections, "hbase_default", table_of(play))
+def table(live: LiveStream) -> AggregateTable:
+    return aggregate_table(live.opened.connections, "hbase_default", table_of(live))
 
 
-def by_reader(play: Playground) -> Totals:
-    opened = play.opened
+def by_reader(live: LiveStream) -> Totals:
+    opened = live.opened
     (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-    found = totals(opened.book, table(play), sink.aggregates(opened.fields))
+    found = totals(opened.book, table(live), sink.aggregates(opened.fields))
     return {
         tuple(part if part is None else part.decode() for part in key): typed(
             {name: state.decode() for name, state in values.items()}
@@ -86,9 +86,9 @@ def typed(values: dict[str, Any]) -> dict[str, Any]:
     return {name: types[name](value) for name, value in values.items() if value is not None}
 
 
-def sums(play: Playground, rows: Iterable[Fields]) -> Totals:
+def sums(live: LiveStream, rows: Iterable[Fields]) -> Totals:
     """What the rows come to, by dictionaries."""
-    given = SINKS[play.example.name]
+    given = SINKS[live.example.name]
     key = [given["key"]] if isinstance(given["key"], str) else given["key"]
     fields = {name: next(iter(said.values())) for name, said in given["values"].items() if said != "count"}
     found: Totals = {}
@@ -102,8 +102,8 @@ def sums(play: Playground, rows: Iterable[Fields]) -> Totals:
     return found
 
 
-def by_oracle(play: Playground) -> Totals:
-    return sums(play, play.expected().rows.values())
+def by_oracle(live: LiveStream) -> Totals:
+    return sums(live, live.expected().rows.values())
 
 
 def inside(record: Record, place: Place) -> bool:
@@ -147,49 +147,49 @@ def offsets_of(places: Iterable[Place]) -> RangeSet:
 
 @pytest.mark.full
 def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark: Any) -> None:
-    play = make(example, ledger=LEDGERS[ledger])
-    with_sink(play)
-    play.produce(300)
-    play.ingest()
-    assert by_reader(play) == by_oracle(play)
-    play.produce(90)
-    play.ingest()
-    wanted = by_oracle(play)
-    assert by_reader(play) == wanted
+    live = make(example, ledger=LEDGERS[ledger])
+    with_sink(live)
+    live.produce(300)
+    live.ingest()
+    assert by_reader(live) == by_oracle(live)
+    live.produce(90)
+    live.ingest()
+    wanted = by_oracle(live)
+    assert by_reader(live) == wanted
 
     # A replay of some of a unit is one of the unit: it replaces what that has contributed.
-    (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5)))
-    assert play.opened.book.covers(again.window) == play.ranges(0, 0, (0, 20))
-    assert by_reader(play) == wanted
-    play.assert_exactly_what_was_read()
+    (again,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 5)))
+    assert live.opened.book.covers(again.window) == live.ranges(0, 0, (0, 20))
+    assert by_reader(live) == wanted
+    live.assert_exactly_what_was_read()
 
     # Spark's reader and the command line give the same, and the audit agrees.
     names = list(SINKS[example.name]["values"])
-    frame = results(spark, play.opened, SINK)
+    frame = results(spark, live.opened, SINK)
     keys = len(frame.columns) - len(names)
     text = frame.select(*(column if column != "least" else frame[column].cast("string") for column in frame.columns))
     assert {tuple(row[:keys]): typed(dict(zip(names, row[keys:], strict=True))) for row in text.collect()} == wanted
     assert dict(frame.dtypes)["all"] == "decimal(38,0)"
-    shown = asked("results", str(play.file), "--sink", SINK, "--limit", "1000")
+    shown = asked("results", str(live.file), "--sink", SINK, "--limit", "1000")
     assert {tuple(one["key"].values()): typed(one["values"]) for one in shown} == wanted
-    report = audit(play.opened, "audit")
+    report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
     place = report.places[2]
     assert (place.name, place.debris, place.unproven) == (SINK, 0, 0)
     assert place.found >= len(wanted)
     assert report.not_compared == ()
     # Without the messages nothing can be computed again, and the audit says so.
-    report = audit(play.opened, "sinks", level=Level.SINKS)
+    report = audit(live.opened, "sinks", level=Level.SINKS)
     assert (report.clean, report.not_compared, report.places[2].unproven) == (True, (SINK,), place.found)
     assert f"not compared: {SINK}" in report.sentence()
 
     # A table keeps what it was made with.
-    mine = {"type": SINK, "table": table_of(play), "block_offsets": 20, **SINKS[example.name]}
-    play.produce(10)
+    mine = {"type": SINK, "table": table_of(live), "block_offsets": 20, **SINKS[example.name]}
+    live.produce(10)
     for changed, name in (({"values": {"rows": "count"}}, "values"), ({"block_offsets": 21}, "block_offsets 20")):
-        play.rewrite(sinks=[{**mine, **changed}])
+        live.rewrite(sinks=[{**mine, **changed}])
         with pytest.raises(WrongUse, match=f"was made with {name}"):
-            play.ingest()
+            live.ingest()
 
 
 CUTS = [
@@ -203,18 +203,18 @@ CUTS = [
 @pytest.mark.full
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_contributions_that_do_not_count(make: Make, ledger: str, step: Step, times: int) -> None:
-    play = make(CDN, ledger=LEDGERS[ledger])
-    with_sink(play, first=times == 1)
-    play.produce(120)
-    run = play.new_run()
-    crash(play, run, on_step=cut_after(step, times))
-    assert by_reader(play) == by_oracle(play)
-    play.produce(60)
-    play.ingest(run)
-    play.ingest()
-    assert read_by([window.record for window in play.opened.book.committed()]) == 180
-    assert by_reader(play) == by_oracle(play)
-    play.assert_exactly_what_was_read()
+    live = make(CDN, ledger=LEDGERS[ledger])
+    with_sink(live, first=times == 1)
+    live.produce(120)
+    run = live.new_run()
+    crash(live, run, on_step=cut_after(step, times))
+    assert by_reader(live) == by_oracle(live)
+    live.produce(60)
+    live.ingest(run)
+    live.ingest()
+    assert read_by([window.record for window in live.opened.book.committed()]) == 180
+    assert by_reader(live) == by_oracle(live)
+    live.assert_exactly_what_was_read()
 
 
 BLOCKS = [pytest.param(4, marks=pytest.mark.covers("G2", "G6")), pytest.param(1, marks=pytest.mark.full)]
@@ -222,18 +222,18 @@ BLOCKS = [pytest.param(4, marks=pytest.mark.covers("G2", "G6")), pytest.param(1,
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: int) -> None:
-    play = make(CDN, ledger=LEDGERS[ledger])
-    with_sink(play, block=block)
-    play.produce(162)
-    (first,) = play.ingest()
-    play.produce(81)
-    (second,) = play.ingest()
+    live = make(CDN, ledger=LEDGERS[ledger])
+    with_sink(live, block=block)
+    live.produce(162)
+    (first,) = live.ingest()
+    live.produce(81)
+    (second,) = live.ingest()
     units = Units([first, second], block)
     # Some blocks are divided: both windows have read a part.
     assert any(one.until % 4 for one in first.window.ranges)
-    before = by_reader(play)
-    rows = play.expected().rows
-    assert before == sums(play, rows.values())
+    before = by_reader(live)
+    rows = live.expected().rows
+    assert before == sums(live, rows.values())
     gone = max(row["host"] for row in rows.values() if "host" in row)
     wrong = sorted(place for place, row in rows.items() if row.get("host") == gone)
     ten = [place for place in wrong if inside(first, place)][::3][:10]
@@ -242,55 +242,55 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
 
     # The bug fix: a host that should not have been there. Its keys vanish from what is made anew.
     fix = [{"invalid_when": "code = 0", "reason": "code is 0"}, {"invalid_when": f"host = '{gone}'", "reason": "gone"}]
-    with_sink(play, block=block, checks=fix)
+    with_sink(live, block=block, checks=fix)
     # What will change is said before: in the touched units, only the keys that go.
-    digest = play.opened.book.store_selection(reads).digest
+    digest = live.opened.book.store_selection(reads).digest
     there = {
         (units.named(place), row.get("host"), row.get("method")) for place, row in rows.items() if at(place) in reads
     }
     goes = Counter(unit for unit, host, _ in there if host == gone)
-    said = compare(play.opened, "compared", digest).places[2]
+    said = compare(live.opened, "compared", digest).places[2]
     counts = (said.before, said.after, said.same, said.changed, said.new, said.gone)
     assert counts == (len(there), len(there) - goes.total(), len(there) - goes.total(), 0, 0, goes.total())
     assert said.gone_because == {NOT_GIVEN_NOW: goes.total()}
     assert [(one.at, one.keys) for one in said.gone_at] == [(unit[1], goes[unit]) for unit in sorted(goes)]
-    with_sink(play, block=7, checks=fix)
+    with_sink(live, block=7, checks=fix)
     with pytest.raises(WrongUse, match=f"was made with block_offsets {block}, the stream file says 7"):
-        compare(play.opened, "with other blocks", digest, (SINK,))
-    with_sink(play, block=block, checks=fix)
+        compare(live.opened, "with other blocks", digest, (SINK,))
+    with_sink(live, block=block, checks=fix)
 
-    run = play.new_run()
+    run = live.new_run()
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, offsets_of(ten), run, on_step=cut_after(Step.SINK_STORED, 3))
+        live.select(LaneKind.REPLAY, offsets_of(ten), run, on_step=cut_after(Step.SINK_STORED, 3))
     # Written, and not committed; then given up.
-    assert by_reader(play) == before
+    assert by_reader(live) == before
     lane = lanes.lane_name(LaneKind.REPLAY, run)
-    assert protocol.abandon(play.opened.book, lane, "a test", take_over=True) is not None
-    assert by_reader(play) == before
-    pending = lanes.plan_lane(play.opened, lane, run)
+    assert protocol.abandon(live.opened.book, lane, "a test", take_over=True) is not None
+    assert by_reader(live) == before
+    pending = lanes.plan_lane(live.opened, lane, run)
     assert pending is not None
-    (again,) = process_windows(play.opened, lane, pending.window.seq, run)
+    (again,) = process_windows(live.opened, lane, pending.window.seq, run)
     # All of the touched units and nothing else: with blocks of 1, exactly the ten.
-    assert play.opened.book.covers(again.window) == reads
+    assert live.opened.book.covers(again.window) == reads
     assert (reads == offsets_of(ten)) == (block == 1)
     assert read_by([again]) == reads.count()
-    half = sums(play, (row for place, row in rows.items() if place not in wrong or at(place) not in reads))
-    assert by_reader(play) == half != before
+    half = sums(live, (row for place, row in rows.items() if place not in wrong or at(place) not in reads))
+    assert by_reader(live) == half != before
 
     # An attempt that wakes up late, under a newer generation and an older one.
     column = units.column(ten[0])
     late = [(row_key([gone.encode(), b"GET"]), column, encode(5, "ingest", 1, 1, 1, [("rows", b"1000")]))]
-    table(play).write(late, 5)
-    table(play).write(late, 90_000_000_000_000)
-    assert by_reader(play) == half
+    table(live).write(late, 5)
+    table(live).write(late, 90_000_000_000_000)
+    assert by_reader(live) == half
 
     # The audit finds the units that were not corrected, a cell that somebody has changed, and one that is gone.
     if block == 1:
         # Nothing is left of what was corrected: the cells are of others.
-        changed = tamper(play, first, {units.column(one) for one in ten})
+        changed = tamper(live, first, {units.column(one) for one in ten})
     else:
-        changed = tamper(play, again)
-    report = audit(play.opened, "audit")
+        changed = tamper(live, again)
+    report = audit(live.opened, "audit")
     place = report.places[2]
     left = [one for one in wrong if at(one) not in reads]
     keys = {(units.of(one), rows[one]["method"]) for one in left}
@@ -299,22 +299,22 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     assert (place.different, place.missing, place.debris, place.unproven) == (1, 1, 1, 0)
     # A replay of what it names repairs all of that.
     assert report.findings is not None
-    found = play.opened.book.selection(report.findings)
+    found = live.opened.book.selection(report.findings)
     tampered = [one for one in rows if units.column(one) in changed]
     assert found == units.whole([*left, *tampered])
-    play.select(LaneKind.REPLAY, found)
+    live.select(LaneKind.REPLAY, found)
     good = {place: row for place, row in rows.items() if row.get("host") != gone}
-    wanted = sums(play, good.values())
-    assert by_reader(play) == wanted
+    wanted = sums(live, good.values())
+    assert by_reader(live) == wanted
 
     # What Kafka no longer has as a whole cannot be made anew, nor be proven.
-    topic = play.topics[0]
-    play.kafka.delete_records(topic, 0, 5)
+    topic = live.topics[0]
+    live.kafka.delete_records(topic, 0, 5)
     if block != 1:
         with pytest.raises(OffsetsOutOfRange, match=rf"needs whole .*{topic}/0 \[4, 5\) are gone"):
-            play.select(LaneKind.REPLAY, play.ranges(0, 0, (6, 7)))
-    assert by_reader(play) == wanted
-    report = audit(play.opened, "audit again")
+            live.select(LaneKind.REPLAY, live.ranges(0, 0, (6, 7)))
+    assert by_reader(live) == wanted
+    report = audit(live.opened, "audit again")
     assert report.clean, report.sentence()
     unproven = {units.of((topic, 0, offset, 0)) for offset in range(5)}
     parts = {(units.of(one), row.get("host"), row.get("method")) for one, row in good.items()}
@@ -376,11 +376,11 @@ def at(place: Place) -> tuple[TopicPartition, int]:
     return TopicPartition(place[0], place[1]), place[2]
 
 
-def tamper(play: Playground, window: Record, besides: Collection[bytes] = ()) -> set[bytes]:
+def tamper(live: LiveStream, window: Record, besides: Collection[bytes] = ()) -> set[bytes]:
     """Change one contribution of a window, and remove another, in columns `besides` these. Gives their columns."""
     generation = window.attempt.generation
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    source = connection.table(table_of(play))
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    source = connection.table(table_of(live))
     # As many salts in each region as it was made with.
     assert [region["start_key"] for region in source.regions()] == [b"", b"\x04", b"\x08", b"\x0c"]
     found = [
@@ -396,10 +396,10 @@ def tamper(play: Playground, window: Record, besides: Collection[bytes] = ()) ->
     return {changed[2:], removed[2:]}
 
 
-def generations_in(play: Playground) -> set[int]:
+def generations_in(live: LiveStream) -> set[int]:
     """Of all versions of all contributions."""
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    source = connection.table(table_of(play))
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    source = connection.table(table_of(live))
     found = {
         timestamp
         for row, cells in source.scan(row_stop=b"\x10")
@@ -414,34 +414,34 @@ def generations_in(play: Playground) -> set[int]:
 @pytest.mark.covers("N27")
 def test_what_is_erased_leaves_the_aggregates(make: Make) -> None:
     """And messages are found by their key. The rest of their blocks is read again."""
-    play = make(CDN)
-    with_sink(play, block=10)
-    play.kafka.send(
-        (play.topics[0], 0, b"me" if number in (20, 33) else b"you", value)
+    live = make(CDN)
+    with_sink(live, block=10)
+    live.kafka.send(
+        (live.topics[0], 0, b"me" if number in (20, 33) else b"you", value)
         for number, (_, value) in enumerate(CDN.generate(50, 0))
     )
-    (ingested,) = play.ingest()
+    (ingested,) = live.ingest()
     first = ingested.attempt.generation
-    erased = {(play.topics[0], 0, 20), (play.topics[0], 0, 33)}
+    erased = {(live.topics[0], 0, 20), (live.topics[0], 0, 33)}
 
     def left() -> list[Fields]:
-        return [row for place, row in play.expected().rows.items() if place[:3] not in erased]
+        return [row for place, row in live.expected().rows.items() if place[:3] not in erased]
 
-    found = keys.with_key(play.opened, keys.parse_key("me"), Reading())
+    found = keys.with_key(live.opened, keys.parse_key("me"), Reading())
     assert {(one.partition.topic, one.partition.partition, one.start) for one in found.offsets} == erased
     assert (found.read, found.unseen) == (50, 0)
 
-    done = asked("erase", "--yes", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
+    done = asked("erase", "--yes", str(live.file), "--key", "hex:6d65", "--reason", "request 4711")
     assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18)
-    assert by_reader(play) == sums(play, left())
+    assert by_reader(live) == sums(live, left())
     # Not only hidden: nothing that was made of the erased messages is in the table.
-    last = play.head(done["lane"]).last
+    last = live.head(done["lane"]).last
     assert last is not None
-    assert generations_in(play) == {last.attempt.generation, first}
-    report = audit(play.opened, "audit")
+    assert generations_in(live) == {last.attempt.generation, first}
+    report = audit(live.opened, "audit")
     assert (report.clean, report.erased) == (True, 2), report.sentence()
     # The first offset of a block is erased, and the block's next replay writes where it was.
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (21, 22), (34, 35)))
-    assert by_reader(play) == sums(play, left())
-    assert audit(play.opened, "audit 2").clean
-    assert table_of(play) in {one["place"].get("table") for one in done["places"]}
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (21, 22), (34, 35)))
+    assert by_reader(live) == sums(live, left())
+    assert audit(live.opened, "audit 2").clean
+    assert table_of(live) in {one["place"].get("table") for one in done["places"]}

@@ -12,8 +12,8 @@ from kafka import KafkaProducer
 from services import environment
 from services.site import Site
 from tests.support.command_line import asked, tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tests.support.transactions import transaction
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.fixture
-def play(make: Make, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Playground]:
+def live(make: Make, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveStream]:
     """Read: 25 messages of partition 0 with an aborted transaction before the last five, and 5 of partition 1, one garbage.
 
     After that the log of partition 0 was cut to begin at 10, and six messages have come that are not read yet.
@@ -48,20 +48,20 @@ def play(make: Make, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
 
 
 @pytest.mark.covers("N4")
-def test_what_can_be_replayed_is_and_the_rest_is_answered(play: Playground) -> None:
-    file, topic = str(play.file), play.topics[0]
-    ranges = (f"{topic}/0@5-60", f"{topic}/1@0-5", f"{topic}/9@0-3", f"{play.name}-elsewhere/0@1-2")
+def test_what_can_be_replayed_is_and_the_rest_is_answered(live: LiveStream) -> None:
+    file, topic = str(live.file), live.topics[0]
+    ranges = (f"{topic}/0@5-60", f"{topic}/1@0-5", f"{topic}/9@0-3", f"{live.name}-elsewhere/0@1-2")
     command = ("replay", file, *(word for one in ranges for word in ("--ranges", one)), "--reason", "a test")
-    position, before = play.positions(), play.independent.generations()
-    rows, files = play.independent.hbase().by_place(), play.independent.parquet(play.fields).by_place()
-    everything = dict(play.opened.book.store.scan(()))
+    position, before = live.positions(), live.independent.generations()
+    rows, files = live.independent.hbase().by_place(), live.independent.parquet(live.fields).by_place()
+    everything = dict(live.opened.book.store.scan(()))
 
     left_out = {
         EXPIRED: (f"{topic}/0", 5, 10),
         "at or above the ingest position": (f"{topic}/0", 30, 36),
         "not in the topic yet: at or above its end": (f"{topic}/0", 36, 60),
         "never in the topic: it has no such partition": (f"{topic}/9", 0, 3),
-        "the stream reads no such topic or partition": (f"{play.name}-elsewhere/0", 1, 2),
+        "the stream reads no such topic or partition": (f"{live.name}-elsewhere/0", 1, 2),
     }
     shown = asked(*command, "--dry-run")
     found = {
@@ -80,7 +80,7 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(play: Playground) -> N
     assert f"{EXPIRED}: {topic}/0 [5, 10); " in said
     _, said = tidemark("replay", "--yes", file, "--records", f"{topic}/0@5", "--reason", "a test", code=2)
     assert f"there is nothing to replay: {EXPIRED}: {topic}/0 [5, 6)" in said
-    assert dict(play.opened.book.store.scan(())) == everything
+    assert dict(live.opened.book.store.scan(())) == everything
 
     done = json.loads(tidemark(*command, "--yes", "--json")[0])
     (window,) = done["windows"]
@@ -102,10 +102,10 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(play: Playground) -> N
     assert sum(one[3] for one in answers) == 55 + 5 + 3 + 1
 
     # Exactly what was answered so was read again, each message is there once, and the ingest is where it was.
-    after = play.independent.generations()
+    after = live.independent.generations()
     again = {place for place, generation in after.items() if generation != before.get(place)}
     assert again == {(topic, 0, n) for n in range(10, 30)} | {(topic, 1, n) for n in range(5)}
-    hbase, parquet = play.independent.hbase(), play.independent.parquet(play.fields)
+    hbase, parquet = live.independent.hbase(), live.independent.parquet(live.fields)
     assert (hbase.twice(), parquet.twice(), hbase.debris) == (0, 0, 0)
     assert (hbase.by_place(), parquet.by_place()) == (rows, files)
-    assert play.positions() == position
+    assert live.positions() == position

@@ -10,8 +10,8 @@ import pytest
 from services import environment
 from services.site import Site
 from tests.support.command_line import at_a_terminal, tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 
 # As a job's own log begins its lines, and as Spark does.
 LOGGED = re.compile(r"\d\d:\d\d:\d\d\S* (INFO|WARN|ERROR)")
@@ -32,9 +32,9 @@ def logs(folder: Path) -> list[Path]:
 
 @pytest.mark.full
 def test_a_run_shows_its_step_and_a_bar_for_each_partition_and_no_log(make: Make, tmp_path: Path) -> None:
-    play = make(CDN, limits={"max_invalid": {"number": 0}})
-    play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
-    said = at_a_terminal("run", str(play.file), "--run", "mine", code=6)
+    live = make(CDN, limits={"max_invalid": {"number": 0}})
+    live.kafka.send((live.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
+    said = at_a_terminal("run", str(live.file), "--run", "mine", code=6)
     # A job that fails says why, as without a terminal, and where its log is.
     (log,) = logs(tmp_path)
     why = next(line for line in said.splitlines() if line.startswith("tidemark: TooManyInvalid: "))
@@ -44,14 +44,14 @@ def test_a_run_shows_its_step_and_a_bar_for_each_partition_and_no_log(make: Make
     assert not LOGGED.search(said)
 
     log.unlink()
-    play.rewrite(limits={})
-    play.produce(240)
-    said = at_a_terminal("run", str(play.file), "--run", "mine")
-    play.assert_exactly_what_was_read()
-    name = f"window 1 of {play.name}/ingest"
+    live.rewrite(limits={})
+    live.produce(240)
+    said = at_a_terminal("run", str(live.file), "--run", "mine")
+    live.assert_exactly_what_was_read()
+    name = f"window 1 of {live.name}/ingest"
     assert f"{name}: Spark is starting" in said
     assert f"{name}: committed" in said
-    bars = re.findall(rf"{re.escape(play.topics[0])}/1 +\S+ +(\d+)/(\d+) ", said)
+    bars = re.findall(rf"{re.escape(live.topics[0])}/1 +\S+ +(\d+)/(\d+) ", said)
     assert ("0", "2") in bars
     assert bars[-1] == ("2", "2")
     # Below the bars stands the answer, which is all that stays of it.
@@ -63,39 +63,39 @@ def test_a_run_shows_its_step_and_a_bar_for_each_partition_and_no_log(make: Make
     assert logs(tmp_path) == []
 
     # Without Spark: the command itself looks for a key.
-    words = ("erase", str(play.file), "--key", "nobody's", "--reason", "a test", "--dry-run")
+    words = ("erase", str(live.file), "--key", "nobody's", "--reason", "a test", "--dry-run")
     said = at_a_terminal(*words)
     assert "looking for the key" in said
     assert "Spark" not in said
-    assert re.findall(rf"{re.escape(play.topics[0])}/1 +\S+ +(\d+)/(\d+) ", said)[-1] == ("2", "2")
+    assert re.findall(rf"{re.escape(live.topics[0])}/1 +\S+ +(\d+)/(\d+) ", said)[-1] == ("2", "2")
     assert said.rindex("0 messages have the key") > said.rindex("looking for the key")
     assert "looking" not in "".join(tidemark(*words))
 
 
 @pytest.mark.full
-def test_an_audit_and_its_repair_show_their_steps(play: Playground, tmp_path: Path) -> None:
-    play.produce(240)
+def test_an_audit_and_its_repair_show_their_steps(live: LiveStream, tmp_path: Path) -> None:
+    live.produce(240)
     # Without a terminal, and with -v at one, there are the lines of the log, and no bars.
-    _, said = tidemark("run", str(play.file))
-    assert f"{play.name}/ingest window 1: committed" in said
+    _, said = tidemark("run", str(live.file))
+    assert f"{live.name}/ingest window 1: committed" in said
     assert "window 1 of" not in said.partition("\n")[2]
-    play.produce(60)
-    said = at_a_terminal("run", str(play.file), "-v")
-    assert f"{play.name}/ingest window 2: committed" in said
+    live.produce(60)
+    said = at_a_terminal("run", str(live.file), "-v")
+    assert f"{live.name}/ingest window 2: committed" in said
     assert "Spark is starting" not in said
-    said = at_a_terminal("audit", str(play.file), "--run", "mine")
+    said = at_a_terminal("audit", str(live.file), "--run", "mine")
     for step in ("Spark is starting", "reading 300 offsets", "comparing hbase", "checking the ledger"):
         assert step in said
     # A look a second, and the step that reads says at its end what it has read.
-    assert re.search(rf"{re.escape(play.topics[0])}/1 +\S+ +\d+/\d+ ", said)
+    assert re.search(rf"{re.escape(live.topics[0])}/1 +\S+ +\d+/\d+ ", said)
     assert "expected 300, stored" in said[said.rindex("checking the ledger") :]
     assert not LOGGED.search(said)
-    said = at_a_terminal("replay", "--yes", str(play.file), "--records", f"{play.topics[0]}/1@5", "--reason", "a test")
-    assert re.search(rf"{re.escape(play.topics[0])}/1 +\S+ +1/1 ", said)
+    said = at_a_terminal("replay", "--yes", str(live.file), "--records", f"{live.topics[0]}/1@5", "--reason", "a test")
+    assert re.search(rf"{re.escape(live.topics[0])}/1 +\S+ +1/1 ", said)
     assert not LOGGED.search(said)
     # Lanes that read at the same time have a bar each.
-    records = "\n".join(f"{play.topics[0]}/{number}@{offset}" for number in (0, 1) for offset in (3, 4))
-    said = at_a_terminal("replay", "--yes", str(play.file), "--records", records, "--lanes", "2", "--reason", "a test")
+    records = "\n".join(f"{live.topics[0]}/{number}@{offset}" for number in (0, 1) for offset in (3, 4))
+    said = at_a_terminal("replay", "--yes", str(live.file), "--records", records, "--lanes", "2", "--reason", "a test")
     assert "2 lanes" in said
     bars = re.findall(r"lane (\d): window 1 +\S+ +(\d+)/(\d+) ", said)
     assert {lane for lane, *_ in bars} == {"1", "2"}

@@ -17,10 +17,10 @@ from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark_spark.audit.deleted import Forgotten, PlaceBlocks
+from tidemark_spark.audit.deleted import DeletedOffsets, PlaceBlocks
 from tidemark_spark.audit.differences import (
     Audit,
-    Audited,
+    AuditedPlace,
     RowsAt,
     compare_place,
     compare_rows,
@@ -136,7 +136,7 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
         return rows
 
     opened = cast(OpenStream, None)
-    none = Forgotten(cast(Book, None), View([], Authority([]), {}, 0), (), RangeSet(), (), "")
+    none = DeletedOffsets(cast(Book, None), View([], Authority([]), {}, 0), (), RangeSet(), (), "")
     audit = Audit(
         spark,
         opened,
@@ -152,7 +152,7 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
     return audit, only(expected, made.in_kafka), at, asked
 
 
-def by_blocks(audit: Audit, expected: DataFrame, rows: RowsAt) -> Audited:
+def by_blocks(audit: Audit, expected: DataFrame, rows: RowsAt) -> AuditedPlace:
     blocks = PlaceBlocks(audit.forgotten.book, audit.forgotten.view, (), lambda *_: pytest.fail("no blocks"))
     return compare_place(audit, "sink", lambda: expected, rows, blocks, None)
 

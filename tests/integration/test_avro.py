@@ -12,8 +12,8 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.avro_orders import AT, ORDER, ROW, written
+from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make
 from tests.support.registry import serving
 from tests.support.servers import free_ports
 from tidemark.clients.connections import Connection
@@ -164,19 +164,19 @@ def test_a_registry_that_is_away_makes_no_message_invalid(
         "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
         "dead_letters": {"table": "-"},
     }
-    play = make(Example("avro", stream, ("avro",), 1, lambda count, first: iter(()), lambda value: Outcome(None, None)))
-    topic = play.topics[0]
-    play.kafka.send([(topic, 0, b"k", written(ORDER, ROW, 1)), (topic, 0, b"k", None), (topic, 0, b"k", b"\x00")])
+    live = make(Example("avro", stream, ("avro",), 1, lambda count, first: iter(()), lambda value: Outcome(None, None)))
+    topic = live.topics[0]
+    live.kafka.send([(topic, 0, b"k", written(ORDER, ROW, 1)), (topic, 0, b"k", None), (topic, 0, b"k", b"\x00")])
     with pytest.raises(Unreachable, match=f"http://127.0.0.1:{port}/schemas/ids/1") as away:
-        play.ingest()
+        live.ingest()
     assert away.value.exit_code == EXIT_UNREACHABLE
-    assert play.positions() == {(topic, 0): 0}
+    assert live.positions() == {(topic, 0): 0}
     with serving({1: {"schema": json.dumps(ORDER)}}, port):
-        (record,) = play.ingest(take_over=True)
+        (record,) = live.ingest(take_over=True)
         assert (record.tallies[0].stored.number, record.tallies[0].invalid.number) == (2, 1)
-        assert play.independent.hbase().by_place() == {
+        assert live.independent.hbase().by_place() == {
             (topic, 0, 0, 0): {"id": "5", "name": "Zoë"},
             (topic, 0, 1, 0): {},
         }
-        report = audit(play.opened, "an audit")
+        report = audit(live.opened, "an audit")
         assert report.clean, report.sentence()

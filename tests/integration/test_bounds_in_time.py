@@ -11,8 +11,8 @@ import pytest
 from kafka import KafkaProducer
 
 from tests.support.command_line import asked, at_a_terminal, tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, ORDERS
-from tests.support.playground import Make, Playground
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import of_request
 
@@ -25,41 +25,41 @@ def at(hour: int) -> str:
 
 
 @pytest.fixture
-def timed(make: Make) -> Playground:
-    play = make(CDN)
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+def timed(make: Make) -> LiveStream:
+    live = make(CDN)
+    producer = KafkaProducer(bootstrap_servers=live.kafka.servers)
     lines = iter(CDN.generate(20, 0))
     for partition, hours in enumerate(HOURS):
         for hour in hours:
             key, value = next(lines)
             sent = int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp() * 1000)
-            producer.send(play.topics[0], value, key, partition=partition, timestamp_ms=sent)
+            producer.send(live.topics[0], value, key, partition=partition, timestamp_ms=sent)
             producer.flush()
     producer.close()
-    return play
+    return live
 
 
-def shown(play: Playground, *arguments: str) -> dict[int, tuple[int, int]]:
+def shown(live: LiveStream, *arguments: str) -> dict[int, tuple[int, int]]:
     """The ranges that a plan shows, by partition."""
-    found = asked("plan", str(play.file), *arguments)
+    found = asked("plan", str(live.file), *arguments)
     return {int(one["partition"].rpartition("/")[2]): (int(one["from"]), int(one["until"])) for one in found["ranges"]}
 
 
 @pytest.mark.covers("A32", "E22", "E23", "E24")
-def test_each_partition_is_resolved_by_itself(timed: Playground) -> None:
-    play, file = timed, str(timed.file)
+def test_each_partition_is_resolved_by_itself(timed: LiveStream) -> None:
+    live, file = timed, str(timed.file)
     # Per partition from the first message at or after it, however the times go on behind.
-    assert shown(play, "--since", at(2), "--until-time", at(4), "--if-none", "end") == {0: (1, 3), 1: (0, 2)}
+    assert shown(live, "--since", at(2), "--until-time", at(4), "--if-none", "end") == {0: (1, 3), 1: (0, 2)}
     # An end after the last message takes all, and so does no end; a bound is exclusive.
     everything = {partition: (0, len(hours)) for partition, hours in enumerate(HOURS) if hours}
     for arguments in (["--since", at(1), "--until-time", at(20)], ["--since", at(0)]):
-        assert shown(play, *arguments, "--if-none", "end") == everything
-    assert shown(play, "--until-time", at(20)) == everything
-    assert shown(play, "--until-time", at(1)) == {}
+        assert shown(live, *arguments, "--if-none", "end") == everything
+    assert shown(live, "--until-time", at(20)) == everything
+    assert shown(live, "--until-time", at(1)) == {}
     # A start after the last message is an error that names the partitions, or nothing of them: never offset 0.
     _, said = tidemark("plan", file, "--since", at(2), code=2)
-    assert f"no message at or after {at(2)} in {play.topics[0]}/2, {play.topics[0]}/3" in said
-    assert shown(play, "--since", at(20), "--if-none", "end") == {}
+    assert f"no message at or after {at(2)} in {live.topics[0]}/2, {live.topics[0]}/3" in said
+    assert shown(live, "--since", at(20), "--if-none", "end") == {}
     # The same by the command that shows offsets.
     found = {one["partition"]: one["at"] for one in asked("offsets", file, "--at", at(2))}
     assert found == {0: "1", 1: "0", 2: None, 3: None}
@@ -70,18 +70,18 @@ def test_each_partition_is_resolved_by_itself(timed: Playground) -> None:
         assert "2026-11-21T07:00:00Z if it is milliseconds" in said
     _, said = tidemark("plan", file, "--since", at(3), "--until-time", at(3), code=2)
     assert "the first has to lie before the second" in said
-    assert list(play.opened.book.store.scan(())) == []
+    assert list(live.opened.book.store.scan(())) == []
 
 
 @pytest.mark.covers("N11")
 @pytest.mark.usefixtures("spark")
-def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playground) -> None:
-    play, file, topic = timed, str(timed.file), timed.topics[0]
-    play.rewrite(
+def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: LiveStream) -> None:
+    live, file, topic = timed, str(timed.file), timed.topics[0]
+    live.rewrite(
         source={"start": {"offsets": {f"{topic}/0": 2, f"{topic}/1": 1}}}, event_time={"allowed_lateness_minutes": 0}
     )
-    play.ingest()
-    play.kafka.send([(topic, 0, b"k", b"later")])
+    live.ingest()
+    live.kafka.send([(topic, 0, b"k", b"later")])
     times = ["--since", at(2), "--if-none", "end", "--reason", "a test", "--dry-run"]
     found = {kind: asked(kind, file, *times) for kind in ("backfill", "replay")}
     ranges = {
@@ -97,14 +97,14 @@ def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playgr
         "backfill": {"a window has read them": 4, "at or above the ingest position": 1},
         "replay": {"no window has read them": 2, "at or above the ingest position": 1},
     }
-    assert (found["backfill"]["stored_before"], found["replay"]["stored_before"]) == (0, _stored(play))
+    assert (found["backfill"]["stored_before"], found["replay"]["stored_before"]) == (0, _stored(live))
     # A dry run gives its plan: it is accepted as long as it is what it was, and no other one is.
     assert asked("replay", "--yes", file, *times, "--plan", found["replay"]["plan"])["plan"] == found["replay"]["plan"]
     _, said = tidemark("replay", "--yes", file, *times, "--plan", found["backfill"]["plan"], code=3)
-    assert f"the plan {found['backfill']['plan'][:12]} of {play.opened.book.stream} is stale" in said
+    assert f"the plan {found['backfill']['plan'][:12]} of {live.opened.book.stream} is stale" in said
     # The forms in Airflow ask the same.
     for request, kind in ((BackfillRequest, "backfill"), (ReplayRequest, "replay")):
-        selected = of_request(play.opened, request(since=at(2), if_none="end", reason="a test"))
+        selected = of_request(live.opened, request(since=at(2), if_none="end", reason="a test"))
         assert [f"{one.partition}@{one.start}-{one.until}" for one in selected.ranges] == ranges[kind]
     # Explicit ranges are answered in the same way.
     shown = asked("replay", file, "--from", f"{topic}/0@0", "--reason", "a test", "--dry-run")
@@ -152,49 +152,49 @@ def _check_hours(file: str, topic: str) -> None:
 @pytest.mark.usefixtures("spark")
 def test_times_are_the_brokers_however_the_clock_of_a_run_goes(make: Make) -> None:
     """The run's clock is nine minutes ahead, and the producers' is years behind; the broker writes its own time."""
-    play = make(ORDERS)
-    topic = f"{play.name}-stamped"
-    play.kafka.create(topic, 1, **{"message.timestamp.type": "LogAppendTime"})
-    play.rewrite(source={"topics": [topic]})
-    play.topics = (topic,)
+    live = make(ORDERS)
+    topic = f"{live.name}-stamped"
+    live.kafka.create(topic, 1, **{"message.timestamp.type": "LogAppendTime"})
+    live.rewrite(source={"topics": [topic]})
+    live.topics = (topic,)
     messages = list(ORDERS.generate(20, 0))
-    began = _broker_time(play, topic, messages[:12])
-    second = _broker_time(play, topic, messages[12:])
+    began = _broker_time(live, topic, messages[:12])
+    second = _broker_time(live, topic, messages[12:])
 
-    opened, ahead = play.opened, 540_000
+    opened, ahead = live.opened, 540_000
     right = opened.book.clock
     opened.book.clock = lambda: right() + ahead
-    (record,) = play.ingest(opened=opened)
-    play.assert_exactly_what_was_read()
+    (record,) = live.ingest(opened=opened)
+    live.assert_exactly_what_was_read()
     (tally,) = record.tallies
     assert began <= tally.first_timestamp <= second <= tally.last_timestamp <= right()
     # A time names the broker's messages, for a run whose clock is wrong as for one whose clock is right.
     since = datetime.fromtimestamp(second / 1000, UTC).isoformat()
-    for one in (opened, play.opened):
+    for one in (opened, live.opened):
         assert str(of_request(one, ReplayRequest(since=since, reason="a test")).ranges) == str(
-            play.ranges(0, 0, (12, 20))
+            live.ranges(0, 0, (12, 20))
         )
     # The clocks are shown, and differ as they do.
-    clocks = asked("ledger", "clock", str(play.file))
+    clocks = asked("ledger", "clock", str(live.file))
     assert clocks["generation"] - clocks["here"] > ahead - 120_000
     assert abs(clocks["server"] - clocks["here"]) < 10_000
-    assert asked("audit", str(play.file))["clean"]
+    assert asked("audit", str(live.file))["clean"]
 
 
-def _broker_time(play: Playground, topic: str, messages: list[tuple[bytes | None, bytes | None]]) -> int:
+def _broker_time(live: LiveStream, topic: str, messages: list[tuple[bytes | None, bytes | None]]) -> int:
     """Sends messages of long ago, and gives the time shortly before the broker had them, later than all before."""
     time.sleep(0.01)
     now = time.time_ns() // 1_000_000
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    producer = KafkaProducer(bootstrap_servers=live.kafka.servers)
     for key, value in messages:
         producer.send(topic, value, key, partition=0, timestamp_ms=1).get(timeout=30)
     producer.close()
     return now
 
 
-def _stored(play: Playground) -> int:
+def _stored(live: LiveStream) -> int:
     return sum(
         1
-        for topic, partition, offset, _ in play.expected().rows
+        for topic, partition, offset, _ in live.expected().rows
         if (partition, offset) in {(0, 2), (0, 3), (1, 1), (1, 2)}
     )

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.claiming import claim_lane
 from tests.support.command_line import asked, tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS
-from tests.support.playground import Make, Playground
 from tidemark.commit.protocol import Step
 from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
@@ -23,21 +23,21 @@ from tidemark.views.values import as_plain
 
 
 @pytest.fixture
-def ingested(play: Playground) -> Playground:
-    play.produce(120)
-    play.ingest()
-    return play
+def ingested(live: LiveStream) -> LiveStream:
+    live.produce(120)
+    live.ingest()
+    return live
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_is_where(ingested: Playground) -> None:
-    play, file = ingested, str(ingested.file)
-    play.select(LaneKind.REPLAY, play.ranges(0, 1, (3, 5)))
-    play.produce(30)
+def test_what_is_where(ingested: LiveStream) -> None:
+    live, file = ingested, str(ingested.file)
+    live.select(LaneKind.REPLAY, live.ranges(0, 1, (3, 5)))
+    live.produce(30)
 
     partitions = asked("status", file)["partitions"]
     ends = {(one["topic"], one["partition"]): int(one["end"]) for one in partitions}
-    assert {(one["topic"], one["partition"]): int(one["position"]) for one in partitions} == play.positions()
+    assert {(one["topic"], one["partition"]): int(one["position"]) for one in partitions} == live.positions()
     assert sum(int(one["lag"]) for one in partitions) == 30
     assert sum(ends.values()) == 150
 
@@ -45,17 +45,17 @@ def test_what_is_where(ingested: Playground) -> None:
     replay = next(name for name in lanes if name != "ingest")
     assert (lanes["ingest"]["windows"], lanes[replay]["windows"], lanes[replay]["state"]) == (1, 1, "closed")
 
-    at = f"{play.topics[0]}/1"
+    at = f"{live.topics[0]}/1"
     found = {one["partition"]: one for one in asked("ledger", "coverage", file)}[at]
-    position = play.positions()[play.topics[0], 1]
+    position = live.positions()[live.topics[0], 1]
     assert found["lanes"] == {"ingest": [["0", str(position)]], replay: [["3", "5"]]}
     assert (found["holes"], found["again"]) == ([], [["3", "5"]])
 
     # Of a message that was replayed, the newer window counts; both are named.
     shown = asked("show", file, f"{at}@4")
     assert [(one["lane"], one["counts"]) for one in shown["windows"]] == [(replay, True), ("ingest", False)]
-    expected = play.expected()
-    place = (play.topics[0], 1, 4, 0)
+    expected = live.expected()
+    place = (live.topics[0], 1, 4, 0)
     stored = {one["place"]: one["fields"] for one in shown["rows"]}
     if place in expected.rows:
         assert stored == {"hbase": expected.rows[place], "parquet": expected.rows[place]}
@@ -70,12 +70,12 @@ def test_what_is_where(ingested: Playground) -> None:
         assert one["fields"] == expected.rows[topic, int(partition), int(offset), one["index"]]
 
     out, _ = tidemark("status", file)
-    assert all(topic in out for topic in play.topics)
+    assert all(topic in out for topic in live.topics)
     out, _ = tidemark("ledger", "verify", file)
-    assert out == f"{play.name}: 2 windows, all of them there and unchanged\n"
+    assert out == f"{live.name}: 2 windows, all of them there and unchanged\n"
     out, _ = tidemark("show", file, f"{at}@{position}")
     assert out == f"{at}@{position}: not read yet: the ingest is at {position}\nKafka: Kafka holds the message\n"
-    out, _ = tidemark("show", file, f"{at}@{ends[play.topics[0], 1] + 5}")
+    out, _ = tidemark("show", file, f"{at}@{ends[live.topics[0], 1] + 5}")
     assert out.endswith(": not in the topic yet: at or above its end\nKafka: Kafka has not got so far\n")
 
 
@@ -83,25 +83,25 @@ def test_what_is_where(ingested: Playground) -> None:
 @pytest.mark.usefixtures("spark")
 def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str) -> None:
     """Of what was ingested, replayed once and twice, backfilled, lost, skipped, and skipped but backfilled; and of the rest."""
-    play = make(CDN)
-    file, topic = str(play.file), play.topics[0]
+    live = make(CDN)
+    file, topic = str(live.file), live.topics[0]
     source = {"topics": [topic], "start": {"offsets": {f"{topic}/0": 4}, "others": "earliest"}}
-    play.rewrite(ledger=LEDGERS[ledger], source=source)
-    play.produce(60)
-    (first,) = play.ingest("the first run")
-    play.produce(60)
-    play.kafka.delete_records(topic, 1, 18)
+    live.rewrite(ledger=LEDGERS[ledger], source=source)
+    live.produce(60)
+    (first,) = live.ingest("the first run")
+    live.produce(60)
+    live.kafka.delete_records(topic, 1, 18)
     changes = {"source": {**source, "on_out_of_range": "earliest"}, "limits": {"max_behind": 5}}
-    play.rewrite(ledger=LEDGERS[ledger], **changes)
+    live.rewrite(ledger=LEDGERS[ledger], **changes)
     # Positions were 15 in every partition; now 15 to 24 are skipped, and before that 15 to 17 of partition 1 are lost.
-    play.ingest("the second run")
-    play.select(LaneKind.BACKFILL, play.ranges(0, 0, (0, 2)), "below the start")
-    play.select(LaneKind.BACKFILL, play.ranges(0, 2, (15, 17), (19, 25)), "what was skipped")
-    play.select(LaneKind.REPLAY, play.ranges(0, 3, (2, 9)), "a replay")
-    play.select(LaneKind.REPLAY, play.ranges(0, 3, (4, 5), (8, 10)) | play.ranges(0, 2, (16, 17)), "a replay of some")
-    play.produce(20)
-    play.ingest("the last run")
-    opened, expected = play.opened, play.expected()
+    live.ingest("the second run")
+    live.select(LaneKind.BACKFILL, live.ranges(0, 0, (0, 2)), "below the start")
+    live.select(LaneKind.BACKFILL, live.ranges(0, 2, (15, 17), (19, 25)), "what was skipped")
+    live.select(LaneKind.REPLAY, live.ranges(0, 3, (2, 9)), "a replay")
+    live.select(LaneKind.REPLAY, live.ranges(0, 3, (4, 5), (8, 10)) | live.ranges(0, 2, (16, 17)), "a replay of some")
+    live.produce(20)
+    live.ingest("the last run")
+    opened, expected = live.opened, live.expected()
 
     def shown(partition: int, offset: int) -> tuple[list[str], list[str]]:
         """The runs whose windows have read a message, the newest first, and why it was jumped over."""
@@ -157,100 +157,100 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     assert first.attempt.stream_digest != opened.file.digest
 
 
-def test_a_plan_is_shown_and_nothing_is_pinned(play: Playground) -> None:
-    file = str(play.file)
+def test_a_plan_is_shown_and_nothing_is_pinned(live: LiveStream) -> None:
+    file = str(live.file)
     _, said = tidemark("plan", file)
     assert said == "nothing is new\n"
-    play.produce(120)
+    live.produce(120)
     found = asked("plan", file)
     assert (found["window"], found["pinned"], found["offsets"]) == (1, False, 120)
-    assert list(play.opened.book.store.scan(())) == []
-    pending = ingest.plan_ingest(play.opened, "run")
+    assert list(live.opened.book.store.scan(())) == []
+    pending = ingest.plan_ingest(live.opened, "run")
     assert pending is not None
     pinned = [
         {"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in pending.window.ranges
     ]
     assert found["ranges"] == pinned
-    play.produce(10)
+    live.produce(10)
     found = asked("plan", file)
     assert (found["ranges"], found["pinned"]) == (pinned, True)
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_changed_record_is_found(play: Playground) -> None:
+def test_a_changed_record_is_found(live: LiveStream) -> None:
     for _ in range(2):
-        play.produce(30)
-        play.ingest()
-    book = play.opened.book
+        live.produce(30)
+        live.ingest()
+    book = live.opened.book
     found = book.record("ingest", 1)
     assert found is not None
     book.store.put(
         record_key("ingest", 1), found[0].replace(b'"isolation":"read_committed"', b'"isolation":"read_uncommitted"')
     )
-    _, said = tidemark("ledger", "verify", str(play.file), code=7)
+    _, said = tidemark("ledger", "verify", str(live.file), code=7)
     assert said == "lane ingest: window 1 is not the one that window 2 followed: one was changed\n"
 
 
-def test_a_pinned_window_is_given_up(play: Playground) -> None:
-    play.produce(30)
-    assert ingest.plan_ingest(play.opened, "run") is not None
-    _, said = tidemark("ledger", "abandon", "--yes", str(play.file), "ingest", "--reason", " ", code=2)
+def test_a_pinned_window_is_given_up(live: LiveStream) -> None:
+    live.produce(30)
+    assert ingest.plan_ingest(live.opened, "run") is not None
+    _, said = tidemark("ledger", "abandon", "--yes", str(live.file), "ingest", "--reason", " ", code=2)
     assert said == "tidemark: WrongUse: abandon needs a reason\n"
-    out, _ = tidemark("ledger", "abandon", "--yes", str(play.file), "ingest", "--reason", "a wrong stream file")
-    assert out == f"window 1 of {play.name}/ingest is given up; the next run plans anew\n"
-    abandoned = play.head().abandoned
+    out, _ = tidemark("ledger", "abandon", "--yes", str(live.file), "ingest", "--reason", "a wrong stream file")
+    assert out == f"window 1 of {live.name}/ingest is given up; the next run plans anew\n"
+    abandoned = live.head().abandoned
     assert abandoned is not None
     assert abandoned.reason == "a wrong stream file"
-    assert play.head().pending is None
+    assert live.head().pending is None
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_replay_is_given_up(play: Playground) -> None:
-    file = str(play.file)
-    play.produce(30)
-    play.ingest()
-    chosen = play.ranges(0, 0, (0, 3))
-    lane = claim_lane(play.opened, LaneKind.REPLAY, "wrong", chosen, "test")
-    assert lanes.plan_lane(play.opened, lane, "wrong") is not None
+def test_a_replay_is_given_up(live: LiveStream) -> None:
+    file = str(live.file)
+    live.produce(30)
+    live.ingest()
+    chosen = live.ranges(0, 0, (0, 3))
+    lane = claim_lane(live.opened, LaneKind.REPLAY, "wrong", chosen, "test")
+    assert lanes.plan_lane(live.opened, lane, "wrong") is not None
     out, _ = tidemark("ledger", "abandon", "--yes", file, lane, "--reason", "asked for the wrong hour")
-    assert out.endswith(f"To free it: tidemark cancel {play.name} {lane} --reason ...\n")
+    assert out.endswith(f"To free it: tidemark cancel {live.name} {lane} --reason ...\n")
     _, said = tidemark("cancel", "--yes", file, lane, "--reason", "asked for the wrong hour")
-    assert f"{play.name}/{lane} is closed: 0 windows are committed and stay\n" in said
+    assert f"{live.name}/{lane} is closed: 0 windows are committed and stay\n" in said
     _, said = tidemark("cancel", "--yes", file, lane, "--reason", "asked for the wrong hour", code=2)
     assert "was closed before it was done: asked for the wrong hour. There is nothing to cancel" in said
     _, said = tidemark("replay", "--yes", file, "--run", "wrong", code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
-    claim_lane(play.opened, LaneKind.REPLAY, "right", chosen, "test")
+    claim_lane(live.opened, LaneKind.REPLAY, "right", chosen, "test")
 
 
 @pytest.mark.usefixtures("spark")
 def test_terminal_codes_in_a_message_stay_text(make: Make) -> None:
-    play = make(CDN)
+    live = make(CDN)
     evil = "\x1b]0;owned\x07\x1b[31m\u202e"
     line = f'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/{evil} HTTP/1.1" 200 5321 0.132'
-    play.kafka.send([(play.topics[0], 0, b"key", line.encode())])
-    play.ingest()
-    for command in (["results", str(play.file)], ["show", str(play.file), f"{play.topics[0]}/0@0"]):
+    live.kafka.send([(live.topics[0], 0, b"key", line.encode())])
+    live.ingest()
+    for command in (["results", str(live.file)], ["show", str(live.file), f"{live.topics[0]}/0@0"]):
         out, _ = tidemark(*command)
         assert "\\x1b]0;owned\\x07\\x1b[31m\\u202e" in out
         assert not {"\x1b", "\x07", "\u202e"} & set(out)
 
 
 def test_wrong_use_is_named(make: Make) -> None:
-    play = make(CDN)
-    folder = str(play.file.parent)
+    live = make(CDN)
+    folder = str(live.file.parent)
     _, said = tidemark("status", "nobody", code=2, TIDEMARK_STREAMS=folder)
-    assert f"no stream is called 'nobody' in {folder}; there are: {play.name}" in said
+    assert f"no stream is called 'nobody' in {folder}; there are: {live.name}" in said
     out, _ = tidemark("streams", "check", TIDEMARK_STREAMS=folder)
-    assert out == f"{play.file}: stream {play.name}\n"
-    (play.file.parent / "bad.yaml").write_text("stream: bad\nsurprise: 1\n")
+    assert out == f"{live.file}: stream {live.name}\n"
+    (live.file.parent / "bad.yaml").write_text("stream: bad\nsurprise: 1\n")
     _, said = tidemark("streams", "check", TIDEMARK_STREAMS=folder, code=2)
     assert "bad.yaml:2: surprise: unknown key" in said
-    _, said = tidemark("show", str(play.file), "nonsense", code=2)
+    _, said = tidemark("show", str(live.file), "nonsense", code=2)
     assert "'nonsense' is not a coordinate; expected topic/partition@offset" in said
-    _, said = tidemark("status", str(play.file.with_name("missing.yaml")), code=2)
+    _, said = tidemark("status", str(live.file.with_name("missing.yaml")), code=2)
     assert "missing.yaml: cannot be read: No such file or directory" in said
-    _, said = tidemark("status", str(play.file), code=2, AIRFLOW_CONN_KAFKA_DEFAULT="")
+    _, said = tidemark("status", str(live.file), code=2, AIRFLOW_CONN_KAFKA_DEFAULT="")
     assert "tidemark: ConnectionMissing: there is no connection kafka_default: set AIRFLOW_CONN_KAFKA_DEFAULT" in said
 
 
@@ -258,48 +258,48 @@ def test_wrong_use_is_named(make: Make) -> None:
 @pytest.mark.usefixtures("spark")
 def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     """As people do it: from a terminal, while the job runs. What is left is replayed later; nothing is missing or twice."""
-    play = make(CDN)
-    file, run = str(play.file), "mine"
-    play.produce(400)
-    play.ingest()
-    play.rewrite(limits={"max_records": 40})
-    chosen = play.ranges(0, 0, (0, 90)) | play.ranges(0, 3, (10, 80))
+    live = make(CDN)
+    file, run = str(live.file), "mine"
+    live.produce(400)
+    live.ingest()
+    live.rewrite(limits={"max_records": 40})
+    chosen = live.ranges(0, 0, (0, 90)) | live.ranges(0, 3, (10, 80))
     lane = lanes.lane_name(LaneKind.REPLAY, run)
 
     def pausing(step: Step) -> None:
         if step == Step.READ:
             out, _ = tidemark("pause", file, run, "--reason", "the cluster is full")
-            assert out.startswith(f"{play.name}/{lane} is paused: no further window begins.")
+            assert out.startswith(f"{live.name}/{lane} is paused: no further window begins.")
 
     with pytest.raises(LanePaused, match="the cluster is full"):
-        play.select(LaneKind.REPLAY, chosen, run, on_step=pausing)
-    assert play.head(lane).seq == 1
+        live.select(LaneKind.REPLAY, chosen, run, on_step=pausing)
+    assert live.head(lane).seq == 1
     assert [one["state"] for one in asked("ledger", "show", file) if one["lane"] == lane] == ["paused"]
     _, said = tidemark("replay", "--yes", file, "--run", run, code=3)
     assert "LanePaused" in said
     _, said = tidemark(
-        "replay", "--yes", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3
+        "replay", "--yes", file, "--run", run, "--ranges", f"{live.topics[0]}/0@0-9", "--reason", "test", code=3
     )
     assert "AnotherRequest" in said
     tidemark("resume", file, lane)
 
     def cancelling(step: Step) -> None:
         # While the second of the windows that follow has stored its rows, and not committed them.
-        if step == Step.VERIFIED and play.head(lane).seq == 2:
+        if step == Step.VERIFIED and live.head(lane).seq == 2:
             found = asked("cancel", "--yes", file, run, "--reason", "asked for the wrong hour")
             assert (found["lane"], found["committed_windows"], found["given_up_window"]) == (lane, 2, 3)
             left.append(found["not_read"])
 
     left: list[dict[str, Any]] = []
     with pytest.raises(Fenced, match="abandoned"):
-        play.select(LaneKind.REPLAY, chosen, run, on_step=cancelling)
+        live.select(LaneKind.REPLAY, chosen, run, on_step=cancelling)
     (rest,) = left
-    read = sum(one.record.window.hull().count() for one in play.opened.book.committed() if one.record.lane == lane)
+    read = sum(one.record.window.hull().count() for one in live.opened.book.committed() if one.record.lane == lane)
     assert rest["offsets"] == 160 - read > 0
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
     _, said = tidemark("replay", "--yes", file, "--run", run, code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     text = "\n".join(f"{one['partition']}@{one['from']}-{one['until']}" for one in rest["ranges"])
-    again = play.select(LaneKind.REPLAY, selecting.in_known_incarnations(play.opened, parse_ranges(text)))
+    again = live.select(LaneKind.REPLAY, selecting.in_known_incarnations(live.opened, parse_ranges(text)))
     assert sum(tally.read.number for record in again for tally in record.tallies) == rest["offsets"]
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()

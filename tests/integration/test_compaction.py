@@ -10,8 +10,8 @@ from kafka import KafkaProducer
 from tests.support.compacted_topics import COMPACTED, wait_until_left
 from tests.support.cuts import crash, cut_after
 from tests.support.damage import delete_rows, rows_at
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tests.support.transactions import transaction
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.log import KafkaLog
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.fixture
-def play(make: Make) -> Playground:
+def live(make: Make) -> LiveStream:
     """A stream of one topic with one partition, which is compacted."""
     made = make(CDN)
     topic = f"{made.name}-compacted"
@@ -36,21 +36,21 @@ def play(make: Make) -> Playground:
     return made
 
 
-def send(play: Playground, *keys: str) -> None:
+def send(live: LiveStream, *keys: str) -> None:
     lines = [value for _, value in CDN.generate(len(keys), 0)]
-    play.kafka.send([(play.topics[0], 0, key.encode(), line) for key, line in zip(keys, lines, strict=True)])
+    live.kafka.send([(live.topics[0], 0, key.encode(), line) for key, line in zip(keys, lines, strict=True)])
 
 
 @pytest.mark.covers("A17", "F10", "N3")
-def test_offsets_without_a_message_are_explained(play: Playground) -> None:
-    topic = play.topics[0]
-    send(play, *"01234", *"8888")
+def test_offsets_without_a_message_are_explained(live: LiveStream) -> None:
+    topic = live.topics[0]
+    send(live, *"01234", *"8888")
     time.sleep(0.5)
-    send(play, "9")
-    wait_until_left(play, [0, 1, 2, 3, 4, 8, 9], 10)
-    (record,) = play.ingest()
-    assert (sum(tally.read.number for tally in record.tallies), play.positions()) == (7, {(topic, 0): 10})
-    report = audit(play.opened, "audit")
+    send(live, "9")
+    wait_until_left(live, [0, 1, 2, 3, 4, 8, 9], 10)
+    (record,) = live.ingest()
+    assert (sum(tally.read.number for tally in record.tallies), live.positions()) == (7, {(topic, 0): 10})
+    report = audit(live.opened, "audit")
     assert (report.clean, report.expected) == (True, 7), report.sentence()
     assert sum(place.missing for place in report.places) == 0
     (gap,) = report.gaps
@@ -58,122 +58,122 @@ def test_offsets_without_a_message_are_explained(play: Playground) -> None:
 
 
 @pytest.mark.covers("E7")
-def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(play: Playground) -> None:
-    topic = play.topics[0]
-    send(play, *"aabbcd")
-    play.ingest()
-    rows = len(play.independent.hbase().rows)
+def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(live: LiveStream) -> None:
+    topic = live.topics[0]
+    send(live, *"aabbcd")
+    live.ingest()
+    rows = len(live.independent.hbase().rows)
     time.sleep(0.5)
-    send(play, "e")
-    wait_until_left(play, [1, 3, 4, 5, 6], 7)
-    report = audit(play.opened, "audit")
+    send(live, "e")
+    wait_until_left(live, [1, 3, 4, 5, 6], 7)
+    report = audit(live.opened, "audit")
     assert (report.clean, report.expected) == (True, 4), report.sentence()
     (gap,) = report.gaps
     assert (gap.offsets, gap.messages, gap.compacted, gap.unexplained) == (6, 4, 2, 0)
     hbase = next(place for place in report.places if place.name == "hbase")
     assert (hbase.found, hbase.extra, hbase.found + hbase.compacted) == (hbase.expected, 0, rows)
     # So a block of rows is not for a replay, which would take the rows of the messages that are gone.
-    delete_rows(play, play.name, 0, 0, *rows_at(play, 0, 0, 1))
-    report = audit(play.opened, "sinks", level=Level.SINKS)
+    delete_rows(live, live.name, 0, 0, *rows_at(live, 0, 0, 1))
+    report = audit(live.opened, "sinks", level=Level.SINKS)
     assert (report.clean, report.findings, report.gone) == (False, None, 6), report.sentence()
     # A replay finds fewer messages than the ingest did, and then nothing else counts there.
-    (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 6)))
+    (again,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 6)))
     assert sum(tally.read.number for tally in again.tallies) == 4
-    assert set(play.independent.hbase().by_place()) == {(topic, 0, offset, 0) for offset in (1, 3, 4, 5)} - {
-        (*place, 0) for place in play.expected({(topic, 0): 6}).dead
+    assert set(live.independent.hbase().by_place()) == {(topic, 0, offset, 0) for offset in (1, 3, 4, 5)} - {
+        (*place, 0) for place in live.expected({(topic, 0): 6}).dead
     }
-    assert audit(play.opened, "audit 2").clean
+    assert audit(live.opened, "audit 2").clean
 
 
 @pytest.mark.full
 @pytest.mark.covers("N34")
 def test_a_block_that_has_lost_messages_is_not_read_again_unless_they_are_named(
-    play: Playground, monkeypatch: pytest.MonkeyPatch
+    live: LiveStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of [0, 6), offsets 0 and 2 are compacted away. The request is refused, and so is the attempt; [6, 7) is whole."""
-    sums = {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "host", "values": {"n": "count"}}
-    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, {**sums, "block_offsets": 6}])
-    send(play, *"aabbcd")
-    play.ingest()
-    before = play.independent.hbase().by_place()
+    sums = {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "host", "values": {"n": "count"}}
+    live.rewrite(sinks=[{"type": "hbase", "table": live.name}, {**sums, "block_offsets": 6}])
+    send(live, *"aabbcd")
+    live.ingest()
+    before = live.independent.hbase().by_place()
     time.sleep(0.5)
-    send(play, "e")
-    wait_until_left(play, [1, 3, 4, 5, 6], 7)
-    play.ingest()
+    send(live, "e")
+    wait_until_left(live, [1, 3, 4, 5, 6], 7)
+    live.ingest()
     lost = r"/0 \[0, 1\), \S+/0 \[2, 3\)"
     with pytest.raises(OffsetsOutOfRange, match=rf"{lost} are gone"):
-        play.select(LaneKind.REPLAY, play.ranges(0, 0, (4, 5)))
+        live.select(LaneKind.REPLAY, live.ranges(0, 0, (4, 5)))
     with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has \S+{lost}"):
-        erasing.choose(play.opened, play.ranges(0, 0, (4, 5)))
+        erasing.choose(live.opened, live.ranges(0, 0, (4, 5)))
     with monkeypatch.context() as patched:
         # As if the topic had been compacted after the request.
         patched.setattr(KafkaLog, "compacted", lambda self, topics: set())
         with pytest.raises(SourceChanged, match=rf"that nobody has named: \S+{lost}"):
-            play.select(LaneKind.REPLAY, play.ranges(0, 0, (4, 5)), "run")
-    steering.cancel(play.opened, lanes.lane_name(LaneKind.REPLAY, "run"), "it cannot go on")
-    assert play.independent.hbase().by_place().keys() >= before.keys()
-    (whole,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (6, 7)))
+            live.select(LaneKind.REPLAY, live.ranges(0, 0, (4, 5)), "run")
+    steering.cancel(live.opened, lanes.lane_name(LaneKind.REPLAY, "run"), "it cannot go on")
+    assert live.independent.hbase().by_place().keys() >= before.keys()
+    (whole,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (6, 7)))
     assert whole.tallies[0].read.number == 1
-    (named,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 1), (2, 3), (4, 5)))
+    (named,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 1), (2, 3), (4, 5)))
     assert named.tallies[0].read.number == 4
 
 
 @pytest.mark.full
 @pytest.mark.covers("E8")
-def test_messages_that_are_compacted_before_a_retry(play: Playground) -> None:
-    send(play, *"aabbcd")
-    run = play.new_run()
-    crash(play, run, on_step=cut_after(Step.SINK_STORED))
+def test_messages_that_are_compacted_before_a_retry(live: LiveStream) -> None:
+    send(live, *"aabbcd")
+    run = live.new_run()
+    crash(live, run, on_step=cut_after(Step.SINK_STORED))
     time.sleep(0.5)
-    send(play, "e")
-    wait_until_left(play, [1, 3, 4, 5, 6], 7)
-    (record,) = play.ingest(run)
+    send(live, "e")
+    wait_until_left(live, [1, 3, 4, 5, 6], 7)
+    (record,) = live.ingest(run)
     assert (record.window.ranges[0].until, sum(tally.read.number for tally in record.tallies)) == (6, 4)
     # The rows of the first attempt at offsets that are gone were swept.
-    hbase = play.independent.hbase()
+    hbase = live.independent.hbase()
     assert {place[2] for place, _ in hbase.rows} <= {1, 3, 4, 5}
     assert hbase.debris == 0
-    assert audit(play.opened, "audit").clean
+    assert audit(live.opened, "audit").clean
 
 
 @pytest.mark.full
 @pytest.mark.covers("N3")
 def test_transactions_are_explained_and_a_message_that_vanishes_is_not(make: Make) -> None:
-    play = make(CDN)
-    topic = play.topics[0]
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers, transactional_id=play.name)
+    live = make(CDN)
+    topic = live.topics[0]
+    producer = KafkaProducer(bootstrap_servers=live.kafka.servers, transactional_id=live.name)
     producer.init_transactions()
-    transaction(play, producer, 10, end="commit")
-    transaction(play, producer, 7, end="abort")
+    transaction(live, producer, 10, end="commit")
+    transaction(live, producer, 7, end="abort")
     producer.close()
-    play.kafka.wait_for_stable_end(topic, 0, 19)
-    play.ingest()
-    report = audit(play.opened, "audit")
+    live.kafka.wait_for_stable_end(topic, 0, 19)
+    live.ingest()
+    report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
     (gap,) = report.gaps
     assert (gap.partition, gap.offsets, gap.messages, gap.aborted, gap.markers) == (f"{topic}/0", 19, 10, 7, 2)
     assert gap.ranges == (f"{topic}/0 [10, 19)",)
     # The topic is compacted for a while, as by a mistake, and two messages are gone: nothing explains that afterwards.
-    play = make(CDN)
-    topic = play.topics[0]
-    play.kafka.send(
+    live = make(CDN)
+    topic = live.topics[0]
+    live.kafka.send(
         [(topic, 0, key, value) for key, (_, value) in zip((b"a", b"a", b"a", b"b"), CDN.generate(4, 0), strict=True)]
     )
-    play.ingest()
-    set_topic(play, COMPACTED)
+    live.ingest()
+    set_topic(live, COMPACTED)
     time.sleep(0.5)
-    play.kafka.send([(topic, 0, b"c", b"x")])
-    wait_until_left(play, [2, 3, 4], 5)
-    set_topic(play, {"cleanup.policy": "delete"})
-    report = audit(play.opened, "audit")
+    live.kafka.send([(topic, 0, b"c", b"x")])
+    wait_until_left(live, [2, 3, 4], 5)
+    set_topic(live, {"cleanup.policy": "delete"})
+    report = audit(live.opened, "audit")
     assert not report.clean
     (gap,) = report.gaps
     assert (gap.unexplained, gap.ranges) == (2, (f"{topic}/0 [0, 2)",))
     assert "2 messages were counted when they were read and are gone" in report.sentence()
 
 
-def set_topic(play: Playground, settings: dict[str, str]) -> None:
+def set_topic(live: LiveStream, settings: dict[str, str]) -> None:
     from kafka.admin import ConfigResource, ConfigResourceType
 
-    play.kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, play.topics[0], settings)])
+    live.kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, live.topics[0], settings)])
     time.sleep(0.5)

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.support.live_streams import RAW, LiveStream, Make
 from tests.support.oracle import Example
-from tests.support.playground import RAW, Make, Playground
 from tidemark.commit.protocol import Step
 from tidemark.errors import ComputedAgain, VerificationFailed
 from tidemark_spark.jobs.audit import audit
@@ -59,10 +59,10 @@ IN_ONE_PASS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(make: Make, **changes: Any) -> Playground:
-    play = make(EXAMPLE, **changes)
-    play.kafka.send((play.topics[0], number % 2, None, f"a {number}".encode()) for number in range(40))
-    return play
+def made(make: Make, **changes: Any) -> LiveStream:
+    live = make(EXAMPLE, **changes)
+    live.kafka.send((live.topics[0], number % 2, None, f"a {number}".encode()) for number in range(40))
+    return live
 
 
 class Loss:
@@ -93,20 +93,20 @@ class Loss:
     [pytest.param(changes, id=name, marks=LONGER.get(name, ())) for name, changes in MAY_DIFFER.items()],
 )
 def test_what_may_come_out_otherwise_is_not_committed(make: Make, spark: SparkSession, changes: dict[str, Any]) -> None:
-    play = made(make, **changes)
-    run, loss = play.new_run(), Loss(spark)
+    live = made(make, **changes)
+    run, loss = live.new_run(), Loss(spark)
     with pytest.raises(PySparkException) as ended:
-        play.ingest(run, on_step=loss)
+        live.ingest(run, on_step=loss)
     known = translate(ended.value)
     assert isinstance(known, ComputedAgain)
     assert "Nothing was committed" in str(known)
     assert loss.lost
-    assert play.head().last is None
+    assert live.head().last is None
 
-    (record,) = play.ingest(run)
+    (record,) = live.ingest(run)
     assert record.window.seq == 1
-    fields = list(play.opened.stream.fields)
-    hbase, files = play.independent.hbase(), play.independent.parquet(fields)
+    fields = list(live.opened.stream.fields)
+    hbase, files = live.independent.hbase(), live.independent.parquet(fields)
     assert (hbase.twice(), files.twice(), hbase.debris) == (0, 0, 0)
     assert hbase.by_place() == files.by_place()
     assert len(hbase.rows) == sum(one.rows.number for one in record.tallies) > 0
@@ -128,17 +128,17 @@ def test_a_sink_with_other_contents_than_were_counted_is_refused(
 ) -> None:
     """As where Spark takes for repeatable what is not."""
     monkeypatch.setattr("tidemark_spark.rows.pipeline._may_differ", lambda rows, stream: False)
-    play = made(make)
-    play.kafka.create(f"{play.name}-results", 1)
+    live = made(make)
+    live.kafka.create(f"{live.name}-results", 1)
     sink = {
-        key: value.format(name=play.name) if isinstance(value, str) else value for key, value in SINKS[kind].items()
+        key: value.format(name=live.name) if isinstance(value, str) else value for key, value in SINKS[kind].items()
     }
-    play.rewrite(scheme=OWN, checks=[], sinks=[{"type": kind, **sink}])
+    live.rewrite(scheme=OWN, checks=[], sinks=[{"type": kind, **sink}])
     loss = Loss(spark, Step.DEAD_LETTERS_STORED)
     with pytest.raises(VerificationFailed, match=f"acknowledged by sink {kind} have other contents"):
-        play.ingest(on_step=loss)
+        live.ingest(on_step=loss)
     assert loss.lost
-    assert play.head().last is None
+    assert live.head().last is None
 
 
 @pytest.mark.covers("F3")
@@ -150,13 +150,13 @@ def test_a_sink_with_other_contents_than_were_counted_is_refused(
 def test_what_comes_out_the_same_survives_a_loss(
     make: Make, spark: SparkSession, changes: dict[str, Any], kept: bool
 ) -> None:
-    play = made(make, **changes)
+    live = made(make, **changes)
     loss = Loss(spark)
-    (record,) = play.ingest(on_step=loss)
+    (record,) = live.ingest(on_step=loss)
     assert (loss.lost > 0) == kept
-    fields = list(play.opened.stream.fields)
-    hbase, files = play.independent.hbase().by_place(), play.independent.parquet(fields).by_place()
+    fields = list(live.opened.stream.fields)
+    hbase, files = live.independent.hbase().by_place(), live.independent.parquet(fields).by_place()
     assert hbase == files
     assert len(hbase) == sum(one.rows.number for one in record.tallies) > 0
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()

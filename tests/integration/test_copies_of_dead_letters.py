@@ -11,19 +11,19 @@ from kafka import TopicPartition as KafkaTopicPartition
 from services.site import Site
 from tests.support import own_readers
 from tests.support.cuts import Cut, cut_after
+from tests.support.live_streams import Kafka, LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Kafka, Make, Playground
 from tidemark.clients.kafka.consuming import consumer_of, records_of
 from tidemark.commit.protocol import Step
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 
 pytestmark = pytest.mark.covers("O16")
 
 
 @pytest.fixture
-def play(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Playground:
+def live(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveStream:
     file = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
     monkeypatch.setenv("AIRFLOW_CONN_SQLITE_DEFAULT", json.dumps(file))
     made = make(CDN, ledger={"type": "sql", "sql": "sqlite_default"})
@@ -36,10 +36,10 @@ def play(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Playgro
     return made
 
 
-def messages(play: Playground, topic: str) -> list[tuple[dict[str, str], bytes | None, bytes | None]]:
+def messages(live: LiveStream, topic: str) -> list[tuple[dict[str, str], bytes | None, bytes | None]]:
     """Headers, key and value of every message."""
     found = []
-    with consumer_of(play.opened.log.endpoint) as consumer:
+    with consumer_of(live.opened.log.endpoint) as consumer:
         numbers = consumer.partitions_for_topic(topic) or set()
         places = [KafkaTopicPartition(topic, number) for number in sorted(numbers)]
         for at, end in consumer.end_offsets(places).items():
@@ -49,53 +49,53 @@ def messages(play: Playground, topic: str) -> list[tuple[dict[str, str], bytes |
     return found
 
 
-def coordinates(play: Playground, topic: str) -> list[tuple[str, int, int]]:
+def coordinates(live: LiveStream, topic: str) -> list[tuple[str, int, int]]:
     named = [[headers[f"__connect.errors.{name}"] for name in ("topic", "partition", "offset")]
-             for headers, *_ in messages(play, topic)]  # fmt: skip
+             for headers, *_ in messages(live, topic)]  # fmt: skip
     return sorted((topic, int(partition), int(offset)) for topic, partition, offset in named)
 
 
 @pytest.mark.usefixtures("spark")
-def test_each_dead_letter_that_counts_is_copied(play: Playground, kafka: Kafka, site: Site) -> None:
+def test_each_dead_letter_that_counts_is_copied(live: LiveStream, kafka: Kafka, site: Site) -> None:
     """A topic that is not there, a death after the commit, a topic that is gone meanwhile, and a redrive."""
-    topic = f"{play.name}.dead"
-    play.produce(120)
+    topic = f"{live.name}.dead"
+    live.produce(120)
     with pytest.raises(TopicUnknown, match=f"copy_to_topic is {topic}, and Kafka at .* has no such topic: create it"):
-        play.ingest()
-    assert play.opened.book.committed() == []
+        live.ingest()
+    assert live.opened.book.committed() == []
     kafka.create(topic, 2)
     with pytest.raises(Cut):
-        play.ingest(on_step=cut_after(Step.COMMITTED), take_over=True)
-    assert messages(play, topic) == []
+        live.ingest(on_step=cut_after(Step.COMMITTED), take_over=True)
+    assert messages(live, topic) == []
     kafka.delete(topic)
     with pytest.raises(TopicUnknown, match=r"Window ingest/1 is committed, and copies of its dead letters go there"):
-        play.ingest()
+        live.ingest()
     kafka.create(topic, 2)
-    play.produce(60)
-    play.ingest()
-    wanted = {place[:3]: fields["reason"] for place, fields in own_readers.dead_letters(play.opened)}
+    live.produce(60)
+    live.ingest()
+    wanted = {place[:3]: fields["reason"] for place, fields in own_readers.dead_letters(live.opened)}
     assert len(wanted) > 20
-    assert {*play.expected().dead} <= {*wanted}
-    assert coordinates(play, topic) == sorted(wanted)
+    assert {*live.expected().dead} <= {*wanted}
+    assert coordinates(live, topic) == sorted(wanted)
     values = {}
     for place in {KafkaTopicPartition(*one[:2]) for one in wanted}:
-        with consumer_of(play.opened.log.endpoint) as consumer:
+        with consumer_of(live.opened.log.endpoint) as consumer:
             end = consumer.end_offsets([place])[place]
             values |= {
                 (*place, record.offset): (record.key, record.value) for record in records_of(consumer, place, end)
             }
-    for headers, key, value in messages(play, topic):
+    for headers, key, value in messages(live, topic):
         at = (
             headers["__connect.errors.topic"],
             *(int(headers[f"__connect.errors.{one}"]) for one in ("partition", "offset")),
         )
         assert (key, value) == values[at]
         assert headers["__connect.errors.exception.message"] == wanted[at]
-        assert headers["__connect.errors.connector.name"] == play.name
+        assert headers["__connect.errors.connector.name"] == live.name
         assert headers["tidemark.errors.window"].startswith("ingest/")
     # What is a dead letter again is copied again, and says which window has made it so.
-    again = redrive(play.opened, DeadLetters()).ranges
-    play.select(LaneKind.REPLAY, again)
-    assert coordinates(play, topic) == sorted([*wanted, *wanted])
-    windows = [headers["tidemark.errors.window"].partition("-")[0] for headers, *_ in messages(play, topic)]
+    again = redrive(live.opened, DeadLetterFilter()).ranges
+    live.select(LaneKind.REPLAY, again)
+    assert coordinates(live, topic) == sorted([*wanted, *wanted])
+    windows = [headers["tidemark.errors.window"].partition("-")[0] for headers, *_ in messages(live, topic)]
     assert windows.count("replay") == len(wanted)

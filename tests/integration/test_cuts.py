@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGER, LEDGERS, OFFSETS
-from tests.support.playground import Make, Playground
 from tests.support.proxy import lossy
 from tidemark.clients.connections import variable
 from tidemark.commit.protocol import Step
@@ -70,45 +70,45 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("way", ["one pass", "kept"], indirect=True)
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
-def test_a_crash_after_any_step(play: Playground, step: Step, times: int) -> None:
-    play.produce(240)
-    run = play.new_run()
-    crash(play, run, on_step=cut_after(step, times))
+def test_a_crash_after_any_step(live: LiveStream, step: Step, times: int) -> None:
+    live.produce(240)
+    run = live.new_run()
+    crash(live, run, on_step=cut_after(step, times))
     # All of the window counts, or nothing of it.
-    play.assert_exactly_what_was_read(with_spark=True)
-    pinned = play.head().pending or play.head().last
+    live.assert_exactly_what_was_read(with_spark=True)
+    pinned = live.head().pending or live.head().last
     assert pinned is not None
-    play.produce(60)
-    play.ingest(run)
-    head = play.head()
+    live.produce(60)
+    live.ingest(run)
+    head = live.head()
     assert head.last is not None
     # The window that was pinned, and no more of it than that.
     assert head.pending is None
-    first = play.opened.book.record("ingest", 1)
+    first = live.opened.book.record("ingest", 1)
     assert first is not None
     assert first[1].window == pinned.window
     assert read_by([first[1]]) == 240
     assert head.seq == 1 if step not in (Step.COMMITTED, Step.PUBLISHED, Step.SETTLED) else head.seq == 2
-    play.ingest()
-    assert read_by([window.record for window in play.opened.book.committed()]) == 300
-    play.assert_exactly_what_was_read()
+    live.ingest()
+    assert read_by([window.record for window in live.opened.book.committed()]) == 300
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("F1", "S18", "A23")
-def test_a_crash_after_the_pin(play: Playground) -> None:
+def test_a_crash_after_the_pin(live: LiveStream) -> None:
 
     # One message in each of partitions 0 to 2; then nine more in partition 2.
-    play.produce(3)
-    run = play.new_run()
-    pending = ingest.plan_ingest(play.opened, run)
-    play.kafka.send((play.topics[0], 2, key, value) for key, value in play.example.generate(9, 100))
-    assert ingest.plan_ingest(play.opened, run) == pending
-    (record,) = play.ingest(run)
+    live.produce(3)
+    run = live.new_run()
+    pending = ingest.plan_ingest(live.opened, run)
+    live.kafka.send((live.topics[0], 2, key, value) for key, value in live.example.generate(9, 100))
+    assert ingest.plan_ingest(live.opened, run) == pending
+    (record,) = live.ingest(run)
     read = {(tally.topic, tally.partition): tally.read.number for tally in record.tallies}
-    assert read == {(play.topics[0], partition): 1 for partition in range(3)}
-    (rest,) = play.ingest()
+    assert read == {(live.topics[0], partition): 1 for partition in range(3)}
+    (rest,) = live.ingest()
     assert read_by([rest]) == 9
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 class HalfReport(progress.Report):
@@ -127,35 +127,35 @@ class HalfProgress(progress.Progress):
 
 
 @pytest.mark.covers("F1", "A43", "F24")
-def test_a_crash_after_half_of_the_tasks(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
-    play.produce(240)
-    run = play.new_run()
+def test_a_crash_after_half_of_the_tasks(live: LiveStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    live.produce(240)
+    run = live.new_run()
     monkeypatch.setattr(window_work, "Progress", HalfProgress)
     with pytest.raises(Exception, match="half of the tasks crash"):
-        play.ingest(run)
-    assert play.head().seq == 0
+        live.ingest(run)
+    assert live.head().seq == 0
     monkeypatch.undo()
-    (record,) = play.ingest(run)
+    (record,) = live.ingest(run)
     assert read_by([record]) == 240
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("G1")
-def test_a_sink_that_holds_less_than_was_read(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_holds_less_than_was_read(live: LiveStream, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = HBaseResults.store
 
     def less(self: HBaseResults, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         return whole(self, rows.where("_offset % 7 != 0"), context)
 
-    play.produce(240)
-    run = play.new_run()
+    live.produce(240)
+    run = live.new_run()
     monkeypatch.setattr(HBaseResults, "store", less)
     with pytest.raises(VerificationFailed, match="acknowledged by sink hbase"):
-        play.ingest(run)
-    assert play.head().seq == 0
+        live.ingest(run)
+    assert live.head().seq == 0
     monkeypatch.undo()
-    play.ingest(run)
-    play.assert_exactly_what_was_read()
+    live.ingest(run)
+    live.assert_exactly_what_was_read()
 
 
 class CutSweeper(SinkSweeper):
@@ -174,23 +174,23 @@ def with_cut_sweep(opened: OpenStream) -> OpenStream:
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("way", ["one pass", pytest.param("kept", marks=pytest.mark.full)], indirect=True)
 @pytest.mark.parametrize("step", [Step.SINK_STORED, Step.SWEPT], ids=str)
-def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
-    play.produce(240)
-    run = play.new_run()
-    crash(play, run, on_step=cut_after(Step.SINK_STORED))
+def test_a_crash_in_the_sweep(live: LiveStream, step: Step) -> None:
+    live.produce(240)
+    run = live.new_run()
+    crash(live, run, on_step=cut_after(Step.SINK_STORED))
     # The second try owes a sweep, and is cut in it or right behind it.
     if step == Step.SWEPT:
-        crash(play, run, on_step=cut_after(Step.SWEPT))
+        crash(live, run, on_step=cut_after(Step.SWEPT))
     else:
-        crash(play, run, opened=with_cut_sweep(play.opened))
-    book, last = play.opened.book, play.head().last
+        crash(live, run, opened=with_cut_sweep(live.opened))
+    book, last = live.opened.book, live.head().last
     assert last is not None
     assert not book.is_settled(last)
-    play.produce(30)
-    play.ingest()
-    assert play.head().seq == 2
-    play.assert_exactly_what_was_read()
-    assert play.independent.hbase().debris == 0
+    live.produce(30)
+    live.ingest()
+    assert live.head().seq == 2
+    live.assert_exactly_what_was_read()
+    assert live.independent.hbase().debris == 0
 
 
 @pytest.mark.covers("F1", "O9")
@@ -205,45 +205,45 @@ def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
     ],
     ids=lambda value: str(value).replace(" ", "-"),
 )
-def test_a_crash_in_a_replay(play: Playground, step: Step, times: int) -> None:
-    play.produce(240)
-    play.ingest()
-    position = play.positions()
-    run = play.new_run()
-    selection = play.ranges(0, 0, (3, 9), (20, 21)) | play.ranges(-1, 2, (5, 6))
+def test_a_crash_in_a_replay(live: LiveStream, step: Step, times: int) -> None:
+    live.produce(240)
+    live.ingest()
+    position = live.positions()
+    run = live.new_run()
+    selection = live.ranges(0, 0, (3, 9), (20, 21)) | live.ranges(-1, 2, (5, 6))
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(step, times))
-    play.assert_exactly_what_was_read()
+        live.select(LaneKind.REPLAY, selection, run, on_step=cut_after(step, times))
+    live.assert_exactly_what_was_read()
     # Run again: what was committed is settled, what was not is done; the lane is closed at the end.
     from tidemark.runs.windows import lanes
     from tidemark_spark.jobs.window import process_windows
 
     lane = lanes.lane_name(LaneKind.REPLAY, run)
-    process_windows(play.opened, lane, 1, run)
-    assert play.head(lane).seq == 1
-    assert play.head(lane).state == "closed"
-    assert play.positions() == position
-    play.assert_exactly_what_was_read()
-    assert play.independent.hbase().debris == 0
+    process_windows(live.opened, lane, 1, run)
+    assert live.head(lane).seq == 1
+    assert live.head(lane).state == "closed"
+    assert live.positions() == position
+    live.assert_exactly_what_was_read()
+    assert live.independent.hbase().debris == 0
 
 
 @pytest.mark.covers("F2", "E38", "A42", "O9")
 @pytest.mark.parametrize("applied", [True, pytest.param(False, marks=pytest.mark.full)], ids=["applied", "not applied"])
 def test_the_commits_answer_is_lost(make: Make, monkeypatch: pytest.MonkeyPatch, applied: bool) -> None:
-    play = make(CDN)
-    with lossy(play.site.port("thrift")) as proxy:
+    live = make(CDN)
+    with lossy(live.site.port("thrift")) as proxy:
         connection = {"conn_type": "generic", "host": "127.0.0.1", "port": proxy.port}
         monkeypatch.setenv(variable("hbase_lossy"), json.dumps(connection))
-        play.rewrite(ledger={"hbase": "hbase_lossy", "table": LEDGER, "offsets_table": OFFSETS})
-        play.produce(200)
+        live.rewrite(ledger={"hbase": "hbase_lossy", "table": LEDGER, "offsets_table": OFFSETS})
+        live.produce(200)
 
         def lose_the_commit(step: Step) -> None:
             if step == Step.VERIFIED:
                 proxy.lose_next(b"checkAndPut", b"/head/ingest", applied=applied)
 
-        (record,) = play.ingest(on_step=lose_the_commit)
+        (record,) = live.ingest(on_step=lose_the_commit)
         assert proxy.lost == 1
-        play.rewrite(ledger=LEDGERS["hbase"])
-    assert record.seq == play.head().seq == 1
-    assert [one["attempt"]["token"] for one in play.independent.records()] == [record.attempt.token]
-    play.assert_exactly_what_was_read()
+        live.rewrite(ledger=LEDGERS["hbase"])
+    assert record.seq == live.head().seq == 1
+    assert [one["attempt"]["token"] for one in live.independent.records()] == [record.attempt.token]
+    live.assert_exactly_what_was_read()

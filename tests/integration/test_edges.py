@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.support.edges import FIELDS, SCHEMA, SCHEMES, WRITTEN, edges_of
+from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make
 from tidemark.cli.commands.results import rows_of
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.double_texts import double_text
@@ -43,23 +43,23 @@ def of_kafka(value: str) -> dict[str, str]:
     "name", [*(pytest.param(one, marks=pytest.mark.full) for one in ("json", "avro")), "delimited"]
 )
 def test_values_are_the_same_in_all_sinks_and_for_all_readers(make: Make, spark: SparkSession, name: str) -> None:
-    play = make(example(SCHEMES[name]))
-    target = f"{play.name}-values"
-    play.kafka.create(target, 1)
+    live = make(example(SCHEMES[name]))
+    target = f"{live.name}-values"
+    live.kafka.create(target, 1)
     sinks: list[dict[str, Any]] = [
-        {"type": "hbase", "table": play.name},
-        {"type": "hbase", "name": "packed", "table": f"{play.name}_packed", "packed": True},
-        {"type": "parquet", "folder": f"{play.name}_lake", "partition_by": ["s", "i", "b", "hour(t)"]},
-        {"type": "delta", "folder": f"{play.name}_delta"},
+        {"type": "hbase", "table": live.name},
+        {"type": "hbase", "name": "packed", "table": f"{live.name}_packed", "packed": True},
+        {"type": "parquet", "folder": f"{live.name}_lake", "partition_by": ["s", "i", "b", "hour(t)"]},
+        {"type": "delta", "folder": f"{live.name}_delta"},
         {"type": "kafka", "topic": target},
     ]
-    play.rewrite(sinks=sinks)
-    (play.file.parent / "edges.avsc").write_text(json.dumps(SCHEMA))
+    live.rewrite(sinks=sinks)
+    (live.file.parent / "edges.avsc").write_text(json.dumps(SCHEMA))
     given = edges_of(name)
-    play.kafka.send((play.topics[0], 0, None, WRITTEN[name](one)) for one in given)
-    (record,) = play.ingest()
+    live.kafka.send((live.topics[0], 0, None, WRITTEN[name](one)) for one in given)
+    (record,) = live.ingest()
     refused = [number for number, (_, _, stored) in enumerate(given) if stored is None]
-    opened = play.opened
+    opened = live.opened
     dead = {
         int(str(row["coordinate"]).rpartition("@")[2]) for row in rows_of(opened, opened.stream.dead_letters, 1_000)
     }

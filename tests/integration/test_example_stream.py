@@ -9,8 +9,8 @@ import happybase
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Fields, Place, cdn_file, cdn_outcome, consume
-from tests.support.playground import Make, Playground
 from tests.support.sink_topics import counting
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -44,24 +44,24 @@ def normalised(fields: Fields) -> Fields:
     }
 
 
-def written_to(play: Playground) -> str:
-    return f"{play.name}-normalised"
+def written_to(live: LiveStream) -> str:
+    return f"{live.name}-normalised"
 
 
-def as_the_file_says(make: Make) -> Playground:
+def as_the_file_says(make: Make) -> LiveStream:
     """A stream of the file, but for its name and those of topics, tables and folders."""
     file = cdn_file()
-    play = make(CDN)
+    live = make(CDN)
     place = {
-        "hbase": {"table": play.name},
-        "parquet": {"folder": play.name},
-        "hbase_aggregates": {"table": f"{play.name}_sums"},
-        "kafka": {"topic": written_to(play)},
+        "hbase": {"table": live.name},
+        "parquet": {"folder": live.name},
+        "hbase_aggregates": {"table": f"{live.name}_sums"},
+        "kafka": {"topic": written_to(live)},
     }
     sinks = [{**sink, **place[sink["type"]]} for sink in file["sinks"]]
-    play.rewrite(transform=file["transform"], sinks=sinks)
-    play.kafka.create(written_to(play), 2)
-    return play
+    live.rewrite(transform=file["transform"], sinks=sinks)
+    live.kafka.create(written_to(live), 2)
+    return live
 
 
 def by_minute(rows: list[Fields]) -> dict[tuple[str | None, str | None], dict[str, Any]]:
@@ -86,14 +86,14 @@ def test_a_small_window_takes_few_jobs_and_checks_its_rows_once(
         check_rows(spark, stream)
 
     monkeypatch.setattr(window, "check_rows", check)
-    play = as_the_file_says(make)
+    live = as_the_file_says(make)
     jobs = []
     for number in range(3):
-        play.produce(300)
+        live.produce(300)
         if number == 2:
             monkeypatch.setenv("TIDEMARK_CODE_VERSION", "another")
         before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
-        play.ingest()
+        live.ingest()
         jobs.append(len(set(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) - set(before)))
         # Other code may refuse what this code has written.
         assert len(checked) == (2 if number == 2 else 1)
@@ -102,13 +102,13 @@ def test_a_small_window_takes_few_jobs_and_checks_its_rows_once(
 
 @pytest.mark.covers("P1", "G6")
 def test_all_four_steps(make: Make) -> None:
-    play = as_the_file_says(make)
-    play.kafka.send((play.topics[0], 1, None, line.encode()) for line in LINES)
-    play.produce(300)
-    play.ingest()
-    play.produce(60)
-    play.ingest()
-    messages = consume(play.kafka.settings, play.topics, play.positions())
+    live = as_the_file_says(make)
+    live.kafka.send((live.topics[0], 1, None, line.encode()) for line in LINES)
+    live.produce(300)
+    live.ingest()
+    live.produce(60)
+    live.ingest()
+    messages = consume(live.kafka.settings, live.topics, live.positions())
     outcomes = {(*place, 0): cdn_outcome(value) for *place, value in messages}
     wanted = {
         place: normalised(one.fields) if one.fields else {} for place, one in outcomes.items() if one.fields is not None
@@ -116,13 +116,13 @@ def test_all_four_steps(make: Make) -> None:
     assert len(wanted) > 350
 
     # Rows of both formats have the same columns.
-    names = [*play.fields, "minute"]
-    found = play.independent.hbase()
+    names = [*live.fields, "minute"]
+    found = live.independent.hbase()
     assert found.by_place() == wanted
     assert {frozenset(fields) for _, fields in found.rows} - {frozenset()} == {frozenset(names)}
-    assert play.independent.parquet(names).by_place() == wanted
+    assert live.independent.parquet(names).by_place() == wanted
     first = [
-        fields for place, fields in found.rows if place[:3] in {(play.topics[0], 1, number) for number in range(3)}
+        fields for place, fields in found.rows if place[:3] in {(live.topics[0], 1, number) for number in range(3)}
     ]
     assert [(one["method"], one["host"], one["path"], one["minute"]) for one in first] == [
         ("GET", "img.example.com", "/a", "2026-11-21 06:10:00"),
@@ -132,9 +132,9 @@ def test_all_four_steps(make: Make) -> None:
 
     sums = by_minute(list(wanted.values()))
     assert sums["img.example.com", "2026-11-21 06:10:00"]["requests"] == 3
-    opened = play.opened
+    opened = live.opened
     (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-    table = aggregate_table(opened.connections, "hbase_default", f"{play.name}_sums")
+    table = aggregate_table(opened.connections, "hbase_default", f"{live.name}_sums")
     types: dict[str, Any] = {"requests": int, "bytes": int, "slowest": float}
 
     def aggregated() -> dict[tuple[str | None, ...], dict[str, Any]]:
@@ -146,33 +146,33 @@ def test_all_four_steps(make: Make) -> None:
     assert aggregated() == sums
 
     # Written back: every row once, its key the host.
-    sent = counting(play, written_to(play))
+    sent = counting(live, written_to(live))
     assert len(sent) == len(wanted)
     assert {place: {} if value is None else texts(json.loads(value)) for place, (_, _, value) in sent} == wanted
     assert all((key.decode() if key else None) == wanted[place].get("host") for place, (_, key, _) in sent)
 
     # Ten rows are deleted behind Tidemark's back: the audit finds those, and a replay reads those and nothing else.
     gone: list[Any] = sorted(wanted)[:: len(wanted) // 10][:10]
-    delete(play, gone)
+    delete(live, gone)
     report = audit(opened, "audit")
     assert [place.name for place in report.places] == ["hbase", "parquet", "hbase_aggregates", "kafka", "dead letters"]
     assert [(place.missing, place.differences) for place in report.places] == [(10, 10), *[(0, 0)] * 4]
     assert report.findings is not None
-    (again,) = play.select(LaneKind.REPLAY, opened.book.selection(report.findings))
+    (again,) = live.select(LaneKind.REPLAY, opened.book.selection(report.findings))
     ten = RangeSet(OffsetRange(TopicPartition(one[0], one[1]), one[2], one[2] + 1) for one in gone)
     assert opened.book.covers(again.window) == ten
     assert sum(tally.read.number for tally in again.tallies) == 10
-    assert play.independent.hbase().by_place() == wanted
+    assert live.independent.hbase().by_place() == wanted
     assert aggregated() == sums
     report = audit(opened, "audit again")
     assert report.clean, report.sentence()
 
 
-def delete(play: Playground, rows: list[Place]) -> None:
+def delete(live: LiveStream, rows: list[Place]) -> None:
     """Delete result rows with plain HBase calls."""
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
     for topic, partition, offset, index in rows:
-        connection.table(play.name).delete(PartitionKeys(TopicPartition(topic, partition)).key(offset, index))
+        connection.table(live.name).delete(PartitionKeys(TopicPartition(topic, partition)).key(offset, index))
     connection.close()
 
 

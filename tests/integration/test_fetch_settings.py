@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live_streams import Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make
 from tests.support.submitted import WINDOW_JOB, Submitted
 
 # None is Kafka's default.
@@ -27,17 +27,17 @@ LARGE = 200_000
 
 @pytest.mark.covers("S1", "E12")
 def test_the_consumers_have_the_settings_and_read_a_message_that_is_larger(make: Make, tmp_path: Path) -> None:
-    play = make(CDN, source={"fetch": FETCH})
-    play.produce(100)
+    live = make(CDN, source={"fetch": FETCH})
+    live.produce(100)
     line = next(
         value for _, value in CDN.generate(1000, 100) if value and b"\t" in value and not CDN.outcome(value).reason
     )
-    play.kafka.send([(play.topics[0], 0, None, line.replace(b"/", b"/" + LARGE * b"x", 1))])
-    play.produce(100)
-    run = play.new_run()
-    arguments = play.job_arguments(run, play.pin(run).seq)
+    live.kafka.send([(live.topics[0], 0, None, line.replace(b"/", b"/" + LARGE * b"x", 1))])
+    live.produce(100)
+    run = live.new_run()
+    arguments = live.job_arguments(run, live.pin(run).seq)
     conf = {"spark.log.level": "INFO"}
-    said = Submitted(play.site, tmp_path / "job.log", WINDOW_JOB, *arguments, conf=conf).succeeds()
+    said = Submitted(live.site, tmp_path / "job.log", WINDOW_JOB, *arguments, conf=conf).succeeds()
 
     configs = [one.group() for one in re.finditer(r"ConsumerConfig values: \n(?:\t\S.*\n)+", said)]
     readers = [one for one in configs if re.search(r"group\.id = tidemark-[0-9a-f]{16}\n", one)]
@@ -45,6 +45,6 @@ def test_the_consumers_have_the_settings_and_read_a_message_that_is_larger(make:
     for one in readers:
         settings = dict(re.findall(r"^\t(\S+) = (.*)$", one, re.MULTILINE))
         assert {name: settings[name] for name in FETCH} == {name: str(value) for name, value in FETCH.items()}
-    play.assert_exactly_what_was_read()
-    longest = max(len(text) for fields in play.independent.hbase().by_place().values() for text in fields.values())
+    live.assert_exactly_what_was_read()
+    longest = max(len(text) for fields in live.independent.hbase().by_place().values() for text in fields.values())
     assert longest > LARGE

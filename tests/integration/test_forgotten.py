@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.damage import delete_rows, place
+from tests.support.live_streams import Make
 from tests.support.oracle import LEDGERS, Example, Outcome
-from tests.support.playground import Make
 from tidemark.audit.report import AuditReport
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.codec import decode
@@ -38,12 +38,12 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     example = Example(
         "numbers", STRING, ("numbers",), 1, lambda count, first: iter(()), lambda value: Outcome({}, None)
     )
-    play = make(example, ledger=LEDGERS[ledger])
-    (topic,) = play.topics
-    play.kafka.send((topic, 0, None, b"\xff" if one in INVALID else b"%d" % one) for one in range(MESSAGES))
-    (record,) = play.ingest()
+    live = make(example, ledger=LEDGERS[ledger])
+    (topic,) = live.topics
+    live.kafka.send((topic, 0, None, b"\xff" if one in INVALID else b"%d" % one) for one in range(MESSAGES))
+    (record,) = live.ingest()
     at = TopicPartition(topic, 0)
-    blocks = play.opened.book.blocks(record)
+    blocks = live.opened.book.blocks(record)
     assert blocks is not None
     counted = {one.block: (one.stored, one.dead_letters) for one in blocks.partitions[0].blocks}
     assert counted == {
@@ -55,26 +55,26 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     }
 
     # A replay of a part of a block, with a dead letter in it. Then Kafka forgets two blocks and a part of the third.
-    (replayed,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (5, 9), (900, 901)))
+    (replayed,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (5, 9), (900, 901)))
     assert replayed.receipt is not None
     assert replayed.receipt.blocks is None
-    play.kafka.delete_records(topic, 0, 20_500)
-    report = audit(play.opened, "clean")
+    live.kafka.delete_records(topic, 0, 20_500)
+    report = audit(live.opened, "clean")
     assert report.clean, report.sentence()
     assert (report.expected, report.by_tallies, report.unproven) == (4_500, 20_500, 0)
     assert "20500 offsets are no longer in Kafka, 20500 of them were compared" in report.sentence()
-    assert verify(play.opened.book) == []
+    assert verify(live.opened.book) == []
 
     # Behind Tidemark's back: rows and a dead letter are deleted, and a cell is changed.
-    delete_rows(play, play.name, 0, 0, 12_000)
-    delete_rows(play, f"{play.name}_dead", 0, 0, 12_345)
-    table = play.opened.result_table("hbase_default", play.name)
+    delete_rows(live, live.name, 0, 0, 12_000)
+    delete_rows(live, f"{live.name}_dead", 0, 0, 12_345)
+    table = live.opened.result_table("hbase_default", live.name)
     cell = Mutation(column=b"d:value", value=b"someone else's")
     row = BatchMutation(row=PartitionKeys(at).key(20_100, 0), mutations=[cell])
-    name, generation = play.name.encode(), record.attempt.generation
+    name, generation = live.name.encode(), record.attempt.generation
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], generation, {}))
-    assert main(["--stream-file", str(play.file), "--run", "differs"]) == 1
-    stored = play.opened.book.report("differs")
+    assert main(["--stream-file", str(live.file), "--run", "differs"]) == 1
+    stored = live.opened.book.report("differs")
     assert stored is not None
     report = decode(stored, AuditReport, "the report")
     assert [str(one) for one in place(report, "hbase").blocks_at] == [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live_streams import RAW, LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import RAW, Make, Playground
 from tests.support.submitted import WINDOW_JOB, Submitted
 from tidemark.errors import EXIT_FAILED
 
@@ -41,11 +41,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 @pytest.mark.covers("F18")
 def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
-    play = make(CDN, **RAW)
+    live = make(CDN, **RAW)
     lake = disk("16m")
     variables = {"AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "fs", "extra": {"path": str(lake)}})}
     # Twice of what there is room for.
-    fails_and_goes_on(play, 60, tmp_path, f"The disk of file:{lake}/", None, **variables)
+    fails_and_goes_on(live, 60, tmp_path, f"The disk of file:{lake}/", None, **variables)
 
 
 @pytest.mark.full
@@ -53,33 +53,33 @@ def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
 def test_the_disk_of_sparks_scratch_files(make: Make, tmp_path: Path, disk: Disk) -> None:
     # Room for the jars that Spark copies, and not for the rows that it has to keep there for want of memory.
     conf = {"spark.local.dir": str(disk("64m")), "spark.memory.fraction": "0.05"}
-    play = make(CDN, **RAW)
+    live = make(CDN, **RAW)
     # Of several sinks none writes files, so Spark keeps the rows.
-    tables = {"hbase": play.name, "other": f"{play.name}_other"}
-    play.rewrite(**RAW, sinks=[{"type": "hbase", "name": name, "table": table} for name, table in tables.items()])
-    fails_and_goes_on(play, 200, tmp_path, "most likely that of Spark's scratch files", conf)
+    tables = {"hbase": live.name, "other": f"{live.name}_other"}
+    live.rewrite(**RAW, sinks=[{"type": "hbase", "name": name, "table": table} for name, table in tables.items()])
+    fails_and_goes_on(live, 200, tmp_path, "most likely that of Spark's scratch files", conf)
 
 
 def fails_and_goes_on(
-    play: Playground, number: int, folder: Path, said: str, conf: dict[str, str] | None = None, **variables: str
+    live: LiveStream, number: int, folder: Path, said: str, conf: dict[str, str] | None = None, **variables: str
 ) -> None:
-    play.produce_incompressible(number, _BYTES)
-    run = play.new_run()
-    window = play.pin(run)
-    arguments = play.job_arguments(run, window.seq)
-    job = Submitted(play.site, folder / "full.log", WINDOW_JOB, *arguments, conf=conf, **variables)
+    live.produce_incompressible(number, _BYTES)
+    run = live.new_run()
+    window = live.pin(run)
+    arguments = live.job_arguments(run, window.seq)
+    job = Submitted(live.site, folder / "full.log", WINDOW_JOB, *arguments, conf=conf, **variables)
     assert job.wait() == EXIT_FAILED, job.output[-3000:]
     (line,) = (line for line in job.output.splitlines() if line.startswith("tidemark: "))
     assert line.startswith("tidemark: ProcessingFailed: ")
     assert said in line
     assert "No space left on device" in line
-    assert play.head().seq == 0
-    pending = play.head().pending
+    assert live.head().seq == 0
+    pending = live.head().pending
     assert pending is not None
     assert pending.window == window
 
-    Submitted(play.site, folder / "room.log", WINDOW_JOB, *arguments).succeeds()
-    committed = play.head().last
+    Submitted(live.site, folder / "room.log", WINDOW_JOB, *arguments).succeeds()
+    committed = live.head().last
     assert committed is not None
     assert sum(one.rows.number for one in committed.tallies) == number
-    assert len(play.independent.hbase().by_place()) == number
+    assert len(live.independent.hbase().by_place()) == number

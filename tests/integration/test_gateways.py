@@ -15,8 +15,8 @@ import pytest
 
 from services import control, processes
 from services.site import Site
-from tests.support.playground import Playground
-from tidemark.clients.hbase.encoding import Rows
+from tests.support.live_streams import LiveStream
+from tidemark.clients.hbase.encoding import EncodedRows
 from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.paging import PageSize
@@ -36,7 +36,7 @@ class KillingTable(ResultTable):
         self._server = server
         self._folder = folder
 
-    def write(self, rows: Rows, generation: int) -> None:
+    def write(self, rows: EncodedRows, generation: int) -> None:
         super().write(rows, generation)
         try:
             (self._folder / "chosen").touch(exist_ok=False)
@@ -58,30 +58,30 @@ class KillingTable(ResultTable):
     ],
 )
 def test_a_server_dies_in_the_middle_of_a_write(
-    play: Playground, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live: LiveStream, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play.produce(240)
-    monkeypatch.setattr("tidemark.sinks.hbase.table.ResultTable", partial(KillingTable, play.site, server, tmp_path))
+    live.produce(240)
+    monkeypatch.setattr("tidemark.sinks.hbase.table.ResultTable", partial(KillingTable, live.site, server, tmp_path))
     over = threading.Event()
 
     def restart() -> None:
         while not (tmp_path / "killed").exists():
             if over.wait(0.1):
                 return
-        control.start(play.site, server)
+        control.start(live.site, server)
 
     thread = threading.Thread(target=restart)
     thread.start()
     try:
-        (record,) = play.ingest()
+        (record,) = live.ingest()
     finally:
         over.set()
         thread.join()
     assert (tmp_path / "killed").exists()
-    assert (record.seq, play.head().seq) == (1, 1)
+    assert (record.seq, live.head().seq) == (1, 1)
     # One attempt: the writes waited for the server, and nothing was begun again.
-    assert [one["attempt"]["token"] for one in play.independent.records()] == [record.attempt.token]
-    play.assert_exactly_what_was_read()
+    assert [one["attempt"]["token"] for one in live.independent.records()] == [record.attempt.token]
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("F15")

@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
 from demo.cdn_lines import messages, produce
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from tests.support.covering import REPOSITORY
+from tests.support.live_streams import Make
 from tests.support.oracle import CDN
 from tests.support.packages import CommandLine, installed
-from tests.support.playground import Make
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.covers("O15")
@@ -27,21 +27,21 @@ def packages(tmp_path: Path) -> Path:
 
 @pytest.mark.full
 def test_the_store_of_the_guide_keeps_each_dead_letter_once(make: Make, packages: Path) -> None:
-    play = make(CDN)
-    play.rewrite(
-        sinks=[{"type": "parquet", "folder": play.name}],
-        dead_letters={"type": "json_letters", "folder": f"{play.name}_dead"},
+    live = make(CDN)
+    live.rewrite(
+        sinks=[{"type": "parquet", "folder": live.name}],
+        dead_letters={"type": "json_letters", "folder": f"{live.name}_dead"},
         # Stricter than the example: so there are more of them.
         checks=[*CDN.stream.get("checks", []), {"invalid_when": "code = 200", "reason": "not yet"}],
     )
-    file = str(play.file)
-    tidemark = CommandLine(play.site, packages)
-    lake = Path(play.site.folder("lake")) / f"{play.name}_dead"
-    play.produce(300)
+    file = str(live.file)
+    tidemark = CommandLine(live.site, packages)
+    lake = Path(live.site.folder("lake")) / f"{live.name}_dead"
+    live.produce(300)
     # By the topics alone: this process does not know the package, and so not the stream.
-    places = [(topic, partition) for topic in play.topics for partition in range(play.example.partitions)]
+    places = [(topic, partition) for topic in live.topics for partition in range(live.example.partitions)]
     ends = {place: len(range(number, 300, len(places))) for number, place in enumerate(places)}
-    dead = {"{}/{}@{}".format(*place) for place in play.expected(ends).dead}
+    dead = {"{}/{}@{}".format(*place) for place in live.expected(ends).dead}
 
     def counting() -> dict[str, str]:
         rows = json.loads(tidemark("results", file, "--dead-letters", "--limit", "10000", "--json"))

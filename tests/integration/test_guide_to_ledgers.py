@@ -19,9 +19,9 @@ import pytest
 from services.site import Site
 from tests.support.covering import REPOSITORY
 from tests.support.independent import Independent
+from tests.support.live_streams import Make
 from tests.support.oracle import ORDERS
 from tests.support.packages import CommandLine, installed
-from tests.support.playground import Make
 from tests.support.waiting import until
 from tidemark.errors import Unreachable
 from tidemark.ledger.stores.contract import InDoubt
@@ -76,16 +76,16 @@ def test_the_ledger_of_the_guide_passes_the_contract_tests(packages: Path, datab
 
 @pytest.mark.full
 def test_the_ledger_of_the_guide_keeps_a_stream(make: Make, packages: Path, database: Path) -> None:
-    play = make(ORDERS)
-    play.rewrite(sinks=[{"type": "parquet", "folder": play.name}], ledger={"type": "sqlite"})
-    file = str(play.file)
-    tidemark = CommandLine(play.site, packages)
-    lake = Path(play.site.folder("lake")) / play.name
-    play.produce(300)
-    places = [(topic, partition) for topic in play.topics for partition in range(play.example.partitions)]
-    expected = play.expected({place: len(range(number, 300, len(places))) for number, place in enumerate(places)})
+    live = make(ORDERS)
+    live.rewrite(sinks=[{"type": "parquet", "folder": live.name}], ledger={"type": "sqlite"})
+    file = str(live.file)
+    tidemark = CommandLine(live.site, packages)
+    lake = Path(live.site.folder("lake")) / live.name
+    live.produce(300)
+    places = [(topic, partition) for topic in live.topics for partition in range(live.example.partitions)]
+    expected = live.expected({place: len(range(number, 300, len(places))) for number, place in enumerate(places)})
     assert len(expected.rows) > 200
-    independent = InFile(play.site, play.name, database)
+    independent = InFile(live.site, live.name, database)
 
     # Killed as soon as it writes, when the window is pinned and taken.
     killed = tidemark.start("run", file, "--run", "mine")
@@ -95,11 +95,11 @@ def test_the_ledger_of_the_guide_keeps_a_stream(make: Make, packages: Path, data
             process.kill()
     killed.communicate()
     tidemark("run", file, "--run", "another", "--take-over")
-    found = independent.parquet(play.fields)
+    found = independent.parquet(live.fields)
     assert (found.by_place(), found.twice()) == (expected.rows, 0)
-    tidemark("replay", "--yes", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
-    found = independent.parquet(play.fields)
-    again = [place for place in expected.rows if place[:2] == (play.topics[0], 0) and 5 <= place[2] < 15]
+    tidemark("replay", "--yes", file, "--ranges", f"{live.topics[0]}/0@5-15", "--reason", "a bug fix")
+    found = independent.parquet(live.fields)
+    again = [place for place in expected.rows if place[:2] == (live.topics[0], 0) and 5 <= place[2] < 15]
     assert (found.by_place(), found.twice(), found.debris) == (expected.rows, 0, len(again))
     ingest, replay = independent.records()
     assert (ingest["attempt"]["run"], replay["lane"].partition("-")[0]) == ("another", "replay")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.covering import REPOSITORY
+from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
 from tests.support.packages import CommandLine, installed
-from tests.support.playground import Make
 
 GUIDE = REPOSITORY / "docs" / "adding-a-scheme.md"
 STREAM = {
@@ -45,17 +45,17 @@ def longs(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]
 
 @pytest.mark.full
 def test_the_scheme_of_the_guide_is_ingested(make: Make, tmp_path: Path) -> None:
-    play = make(Example("longs", STREAM, ("longs",), 2, longs, outcome))
-    tidemark = CommandLine(play.site, installed(GUIDE, tmp_path / "site"))
-    file = str(play.file)
-    play.produce(200)
+    live = make(Example("longs", STREAM, ("longs",), 2, longs, outcome))
+    tidemark = CommandLine(live.site, installed(GUIDE, tmp_path / "site"))
+    file = str(live.file)
+    live.produce(200)
     tidemark("run", file)
-    expected = play.expected({(play.topics[0], 0): 100, (play.topics[0], 1): 100})
+    expected = live.expected({(live.topics[0], 0): 100, (live.topics[0], 1): 100})
     assert {"not eight bytes", "one"} == set(expected.dead.values())
     assert {"-1", str(2**63 - 1), str(-(2**63))} <= {row.get("value") for row in expected.rows.values()}
-    assert play.independent.hbase().by_place() == expected.rows
-    assert play.independent.parquet(["value"]).by_place() == expected.rows
-    dead = {place[:3]: fields["reason"] for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert live.independent.hbase().by_place() == expected.rows
+    assert live.independent.parquet(["value"]).by_place() == expected.rows
+    dead = {place[:3]: fields["reason"] for place, fields in live.independent.hbase(f"{live.name}_dead").rows}
     assert dead == expected.dead
     report = json.loads(tidemark("audit", file, "--json"))
     # Nobody knows whether the package has changed since: the rows are made again.
@@ -63,10 +63,10 @@ def test_the_scheme_of_the_guide_is_ingested(make: Make, tmp_path: Path) -> None
 
 
 def test_without_its_package_only_the_streams_of_the_scheme_are_refused(make: Make, tmp_path: Path) -> None:
-    play, other = make(Example("longs", STREAM, ("longs",), 1, longs, outcome)), make()
+    live, other = make(Example("longs", STREAM, ("longs",), 1, longs, outcome)), make()
     packages = installed(GUIDE, tmp_path / "site")
     (packages / "long_scheme" / "settings.py").write_text("KIND = None\n")
-    ran = CommandLine(play.site, packages).start("streams", "check", str(play.file), str(other.file))
+    ran = CommandLine(live.site, packages).start("streams", "check", str(live.file), str(other.file))
     out, said = ran.communicate(timeout=300)
     assert ran.returncode == 2, said
     why = "the type long: long_scheme.settings:KIND cannot be loaded: expected a tidemark.schemes.kinds.SchemeKind"

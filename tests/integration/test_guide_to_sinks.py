@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from tests.support.covering import REPOSITORY
+from tests.support.live_streams import Make
 from tests.support.oracle import ORDERS
 from tests.support.packages import CommandLine, installed
-from tests.support.playground import Make
 from tests.support.waiting import until
 
 GUIDE = REPOSITORY / "docs" / "adding-a-sink.md"
@@ -25,17 +25,17 @@ def packages(tmp_path: Path) -> Path:
 
 @pytest.mark.full
 def test_the_sink_of_the_guide_stores_each_row_once(make: Make, packages: Path) -> None:
-    play = make(ORDERS)
-    play.rewrite(sinks=[{"type": "json_lines", "folder": f"{play.name}_lines"}, {"type": "hbase", "table": play.name}])
-    file = str(play.file)
-    tidemark = CommandLine(play.site, packages)
-    lake = Path(play.site.folder("lake")) / f"{play.name}_lines"
-    play.produce(300)
-    places = [(topic, partition) for topic in play.topics for partition in range(play.example.partitions)]
+    live = make(ORDERS)
+    live.rewrite(sinks=[{"type": "json_lines", "folder": f"{live.name}_lines"}, {"type": "hbase", "table": live.name}])
+    file = str(live.file)
+    tidemark = CommandLine(live.site, packages)
+    lake = Path(live.site.folder("lake")) / f"{live.name}_lines"
+    live.produce(300)
+    places = [(topic, partition) for topic in live.topics for partition in range(live.example.partitions)]
     ends = {place: len(range(number, 300, len(places))) for number, place in enumerate(places)}
     wanted = sorted(
         (f"{topic}/{partition}@{offset}", index, row.get("id"), row.get("customer"))
-        for (topic, partition, offset, index), row in play.expected(ends).rows.items()
+        for (topic, partition, offset, index), row in live.expected(ends).rows.items()
     )
     assert len(wanted) > 200
 
@@ -57,7 +57,7 @@ def test_the_sink_of_the_guide_stores_each_row_once(make: Make, packages: Path) 
     tidemark("run", file, "--run", "mine", "--take-over")
     assert counting() == wanted
     # After a replay of a part, of each coordinate the newer row counts and no other.
-    tidemark("replay", "--yes", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
+    tidemark("replay", "--yes", file, "--ranges", f"{live.topics[0]}/0@5-15", "--reason", "a bug fix")
     assert len({folder.parent.parent for folder in lake.glob("lane=*/seq=*/generation=*")}) == 2
     assert counting() == wanted
     assert audited(tidemark("audit", file, "--json")) == (len(wanted), len(wanted), 0, 0)
@@ -75,10 +75,10 @@ def audited(report: str) -> tuple[int, int, int, int]:
 
 
 def test_without_the_package_only_its_streams_are_refused(make: Make, packages: Path) -> None:
-    play, other = make(ORDERS), make(ORDERS)
-    play.rewrite(sinks=[{"type": "json_lines", "folder": "lines"}])
-    file = str(play.file)
-    tidemark = CommandLine(play.site, packages)
+    live, other = make(ORDERS), make(ORDERS)
+    live.rewrite(sinks=[{"type": "json_lines", "folder": "lines"}])
+    file = str(live.file)
+    tidemark = CommandLine(live.site, packages)
     (packages / "json_lines" / "settings.py").write_text("import nowhere\n")
     ran = tidemark.start("streams", "check", file, str(other.file))
     out, said = ran.communicate(timeout=300)

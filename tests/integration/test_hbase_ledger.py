@@ -14,7 +14,7 @@ import pytest
 
 from services import control, processes
 from services.site import Site
-from tests.support.playground import Make
+from tests.support.live_streams import Make
 from tests.support.proxy import LossyProxy, lossy
 from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
@@ -69,8 +69,8 @@ def test_a_results_table_must_keep_all_versions(gateway: Gateway) -> None:
 
 @pytest.mark.covers("E44")
 def test_a_table_belongs_to_one_stream_and_one_ledger(make: Make) -> None:
-    play = make()
-    table = play.opened.result_table("hbase_default", play.name)
+    live = make()
+    table = live.opened.result_table("hbase_default", live.name)
     table.prepare("orders", "ledger 1")
     table.prepare("orders", "ledger 1")
     with pytest.raises(OwnedByAnother, match="belongs to stream orders; this is stream other"):
@@ -113,16 +113,16 @@ def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, p
     from tidemark.sinks.hbase.table import Put, ResultTable
     from tidemark.sinks.stored import Mark
 
-    play = make()
-    direct = play.opened.result_table("hbase_default", play.name)
+    live = make()
+    direct = live.opened.result_table("hbase_default", live.name)
     direct.prepare("s", "l")
-    lossy_table = ResultTable(Gateway(HBaseEndpoint("127.0.0.1", proxy.port), timeout_ms=5_000), play.name)
+    lossy_table = ResultTable(Gateway(HBaseEndpoint("127.0.0.1", proxy.port), timeout_ms=5_000), live.name)
     keys = PartitionKeys(TopicPartition("a", 0))
     rows = [(keys.key(offset, 0), MARK, Mark(9, 1, "ingest", 1).encode()) for offset in range(50)]
     proxy.lose_next(b"mutateRowsTs", applied=True)
     lossy_table.write_cells(rows, 9)
     assert proxy.lost == 1
-    found = list(direct._gateway.scan(play.name, b"", b"\xff"))
+    found = list(direct._gateway.scan(live.name, b"", b"\xff"))
     assert len(found) == 50
 
     def broken() -> Iterator[Put]:
@@ -132,12 +132,12 @@ def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, p
     # Nothing of a block that an exception leaves is sent ...
     with pytest.raises(RuntimeError, match="in the middle"):
         direct.write_cells(broken(), 10)
-    assert list(direct._gateway.scan(play.name, b"", b"\xff")) == found
-    stamped = direct._gateway.scan(play.name, b"", b"\xff", include_timestamp=True)
+    assert list(direct._gateway.scan(live.name, b"", b"\xff")) == found
+    stamped = direct._gateway.scan(live.name, b"", b"\xff", include_timestamp=True)
     assert {stamp for _, cells in stamped for _, stamp in cells.values()} == {9}
     # ... while happybase's own batch sends what it holds.
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    table = connection.table(play.name)
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    table = connection.table(live.name)
 
     def broken_with_happybase() -> None:
         with table.batch() as batch:

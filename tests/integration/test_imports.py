@@ -15,8 +15,8 @@ from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
 from tests.support.command_line import asked, tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tidemark.runs.windows import ingest
 
 # Eleven partitions, so that 10 comes after 9 as a number and not as text; of four there is no stored offset.
@@ -25,20 +25,20 @@ STORED = {0: 0, 1: 3, 2: 10, 4: 1, 6: 2, 9: 5, 10: 7}
 GROUP = "old-job"
 
 
-def csv(play: Playground, folder: Path) -> str:
-    lines = ["group,topic,partition,offset", f"another,{play.topics[0]},0,9"]
-    lines += [f"{GROUP},{play.topics[0]},{partition},{offset}" for partition, offset in STORED.items()]
+def csv(live: LiveStream, folder: Path) -> str:
+    lines = ["group,topic,partition,offset", f"another,{live.topics[0]},0,9"]
+    lines += [f"{GROUP},{live.topics[0]},{partition},{offset}" for partition, offset in STORED.items()]
     (folder / "offsets.csv").write_text("\n".join(lines) + "\n")
     return f"csv:{folder / 'offsets.csv'}"
 
 
-def checkpoint(play: Playground, folder: Path) -> str:
+def checkpoint(live: LiveStream, folder: Path) -> str:
     """Batches 8 to 10 are done, 11 was planned and not committed."""
     for name in ("offsets", "commits"):
         (folder / "checkpoint" / name).mkdir(parents=True)
     later = {partition: offset + 1 for partition, offset in STORED.items()}
     for batch, ends in ((8, dict.fromkeys(STORED, 0)), (10, STORED), (9, dict.fromkeys(STORED, 0)), (11, later)):
-        source = json.dumps({play.topics[0]: {str(partition): end for partition, end in ends.items()}})
+        source = json.dumps({live.topics[0]: {str(partition): end for partition, end in ends.items()}})
         settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
         (folder / "checkpoint" / "offsets" / str(batch)).write_text(f"v1\n{settings}\n-\n{source}")
         if batch != 11:
@@ -47,10 +47,10 @@ def checkpoint(play: Playground, folder: Path) -> str:
     return f"checkpoint:{folder / 'checkpoint'}"
 
 
-def kafka_group(play: Playground, folder: Path) -> str:
-    consumer = KafkaConsumer(bootstrap_servers=play.kafka.servers, group_id=GROUP, enable_auto_commit=False)
+def kafka_group(live: LiveStream, folder: Path) -> str:
+    consumer = KafkaConsumer(bootstrap_servers=live.kafka.servers, group_id=GROUP, enable_auto_commit=False)
     offsets = {
-        KafkaTopicPartition(play.topics[0], partition): OffsetAndMetadata(offset, "", -1)
+        KafkaTopicPartition(live.topics[0], partition): OffsetAndMetadata(offset, "", -1)
         for partition, offset in STORED.items()
     }
     consumer.assign(list(offsets))
@@ -59,21 +59,21 @@ def kafka_group(play: Playground, folder: Path) -> str:
     return "kafka-group"
 
 
-def hbase(play: Playground, folder: Path) -> str:
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    name = f"{play.name}_theirs"
+def hbase(live: LiveStream, folder: Path) -> str:
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    name = f"{live.name}_theirs"
     connection.create_table(name, {"offsets": {}})
     table = connection.table(name)
     for time, offsets in ((1795260000000, dict.fromkeys(STORED, 0)), (1795263600000, STORED)):
         cells = {f"offsets:{partition}".encode(): str(offset).encode() for partition, offset in offsets.items()}
-        table.put(f"{play.topics[0]}:{GROUP}:{time}".encode(), cells)
-    table.put(f"{play.topics[0]}:{GROUP}-b:1795270000000".encode(), {b"offsets:0": b"9"})
+        table.put(f"{live.topics[0]}:{GROUP}:{time}".encode(), cells)
+    table.put(f"{live.topics[0]}:{GROUP}-b:1795270000000".encode(), {b"offsets:0": b"9"})
     connection.close()
     return f"hbase:{name}"
 
 
-def in_zookeeper(play: Playground, nodes: dict[str, str]) -> None:
-    client = KazooClient(hosts=play.site.address("zookeeper"))
+def in_zookeeper(live: LiveStream, nodes: dict[str, str]) -> None:
+    client = KazooClient(hosts=live.site.address("zookeeper"))
     client.start()
     for path, value in nodes.items():
         client.create(path, value.encode(), makepath=True)
@@ -81,27 +81,27 @@ def in_zookeeper(play: Playground, nodes: dict[str, str]) -> None:
     client.close()
 
 
-def consumers(play: Playground, folder: Path) -> str:
-    base = f"/{play.name}/consumers/{GROUP}/offsets/{play.topics[0]}"
-    in_zookeeper(play, {f"{base}/{partition}": str(offset) for partition, offset in STORED.items()})
-    return f"consumers:/{play.name}/consumers"
+def consumers(live: LiveStream, folder: Path) -> str:
+    base = f"/{live.name}/consumers/{GROUP}/offsets/{live.topics[0]}"
+    in_zookeeper(live, {f"{base}/{partition}": str(offset) for partition, offset in STORED.items()})
+    return f"consumers:/{live.name}/consumers"
 
 
-def storm(play: Playground, folder: Path) -> str:
+def storm(live: LiveStream, folder: Path) -> str:
     nodes = {
-        f"/{play.name}/storm/{GROUP}/partition_{partition}": json.dumps(
+        f"/{live.name}/storm/{GROUP}/partition_{partition}": json.dumps(
             {
                 "topology": {"id": "t-1", "name": "t"},
                 "offset": offset,
                 "partition": partition,
                 "broker": {"host": "b", "port": 9092},
-                "topic": play.topics[0],
+                "topic": live.topics[0],
             }
         )
         for partition, offset in STORED.items()
     }
-    in_zookeeper(play, nodes)
-    return f"storm:/{play.name}/storm"
+    in_zookeeper(live, nodes)
+    return f"storm:/{live.name}/storm"
 
 
 # What of each layout's promise is about reading it.
@@ -114,17 +114,17 @@ LAYOUTS = {hbase: ("O1",), storm: ("S11",), csv: (), checkpoint: ("O5",), kafka_
     [pytest.param(one, marks=pytest.mark.covers(*rows), id=one.__name__) for one, rows in LAYOUTS.items()],
 )
 def test_the_first_window_begins_where_the_other_program_stopped(
-    make: Make, tmp_path: Path, layout: Callable[[Playground, Path], str]
+    make: Make, tmp_path: Path, layout: Callable[[LiveStream, Path], str]
 ) -> None:
-    play = make(MANY)
-    play.produce(110)
-    source = layout(play, tmp_path)
-    arguments = ["ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--json"]
+    live = make(MANY)
+    live.produce(110)
+    source = layout(live, tmp_path)
+    arguments = ["ledger", "import", str(live.file), "--from", source, "--group", GROUP, "--json"]
     shown, said = tidemark(*arguments, "--dry-run")
     assert "dry run, nothing was changed" in said
-    assert list(play.opened.book.store.scan(())) == []
+    assert list(live.opened.book.store.scan(())) == []
     assert tidemark(*arguments, "--yes")[0] == shown
-    pending = ingest.plan_ingest(play.opened, "run")
+    pending = ingest.plan_ingest(live.opened, "run")
     assert pending is not None
     begun = {one.partition: one.start for one in pending.window.ranges}
     # A partition without a stored offset starts by the policy.
@@ -135,11 +135,11 @@ def test_the_first_window_begins_where_the_other_program_stopped(
 
 
 def test_a_partition_without_a_stored_offset_may_start_at_its_end(make: Make, tmp_path: Path) -> None:
-    play = make(MANY)
-    play.produce(110)
-    source = csv(play, tmp_path)
-    tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--others", "latest", "--yes")
-    assert {at.partition: offset for at, offset in play.head().offsets().items()} == {
+    live = make(MANY)
+    live.produce(110)
+    source = csv(live, tmp_path)
+    tidemark("ledger", "import", str(live.file), "--from", source, "--group", GROUP, "--others", "latest", "--yes")
+    assert {at.partition: offset for at, offset in live.head().offsets().items()} == {
         partition: STORED.get(partition, 10) for partition in range(11)
     }
 
@@ -166,22 +166,22 @@ def test_a_partition_without_a_stored_offset_may_start_at_its_end(make: Make, tm
 def test_stored_offsets_that_cannot_be_are_refused_and_nothing_is_written(
     make: Make, tmp_path: Path, text: str, said: str
 ) -> None:
-    play = make(CDN)
-    play.produce(40)
+    live = make(CDN)
+    live.produce(40)
     header = "" if text.startswith("topic") else "group,topic,partition,offset\n"
-    (tmp_path / "offsets.csv").write_text(header + text.format(GROUP, play.topics[0]))
+    (tmp_path / "offsets.csv").write_text(header + text.format(GROUP, live.topics[0]))
     source = f"csv:{tmp_path / 'offsets.csv'}"
-    _, found = tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--yes", code=2)
-    assert said.format(GROUP, play.topics[0]) in found
-    assert play.opened.book.head("ingest") is None
+    _, found = tidemark("ledger", "import", str(live.file), "--from", source, "--group", GROUP, "--yes", code=2)
+    assert said.format(GROUP, live.topics[0]) in found
+    assert live.opened.book.head("ingest") is None
 
 
 @pytest.mark.covers("A36")
 def test_the_plan_after_an_import(make: Make) -> None:
-    play = make(replace(CDN, partitions=2), limits={"max_records": 300})
-    topic, file = play.topics[0], str(play.file)
-    play.kafka.send((topic, partition, None, b"x") for partition in range(2) for _ in range(500))
-    play.opened.log.commit_group(GROUP, {topic: {0: 400, 1: 500}})
+    live = make(replace(CDN, partitions=2), limits={"max_records": 300})
+    topic, file = live.topics[0], str(live.file)
+    live.kafka.send((topic, partition, None, b"x") for partition in range(2) for _ in range(500))
+    live.opened.log.commit_group(GROUP, {topic: {0: 400, 1: 500}})
     tidemark("ledger", "import", file, "--from", "kafka-group", "--group", GROUP, "--yes")
     # What has nothing new is listed all the same, and no task reads it.
     found = asked("plan", file)
@@ -194,35 +194,35 @@ def test_the_plan_after_an_import(make: Make) -> None:
 @pytest.mark.covers("O4", "E36")
 @pytest.mark.usefixtures("spark")
 def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    play = make(CDN)
-    group = f"{play.name}-shown"
-    play.rewrite(source={"topics": list(play.topics), "export_group": group})
-    play.produce(40)
-    play.ingest()
-    assert play.opened.log.group_offsets(group) == play.positions()
+    live = make(CDN)
+    group = f"{live.name}-shown"
+    live.rewrite(source={"topics": list(live.topics), "export_group": group})
+    live.produce(40)
+    live.ingest()
+    assert live.opened.log.group_offsets(group) == live.positions()
     # A new stream can begin there.
     other = make(CDN)
-    other.rewrite(source={"topics": list(play.topics)})
+    other.rewrite(source={"topics": list(live.topics)})
     tidemark("ledger", "import", str(other.file), "--from", "kafka-group", "--group", group, "--yes")
-    assert other.positions() == play.positions()
+    assert other.positions() == live.positions()
     # Somebody is a member of the group: the commit stands, the export is missed, and the next commit repairs it.
     consumer = KafkaConsumer(
-        play.topics[0], bootstrap_servers=play.kafka.servers, group_id=group, enable_auto_commit=False
+        live.topics[0], bootstrap_servers=live.kafka.servers, group_id=group, enable_auto_commit=False
     )
     while not consumer.assignment():
         consumer.poll(timeout_ms=500)
-    before = play.positions()
-    play.produce(40)
-    play.ingest()
+    before = live.positions()
+    live.produce(40)
+    live.ingest()
     assert "were not exported" in caplog.text
-    assert play.opened.log.group_offsets(group) == before
+    assert live.opened.log.group_offsets(group) == before
     consumer.close()
-    play.produce(40)
-    play.ingest()
-    assert play.opened.log.group_offsets(group) == play.positions() != before
+    live.produce(40)
+    live.ingest()
+    assert live.opened.log.group_offsets(group) == live.positions() != before
     # The group's offsets are gone, as when they have expired: the next run goes on at its own.
-    play.kafka.admin.delete_groups([group])
-    assert play.opened.log.group_offsets(group) == {}
-    play.produce(8)
-    (record,) = play.ingest()
+    live.kafka.admin.delete_groups([group])
+    assert live.opened.log.group_offsets(group) == {}
+    live.produce(8)
+    (record,) = live.ingest()
     assert sum(tally.read.number for tally in record.tallies) == 8

@@ -17,7 +17,7 @@ import pytest
 from services import environment
 from services.site import REPOSITORY, Site
 from tests.support import installed
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tidemark import __version__, errors
 

@@ -11,8 +11,8 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.cuts import Cut, cut_after
 from tests.support.damage import place
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, ORDERS
-from tests.support.playground import Make, Playground
 from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Record
@@ -29,25 +29,25 @@ pytestmark = pytest.mark.usefixtures("spark")
 ADDED = ("later", "files", "newest", "sums")
 
 
-def with_added(play: Playground) -> None:
+def with_added(live: LiveStream) -> None:
     """Give the stream one more sink of each of four types, besides HBase and Parquet."""
-    old: list[dict[str, Any]] = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
+    old: list[dict[str, Any]] = [{"type": "hbase", "table": live.name}, {"type": "parquet", "folder": live.name}]
     keyed = {"key": ["host", "method"], "regions": 2}
     values = {"rows": "count", "all": {"sum": "size"}}
     new: list[dict[str, Any]] = [
-        {"type": "hbase", "name": "later", "table": f"{play.name}_later"},
-        {"type": "parquet", "name": "files", "folder": f"{play.name}_files"},
-        {"type": "hbase_latest", "name": "newest", "table": f"{play.name}_newest", **keyed},
-        {"type": "hbase_aggregates", "name": "sums", "table": f"{play.name}_sums", "values": values, **keyed},
+        {"type": "hbase", "name": "later", "table": f"{live.name}_later"},
+        {"type": "parquet", "name": "files", "folder": f"{live.name}_files"},
+        {"type": "hbase_latest", "name": "newest", "table": f"{live.name}_newest", **keyed},
+        {"type": "hbase_aggregates", "name": "sums", "table": f"{live.name}_sums", "values": values, **keyed},
     ]
-    play.rewrite(sinks=[*old, *new])
+    live.rewrite(sinks=[*old, *new])
 
 
-def stored(play: Playground, record: Record) -> dict[str, Any]:
+def stored(live: LiveStream, record: Record) -> dict[str, Any]:
     """Every byte of the first two sinks and of the dead letters, with all versions; and what readers give of them."""
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
     found: dict[str, Any] = {}
-    for name in (play.name, f"{play.name}_dead"):
+    for name in (live.name, f"{live.name}_dead"):
         table = connection.table(name)
         found[name] = {
             key: {column: table.cells(key, column, versions=9, include_timestamp=True) for column in cells}
@@ -57,18 +57,18 @@ def stored(play: Playground, record: Record) -> dict[str, Any]:
     (parquet,) = [one for one in record.places if one.name == "parquet"]
     base = Path(parquet.place["base"].removeprefix("file://"))
     found["files"] = {str(one): one.read_bytes() for one in base.rglob("part-*.parquet")}
-    opened = play.opened
+    opened = live.opened
     for sink in opened.stream.sinks[:2]:
         rows = kind_of(sink.type).without_spark().rows(opened, sink, 1_000_000)
         found[f"{sink.name} by the reader"] = sorted(map(repr, rows))
-    found["generations"] = [play.independent.generations(name) for name in ("hbase", "parquet", None)]
+    found["generations"] = [live.independent.generations(name) for name in ("hbase", "parquet", None)]
     return found
 
 
-def assert_clean(play: Playground, name: str) -> None:
-    report = audit(play.opened, name)
+def assert_clean(live: LiveStream, name: str) -> None:
+    report = audit(live.opened, name)
     assert report.clean, report.sentence()
-    rows = len(play.expected().rows)
+    rows = len(live.expected().rows)
     for sink in ("hbase", "parquet", *ADDED[:3]):
         one = place(report, sink)
         assert (one.expected, one.found, one.missing, one.different, one.extra) == (rows, rows, 0, 0, 0), sink
@@ -80,16 +80,16 @@ def assert_clean(play: Playground, name: str) -> None:
 @pytest.mark.covers("N14")
 @pytest.mark.parametrize("longer", [False, pytest.param(True, marks=pytest.mark.full)], ids=["filled", "and replayed"])
 def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make, longer: bool) -> None:
-    play = make(CDN)
-    play.produce(240)
-    (first,) = play.ingest()
+    live = make(CDN)
+    live.produce(240)
+    (first,) = live.ingest()
     read = RangeSet(one.as_range() for one in first.window.ranges)
-    with_added(play)
-    play.produce(80)
-    play.ingest()
+    with_added(live)
+    live.produce(80)
+    live.ingest()
     # The audit names what each of the new sinks does not have, and nothing else.
-    report = audit(play.opened, "added")
-    lacking = {at for at in play.expected().rows if (TopicPartition(at[0], at[1]), at[2]) in read}
+    report = audit(live.opened, "added")
+    lacking = {at for at in live.expected().rows if (TopicPartition(at[0], at[1]), at[2]) in read}
     assert not report.clean
     for name in ADDED[:3]:
         one = place(report, name)
@@ -97,49 +97,49 @@ def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make, long
         assert set(one.missing_at) <= {f"{topic}/{number}@{offset}" for topic, number, offset, _ in lacking}
     assert place(report, "sums").missing > 0
     assert all(place(report, name).differences == 0 for name in ("hbase", "parquet", "dead letters"))
-    before = stored(play, first)
+    before = stored(live, first)
     if longer:
         # A comparison is about these sinks only.
-        selection = play.opened.book.store_selection(read).digest
-        compared = compare(play.opened, "compared", selection, ("later", "files"))
+        selection = live.opened.book.store_selection(read).digest
+        compared = compare(live.opened, "compared", selection, ("later", "files"))
         assert [(one.name, one.before, one.new) for one in compared.places] == [
             (name, 0, len(lacking)) for name in ("later", "files")
         ]
     # The replay dies after it has written one of them: nothing counts yet, and another try goes on.
-    run = play.new_run()
+    run = live.new_run()
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, read, run, on_step=cut_after(Step.SINK_STORED), sinks=ADDED)
+        live.select(LaneKind.REPLAY, read, run, on_step=cut_after(Step.SINK_STORED), sinks=ADDED)
     lane = lanes.lane_name(LaneKind.REPLAY, run)
-    assert [kind_rows(play, name) for name in ADDED[:2]] == [len(play.expected().rows) - len(lacking)] * 2
-    window = play.head(lane).pending
+    assert [kind_rows(live, name) for name in ADDED[:2]] == [len(live.expected().rows) - len(lacking)] * 2
+    window = live.head(lane).pending
     assert window is not None
-    (filled,) = process_windows(play.opened, lane, window.window.seq, run)
+    (filled,) = process_windows(live.opened, lane, window.window.seq, run)
     assert filled.receipt is not None
     assert [one.name for one in filled.receipt.sinks] == list(ADDED)
     assert filled.receipt.dead_letters is None
     assert sum(tally.dead_letters for tally in filled.tallies) > 0
-    assert stored(play, first) == before
-    assert_clean(play, "filled")
-    wanted = play.expected().rows
-    assert play.independent.hbase(f"{play.name}_later", "later").by_place() == wanted
-    assert play.independent.parquet(play.fields, "files").by_place() == wanted
+    assert stored(live, first) == before
+    assert_clean(live, "filled")
+    wanted = live.expected().rows
+    assert live.independent.hbase(f"{live.name}_later", "later").by_place() == wanted
+    assert live.independent.parquet(live.fields, "files").by_place() == wanted
     if longer:
         # An ordinary replay of some of it goes over all sinks and the dead letters.
-        (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 9), (20, 41)))
+        (again,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9), (20, 41)))
         assert again.receipt is not None
         assert again.receipt.dead_letters is not None
-        assert_clean(play, "replayed")
-        assert {kind_rows(play, name) for name in ("hbase", "parquet", "later", "files")} == {len(wanted)}
-        by_spark = {name: results_of(play, name) for name in ("hbase", "later", "files")}
+        assert_clean(live, "replayed")
+        assert {kind_rows(live, name) for name in ("hbase", "parquet", "later", "files")} == {len(wanted)}
+        by_spark = {name: results_of(live, name) for name in ("hbase", "later", "files")}
         assert by_spark["hbase"] == by_spark["later"] == by_spark["files"]
     # A sink that is no longer in the file cannot be written.
-    run = play.new_run()
-    lane = claim_lane(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (3, 9)), "a test", sinks=("later",))
-    pending = lanes.plan_lane(play.opened, lane, run)
+    run = live.new_run()
+    lane = claim_lane(live.opened, LaneKind.REPLAY, run, live.ranges(0, 0, (3, 9)), "a test", sinks=("later",))
+    pending = lanes.plan_lane(live.opened, lane, run)
     assert pending is not None
-    play.rewrite()
+    live.rewrite()
     with pytest.raises(WrongUse, match=r"writes later alone, and the stream file of .* has no sink later"):
-        process_windows(play.opened, lane, pending.window.seq, run)
+        process_windows(live.opened, lane, pending.window.seq, run)
 
 
 @pytest.mark.full
@@ -148,26 +148,26 @@ def test_a_column_that_is_added_to_a_live_stream_is_filled_in_one_sink_alone(mak
     """The files have it for the past too. The table has it from then on, and an audit says so."""
     scheme = ORDERS.stream["scheme"]
     fewer = {name: kind for name, kind in scheme["fields"].items() if name != "paid"}
-    play = make(ORDERS, scheme={**scheme, "fields": fewer})
-    play.produce(120)
-    (first,) = play.ingest()
+    live = make(ORDERS, scheme={**scheme, "fields": fewer})
+    live.produce(120)
+    (first,) = live.ingest()
     read = RangeSet(one.as_range() for one in first.window.ranges)
-    play.rewrite()
-    play.produce(60)
-    play.ingest()
-    wanted = play.expected().rows
+    live.rewrite()
+    live.produce(60)
+    live.ingest()
+    wanted = live.expected().rows
     past = {at for at in wanted if (TopicPartition(at[0], at[1]), at[2]) in read}
     with_column = {at for at in past if "paid" in wanted[at]}
     assert 0 < len(with_column) < len(wanted)
-    before = dead_and_table(play)
-    play.select(LaneKind.REPLAY, read, sinks=("parquet",))
-    assert play.independent.parquet(play.fields, "parquet").by_place() == wanted
-    assert dead_and_table(play) == before
-    table = play.independent.hbase(sink="hbase").by_place()
+    before = dead_and_table(live)
+    live.select(LaneKind.REPLAY, read, sinks=("parquet",))
+    assert live.independent.parquet(live.fields, "parquet").by_place() == wanted
+    assert dead_and_table(live) == before
+    table = live.independent.hbase(sink="hbase").by_place()
     assert {at for at in wanted if table[at] != wanted[at]} == with_column
     assert all(set(wanted[at]) - set(table[at]) == {"paid"} for at in with_column)
     # A row's digest is of all fields, so it differs also where the new one is null.
-    report = audit(play.opened, "column")
+    report = audit(live.opened, "column")
     assert [(one.name, one.missing, one.different, one.extra) for one in report.places] == [
         ("hbase", 0, len(past), 0),
         ("parquet", 0, 0, 0),
@@ -175,21 +175,21 @@ def test_a_column_that_is_added_to_a_live_stream_is_filled_in_one_sink_alone(mak
     ]
 
 
-def dead_and_table(play: Playground) -> list[dict[bytes, Any]]:
+def dead_and_table(live: LiveStream) -> list[dict[bytes, Any]]:
     """Every cell of the two tables, with its time."""
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    found = [dict(connection.table(name).scan(include_timestamp=True)) for name in (play.name, f"{play.name}_dead")]
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    found = [dict(connection.table(name).scan(include_timestamp=True)) for name in (live.name, f"{live.name}_dead")]
     connection.close()
     return found
 
 
-def kind_rows(play: Playground, name: str) -> int:
-    opened = play.opened
+def kind_rows(live: LiveStream, name: str) -> int:
+    opened = live.opened
     (sink,) = [one for one in opened.stream.sinks if one.name == name]
     return len(list(kind_of(sink.type).without_spark().rows(opened, sink, 1_000_000)))
 
 
-def results_of(play: Playground, name: str) -> list[str]:
+def results_of(live: LiveStream, name: str) -> list[str]:
     from pyspark.sql import SparkSession
 
-    return sorted(str(row.asDict()) for row in results(SparkSession.builder.getOrCreate(), play.opened, name).collect())
+    return sorted(str(row.asDict()) for row in results(SparkSession.builder.getOrCreate(), live.opened, name).collect())

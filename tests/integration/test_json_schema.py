@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make
 from tests.support.rows import assert_rows, messages_of, stream_of
 from tests.support.schemas import SCHEMAS
 from tidemark_spark.columns import OFFSET, REASON
@@ -141,7 +141,7 @@ def order(value: bytes | None) -> list[dict[str, str]] | str:
 @pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
 def test_nested_values_are_stored_checked_and_taken_apart(make: Make) -> None:
-    play = make(Example("nested", ORDERS, ("nested",), 2, order_messages, lambda value: Outcome(None, None)))
-    play.produce(60)
-    (record,) = play.ingest()
-    assert_rows(play, order, record)
+    live = make(Example("nested", ORDERS, ("nested",), 2, order_messages, lambda value: Outcome(None, None)))
+    live.produce(60)
+    (record,) = live.ingest()
+    assert_rows(live, order, record)

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 
 from services import control, processes
 from services.site import Site
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tidemark.clients.kafka import log
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from services import control
 from services.site import Site
 from tests.support import tokens
-from tests.support.playground import Playground
+from tests.support.live_streams import LiveStream
 from tests.support.secure import SecureKafka, connect, marked, watched
 from tests.support.sink_topics import written
 from tidemark.clients.connections import Connection
@@ -28,15 +28,15 @@ from tidemark.clients.zookeeper import ZooKeeper, _client, zookeeper_endpoint
 from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.compare import compare
 from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.runtime.session import open_session
 
 
-def stored(play: Playground) -> dict[Any, Any]:
-    return play.independent.hbase().by_place()
+def stored(live: LiveStream) -> dict[Any, Any]:
+    return live.independent.hbase().by_place()
 
 
 @contextmanager
@@ -140,99 +140,99 @@ def test_who_is_not_let_in_is_told_so(secure: SecureKafka, secret: str, monkeypa
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("Q1", "Q5")
 def test_all_that_people_do_with_a_stream(
-    secured: Playground, secret: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    secured: LiveStream, secret: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ingest with a sink in Kafka, the export of its positions, replay, redrive, audit; the password is seen nowhere."""
-    play = secured
-    topic, canary = play.topics[0], marked(secret)
+    live = secured
+    topic, canary = live.topics[0], marked(secret)
     with watched(canary) as command_lines, caplog.at_level(logging.DEBUG):
-        (first,) = play.ingest()
-        assert stored(play) == play.expected().rows
-        assert len(play.expected().dead) == 2
-        assert len(list(written(play, f"{play.name}-out"))) == len(play.expected().rows)
-        assert play.opened.log.group_offsets(play.name) == play.positions()
+        (first,) = live.ingest()
+        assert stored(live) == live.expected().rows
+        assert len(live.expected().dead) == 2
+        assert len(list(written(live, f"{live.name}-out"))) == len(live.expected().rows)
+        assert live.opened.log.group_offsets(live.name) == live.positions()
 
-        (replayed,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 7), (20, 21)))
+        (replayed,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (2, 7), (20, 21)))
         assert [tally.read.number for tally in replayed.tallies if tally.read.number] == [6]
-        garbage = redrive(play.opened, DeadLetters("matches no pattern")).ranges
+        garbage = redrive(live.opened, DeadLetterFilter("matches no pattern")).ranges
         assert f"{topic}/0 [" in str(next(iter(garbage)))
-        (redriven,) = play.select(LaneKind.REPLAY, garbage)
+        (redriven,) = live.select(LaneKind.REPLAY, garbage)
         assert sum(tally.invalid.number for tally in redriven.tallies) == garbage.count()
-        report = audit(play.opened, "audit")
+        report = audit(live.opened, "audit")
         assert report.clean, report.sentence()
         # Whoever writes a topic need not have the right to read it. Then the audit says that it has not compared it.
         assert report.not_compared == ("kafka",)
         assert report.sentence().endswith("debris 0; not compared: kafka")
-        assert f"lacks the right Read on topic {play.name}-out" in caplog.text
-        selection = play.opened.book.store_selection(garbage)
-        said = compare(play.opened, play.new_run(), selection.digest)
+        assert f"lacks the right Read on topic {live.name}-out" in caplog.text
+        selection = live.opened.book.store_selection(garbage)
+        said = compare(live.opened, live.new_run(), selection.digest)
         assert said.not_compared == ("kafka (kafka)",)
         assert [one.differences for one in said.places] == [0, 0]
-        assert stored(play) == play.expected().rows
+        assert stored(live) == live.expected().rows
     assert len({one.attempt.generation for one in (first, replayed, redriven)}) == 3
     assert command_lines == []
     assert canary not in caplog.text + "".join(capfd.readouterr())
-    assert [key for key, value in play.opened.book.store.scan(()) if canary.encode() in value] == []
+    assert [key for key, value in live.opened.book.store.scan(()) if canary.encode() in value] == []
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("Q1")
-def test_a_missing_right_is_an_error_that_names_it(secured: Playground, secure: SecureKafka) -> None:
+def test_a_missing_right_is_an_error_that_names_it(secured: LiveStream, secure: SecureKafka) -> None:
     """Before the plan, between plan and read, in the sink, in the export; each time nothing of the ledger changes."""
-    play = secured
-    topic, out, principal = play.topics[0], f"{play.name}-out", f"User:{play.name}"
+    live = secured
+    topic, out, principal = live.topics[0], f"{live.name}-out", f"User:{live.name}"
 
     def lacks(right: str, on: str) -> str:
         return f"{principal} lacks the right {right} on {on}"
 
     secure.revoke(principal, f"Read topic {topic}")
     with pytest.raises(NotAuthorized, match=lacks("Read", f"topic {topic}")):
-        play.pin("first")
+        live.pin("first")
     secure.allow(principal, f"Read topic {topic}")
-    seq = play.pin("first").seq
-    pinned = dict(play.opened.book.store.scan(("head",)))
+    seq = live.pin("first").seq
+    pinned = dict(live.opened.book.store.scan(("head",)))
 
     secure.revoke(principal, f"Write topic {out}")
     with pytest.raises(NotAuthorized, match=lacks("Write", f"topic {out}")):
-        play.ingest("first")
-    assert dict(play.opened.book.store.scan(("head",))) == pinned
+        live.ingest("first")
+    assert dict(live.opened.book.store.scan(("head",))) == pinned
     secure.allow(principal, f"Write topic {out}")
 
     secure.revoke(principal, f"Read topic {topic}")
     with pytest.raises(NotAuthorized, match=lacks("Read", f"topic {topic}")):
-        processed(play, seq)
-    assert play.head().last is None
+        processed(live, seq)
+    assert live.head().last is None
     secure.allow(principal, f"Read topic {topic}")
 
-    secure.revoke(principal, f"Read group {play.name}")
-    with pytest.raises(NotAuthorized, match=lacks("Read", f"group {play.name}")):
-        play.opened.log.commit_group(play.name, {topic: {0: 1}})
-    secure.allow(principal, f"Read group {play.name}")
-    processed(play, seq)
-    assert stored(play) == play.expected().rows
+    secure.revoke(principal, f"Read group {live.name}")
+    with pytest.raises(NotAuthorized, match=lacks("Read", f"group {live.name}")):
+        live.opened.log.commit_group(live.name, {topic: {0: 1}})
+    secure.allow(principal, f"Read group {live.name}")
+    processed(live, seq)
+    assert stored(live) == live.expected().rows
 
 
-def processed(play: Playground, seq: int) -> None:
+def processed(live: LiveStream, seq: int) -> None:
     from tidemark_spark.jobs.window import process_windows
 
-    process_windows(play.opened, INGEST, seq, "first")
+    process_windows(live.opened, INGEST, seq, "first")
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("F27")
 def test_a_login_that_is_changed_between_plan_and_read(
-    secured: Playground, secure: SecureKafka, secret: str, monkeypatch: pytest.MonkeyPatch
+    secured: LiveStream, secure: SecureKafka, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = secured
-    seq = play.pin("first").seq
-    secure.user(play.name, "another password")
-    with pytest.raises(AuthenticationFailed, match=f"does not let in User:{play.name} by SCRAM-SHA-512") as caught:
-        processed(play, seq)
+    live = secured
+    seq = live.pin("first").seq
+    secure.user(live.name, "another password")
+    with pytest.raises(AuthenticationFailed, match=f"does not let in User:{live.name} by SCRAM-SHA-512") as caught:
+        processed(live, seq)
     assert secret not in str(caught.value)
-    assert (play.head().last, play.head().seq) == (None, seq - 1)
-    connect(monkeypatch, "kafka_secure", secure.user(play.name, secret))
-    processed(play, seq)
-    assert stored(play) == play.expected().rows
+    assert (live.head().last, live.head().seq) == (None, seq - 1)
+    connect(monkeypatch, "kafka_secure", secure.user(live.name, secret))
+    processed(live, seq)
+    assert stored(live) == live.expected().rows
 
 
 @pytest.mark.full

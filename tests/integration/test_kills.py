@@ -12,8 +12,8 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, ORDERS
-from tests.support.playground import Make, Playground
 from tests.support.submitted import KILLED_JOB, WINDOW_JOB, Submitted
 from tests.support.waiting import until
 from tidemark.audit.report import AuditReport
@@ -32,9 +32,9 @@ LONG = pytest.param(100_000, marks=pytest.mark.full)
 def submit(tmp_path: Path) -> Iterator[Submit]:
     started: list[Submitted] = []
 
-    def start(play: Playground, script: Path, run: str, seq: int, **variables: str) -> Submitted:
+    def start(live: LiveStream, script: Path, run: str, seq: int, **variables: str) -> Submitted:
         log = tmp_path / f"job-{len(started)}.log"
-        job = Submitted(play.site, log, script, *play.job_arguments(run, seq), conf=None, **variables)
+        job = Submitted(live.site, log, script, *live.job_arguments(run, seq), conf=None, **variables)
         started.append(job)
         return job
 
@@ -53,38 +53,38 @@ KILLED_AFTER = [step for step in Step if step not in (Step.PINNED, Step.SWEPT)]
 @pytest.mark.parametrize("way", ["one pass", "kept"])
 @pytest.mark.parametrize("step", KILLED_AFTER, ids=lambda step: step.value.replace(" ", "-"))
 def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Step, way: str) -> None:
-    play = make(CDN if list(Step).index(step) % 2 else ORDERS)
-    play.produce(240)
-    run = play.new_run()
-    seq = play.pin(run).seq
-    job = submit(play, KILLED_JOB, run, seq, TEST_STEP=step.value, TEST_SIGNAL="SIGKILL", TEST_WAY=way)
+    live = make(CDN if list(Step).index(step) % 2 else ORDERS)
+    live.produce(240)
+    run = live.new_run()
+    seq = live.pin(run).seq
+    job = submit(live, KILLED_JOB, run, seq, TEST_STEP=step.value, TEST_SIGNAL="SIGKILL", TEST_WAY=way)
     assert job.wait() == -signal.SIGKILL, job.output
-    before = play.head()
+    before = live.head()
     assert (before.pending is None) == (step in (Step.COMMITTED, Step.PUBLISHED, Step.SETTLED))
-    play.produce(60)
+    live.produce(60)
     # A retry of the same run takes at once: it does not wait for the lease.
-    records = play.ingest(run)
-    assert play.head().seq == 2 if before.pending is None else play.head().seq == 1
+    records = live.ingest(run)
+    assert live.head().seq == 2 if before.pending is None else live.head().seq == 1
     assert records
-    play.ingest()
-    play.assert_exactly_what_was_read()
+    live.ingest()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("F1")
 @pytest.mark.parametrize("count", [pytest.param(10_000, marks=pytest.mark.covers("A45")), LONG])
 def test_many_messages_and_three_kills(make: Make, submit: Submit, count: int) -> None:
     """Ten windows of one run, killed in the third, the fifth and the seventh while an audit reads."""
-    play = make(CDN, limits={"max_records": count // 10})
-    play.produce(count)
-    run = play.new_run()
-    play.pin(run)
-    kept = len(play.opened.stream.sinks)
+    live = make(CDN, limits={"max_records": count // 10})
+    live.produce(count)
+    run = live.new_run()
+    live.pin(run)
+    kept = len(live.opened.stream.sinks)
     reports: list[AuditReport] = []
     for committed in (2, 4, 6):
-        pending = play.head().pending
+        pending = live.head().pending
         assert pending is not None
         job = submit(
-            play,
+            live,
             KILLED_JOB,
             run,
             pending.window.seq,
@@ -95,22 +95,22 @@ def test_many_messages_and_three_kills(make: Make, submit: Submit, count: int) -
         audited = 0
         while job.process.poll() is None:
             # One audit for each state of the ledger, while the job is at the next window: more would only hold it up.
-            if (windows := len(play.opened.book.committed())) > audited:
-                reports.append(audit(play.opened, play.new_run()))
+            if (windows := len(live.opened.book.committed())) > audited:
+                reports.append(audit(live.opened, live.new_run()))
                 audited = windows
             else:
                 time.sleep(0.5)
         assert job.wait() == -signal.SIGKILL, job.output
-        assert play.head().seq == committed
-    play.ingest(run)
-    assert play.head().seq == 10
-    reports.append(audit(play.opened, play.new_run()))
+        assert live.head().seq == committed
+    live.ingest(run)
+    assert live.head().seq == 10
+    reports.append(audit(live.opened, live.new_run()))
     for report in reports:
         assert report.clean, report.sentence()
     assert len(reports) > 3
     assert reports[-1].expected == count
-    play.assert_exactly_what_was_read()
-    for record in play.independent.records():
+    live.assert_exactly_what_was_read()
+    for record in live.independent.records():
         folder = next(sink["place"]["folder"] for sink in record["receipt"]["sinks"] if sink["type"] == "parquet")
         for file in Path(folder.removeprefix("file://")).rglob("*.parquet"):
             rows = pq.read_table(file, columns=["_topic", "_partition", "_offset", "_index"], partitioning=None)
@@ -120,56 +120,56 @@ def test_many_messages_and_three_kills(make: Make, submit: Submit, count: int) -
 
 @pytest.mark.covers("F5", "A46", "A50")
 def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: Submit) -> None:
-    play = make(CDN)
+    live = make(CDN)
     # The last partition stays empty.
-    play.kafka.send((play.topics[0], number % 3, *message) for number, message in enumerate(CDN.generate(240, 0)))
-    run = play.new_run()
-    seq = play.pin(run).seq
-    paused = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
+    live.kafka.send((live.topics[0], number % 3, *message) for number, message in enumerate(CDN.generate(240, 0)))
+    run = live.new_run()
+    seq = live.pin(run).seq
+    paused = submit(live, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
     _until(lambda: _stopped(paused), paused)
-    (record,) = play.ingest(run)
+    (record,) = live.ingest(run)
     paused.signal(signal.SIGCONT)
     assert paused.wait() == EXIT_CONFLICT, paused.output
-    assert f"tidemark: Fenced: generation {_first_generation(play, record.attempt.generation)}" in paused.output
+    assert f"tidemark: Fenced: generation {_first_generation(live, record.attempt.generation)}" in paused.output
     assert paused.output.count("tidemark: Fenced") == 1
-    assert play.positions()[play.topics[0], 3] == 0
-    assert play.head().last == record
-    play.assert_exactly_what_was_read()
-    assert play.independent.hbase().debris == 0
+    assert live.positions()[live.topics[0], 3] == 0
+    assert live.head().last == record
+    live.assert_exactly_what_was_read()
+    assert live.independent.hbase().debris == 0
 
 
 @pytest.mark.full
 @pytest.mark.covers("A39", "E39")
 def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, submit: Submit) -> None:
-    play = make(CDN)
-    play.produce(100)
-    run, other = play.new_run(), play.new_run()
-    seq = play.pin(run).seq
-    holder = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
+    live = make(CDN)
+    live.produce(100)
+    run, other = live.new_run(), live.new_run()
+    seq = live.pin(run).seq
+    holder = submit(live, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
     _until(lambda: _stopped(holder), holder)
-    refused = submit(play, WINDOW_JOB, other, seq)
+    refused = submit(live, WINDOW_JOB, other, seq)
     assert refused.wait() == EXIT_CONFLICT, refused.output
     assert f"is held by run {run}" in refused.output
     # Nothing of the refused one is in the ledger.
-    pending = play.head().pending
+    pending = live.head().pending
     assert pending is not None
     assert pending.attempt is not None
     assert pending.attempt.run == run
     # The lease runs out when the beats stop; then anybody may take the window.
     assert LEASE_MS <= 30_000
-    _until(lambda: _silent_for(play, LEASE_MS), holder)
-    (record,) = play.ingest(other)
+    _until(lambda: _silent_for(live, LEASE_MS), holder)
+    (record,) = live.ingest(other)
     assert record.attempt.run == other
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.full
 def test_a_driver_whose_jvm_was_killed_ends_by_itself(make: Make, submit: Submit) -> None:
-    play = make(CDN)
-    play.produce(100)
-    run = play.new_run()
-    seq = play.pin(run).seq
-    job = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.TAKEN.value, TEST_SIGNAL="SIGSTOP")
+    live = make(CDN)
+    live.produce(100)
+    run = live.new_run()
+    seq = live.pin(run).seq
+    job = submit(live, KILLED_JOB, run, seq, TEST_STEP=Step.TAKEN.value, TEST_SIGNAL="SIGSTOP")
     _until(lambda: _stopped(job), job)
     driver = next(child for child in psutil.Process(job.process.pid).children() if "python" in child.name())
     # Only the JVM: Spark leaves the Python driver running, with its parent gone.
@@ -177,8 +177,8 @@ def test_a_driver_whose_jvm_was_killed_ends_by_itself(make: Make, submit: Submit
     job.process.wait(60)
     job.signal(signal.SIGCONT)
     assert driver.wait(timeout=300) is not None or not driver.is_running()
-    (record,) = play.ingest(run)
-    play.assert_exactly_what_was_read()
+    (record,) = live.ingest(run)
+    live.assert_exactly_what_was_read()
     assert record.seq == 1
 
 
@@ -186,12 +186,12 @@ def _stopped(job: Submitted) -> bool:
     return psutil.Process(job.process.pid).status() == psutil.STATUS_STOPPED
 
 
-def _silent_for(play: Playground, milliseconds: int) -> bool:
-    beat = play.opened.book.last_beat("ingest")
-    return beat is not None and play.opened.book.clock() - beat.at > milliseconds
+def _silent_for(live: LiveStream, milliseconds: int) -> bool:
+    beat = live.opened.book.last_beat("ingest")
+    return beat is not None and live.opened.book.clock() - beat.at > milliseconds
 
 
-def _first_generation(play: Playground, newest: int) -> str:
+def _first_generation(live: LiveStream, newest: int) -> str:
     return str(newest)[:6]
 
 

@@ -12,8 +12,8 @@ import pytest
 from services import control
 from services.site import Site
 from tests.support.command_line import asked, tidemark
+from tests.support.live_streams import RAW, Kafka, Make
 from tests.support.oracle import CDN
-from tests.support.playground import RAW, Kafka, Make
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import MAX_OFFSET
 from tidemark.views.overview import overview
@@ -47,26 +47,26 @@ def test_offsets_are_exact_up_to_the_last_one(make: Make, other_kafka: tuple[Sit
     move(other, topic)
     control.up(other, ("kafka",), report=lambda line: None)
 
-    play = make(CDN, source={"topics": [topic], "kafka": "kafka_other"}, limits={"max_records": MAX_OFFSET}, **RAW)
-    play.topics = (topic,)
-    (record,) = play.ingest()
+    live = make(CDN, source={"topics": [topic], "kafka": "kafka_other"}, limits={"max_records": MAX_OFFSET}, **RAW)
+    live.topics = (topic,)
+    (record,) = live.ingest()
     (window,) = record.window.ranges
     end = FIRST + MESSAGES
     assert (window.start, window.until) == (FIRST, end)
-    assert {place[2]: fields["value"] for place, fields in play.independent.hbase().rows} == {
+    assert {place[2]: fields["value"] for place, fields in live.independent.hbase().rows} == {
         FIRST + number: str(number) for number in range(MESSAGES)
     }
     # A replay of one record, by its coordinate as people write it.
-    (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (end - 1, end)))
+    (again,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (end - 1, end)))
     assert [tally.read.number for tally in again.tallies] == [1]
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert (report.clean, report.expected) == (True, MESSAGES), report.sentence()
     # What people and other programs are shown: text, because JavaScript would round a number.
-    (shown,) = overview(play.opened).partitions
+    (shown,) = overview(live.opened).partitions
     assert (shown.position, shown.end, shown.lag) == (end, end, 0)
-    (status,) = asked("status", str(play.file))["partitions"]
+    (status,) = asked("status", str(live.file))["partitions"]
     assert status["position"] == str(end)
     exported = tmp_path / "offsets.csv"
-    tidemark("ledger", "export", str(play.file), "--to", f"csv:{exported}", "--group", "g", "--yes")
+    tidemark("ledger", "export", str(live.file), "--to", f"csv:{exported}", "--group", "g", "--yes")
     assert exported.read_text().endswith(f",{topic},0,{end}\n")
-    assert json.loads(play.opened.book.store.read(("head", "ingest")) or b"")["positions"] == [[topic, 1, 0, end]]
+    assert json.loads(live.opened.book.store.read(("head", "ingest")) or b"")["positions"] == [[topic, 1, 0, end]]

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make
 from tests.support.rows import BATCHES, KEPT, SINKS, TRANSFORMED
 from tidemark.errors import VerificationFailed
 from tidemark_spark.columns import OFFSET, PARTITION
@@ -67,23 +67,23 @@ SELECTED = replace(
 def test_a_step_that_loses_a_message(
     make: Make, stream: Example, module: Any, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = make(stream)
-    play.produce(60)
+    live = make(stream)
+    live.produce(60)
     honest: Callable[..., DataFrame] = getattr(module, step)
 
     def loses_one(*given: Any) -> DataFrame:
         return honest(*given).where((F.col(PARTITION) != 1) | (F.col(OFFSET) != 7))
 
     monkeypatch.setattr(module, step, loses_one)
-    run = play.new_run()
-    with pytest.raises(VerificationFailed, match=rf"{play.topics[0]}/1: read: 20, given an outcome: 19\. Nothing was"):
-        play.ingest(run)
+    run = live.new_run()
+    with pytest.raises(VerificationFailed, match=rf"{live.topics[0]}/1: read: 20, given an outcome: 19\. Nothing was"):
+        live.ingest(run)
     # Neither the partition that was read short, nor the others.
-    assert set(play.positions().values()) == {0}
-    assert play.head().last is None
+    assert set(live.positions().values()) == {0}
+    assert live.head().last is None
 
     monkeypatch.setattr(module, step, honest)
-    (record,) = play.ingest(run)
+    (record,) = live.ingest(run)
     assert [tally.read.number for tally in record.tallies] == [20, 20, 20]
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make, Playground
 from tests.support.rows import GIVEN_BACK, SINKS
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -36,8 +36,8 @@ def shares(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]
 EXAMPLE = Example("shares", SHARES, ("shares",), 3, shares, lambda value: Outcome(None, None))
 
 
-def dead(play: Playground) -> list[tuple[str | None, ...]]:
-    rows = play.independent.hbase(f"{play.name}_dead").rows
+def dead(live: LiveStream) -> list[tuple[str | None, ...]]:
+    rows = live.independent.hbase(f"{live.name}_dead").rows
     names = ("value", "outcome", "reason", "error", "attempts")
     return sorted(tuple(fields.get(name) for name in names) for _, fields in rows)  # type: ignore[type-var]
 
@@ -45,37 +45,37 @@ def dead(play: Playground) -> list[tuple[str | None, ...]]:
 @pytest.mark.full
 @pytest.mark.covers("C4", "P2", "E46")
 def test_a_transform_that_fails_on_some_messages(make: Make) -> None:
-    play = make(EXAMPLE, transform={**DIVIDED, **DIVIDED_FIELDS})
-    play.produce(60)
-    (record,) = play.ingest()
+    live = make(EXAMPLE, transform={**DIVIDED, **DIVIDED_FIELDS})
+    live.produce(60)
+    (record,) = live.ingest()
     by_zero = [(f"0,{number}", "failed", "transform: DIVIDE_BY_ZERO", "DIVIDE_BY_ZERO", "1") for number in (0, 30)]
-    assert dead(play) == sorted(by_zero)
+    assert dead(live) == sorted(by_zero)
     assert sum(one.failed.number for one in record.tallies) == 2
-    assert len(play.independent.hbase().rows) == 58
-    (detail,) = {fields["detail"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert len(live.independent.hbase().rows) == 58
+    (detail,) = {fields["detail"] for _, fields in live.independent.hbase(f"{live.name}_dead").rows}
     assert detail.startswith("[DIVIDE_BY_ZERO] Division by zero. Use `try_divide`")
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
     assert report.dead_letters == 2
 
     # With the bug mended, they are read again, alone.
     mended = f"SELECT {GIVEN_BACK}, int(try_divide(100, id)) AS share, int(of) AS of FROM messages"
-    play.rewrite(transform={"sql": mended, **DIVIDED_FIELDS})
-    (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, DeadLetters("DIVIDE_BY_ZERO")).ranges)
+    live.rewrite(transform={"sql": mended, **DIVIDED_FIELDS})
+    (again,) = live.select(LaneKind.REPLAY, redrive(live.opened, DeadLetterFilter("DIVIDE_BY_ZERO")).ranges)
     assert sum(one.read.number for one in again.tallies) == sum(one.stored.number for one in again.tallies) == 2
-    assert dead(play) == []
+    assert dead(live) == []
 
 
 @pytest.mark.covers("C4", "E46")
 def test_a_check_that_cannot_be_computed_refuses_nothing(make: Make) -> None:
     checks = [{"invalid_when": "100 div id > 50 or int(of) < 0", "reason": "too much"}]
-    play = make(EXAMPLE, checks=checks)
-    play.produce(60)
-    play.kafka.send([(play.topics[0], 0, None, b"5,many")])
-    play.ingest()
+    live = make(EXAMPLE, checks=checks)
+    live.produce(60)
+    live.kafka.send([(live.topics[0], 0, None, b"5,many")])
+    live.ingest()
     # A division by 0 and a word for a number give null; 100 div 1 is more than 50.
-    assert [(value, reason) for value, _, reason, _, _ in dead(play)] == [("1,1", "too much"), ("1,31", "too much")]
-    assert len(play.independent.hbase().rows) == 59
+    assert [(value, reason) for value, _, reason, _, _ in dead(live)] == [("1,1", "too much"), ("1,31", "too much")]
+    assert len(live.independent.hbase().rows) == 59
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_a_check_that_cannot_be_computed_refuses_nothing(make: Make) -> None:
 )
 def test_a_check_that_is_no_condition(make: Make, condition: str, said: str) -> None:
     checks = [{"invalid_when": "id > 5", "reason": "a"}, {"invalid_when": condition, "reason": "b"}]
-    play = make(EXAMPLE, checks=checks)
-    play.produce(3)
+    live = make(EXAMPLE, checks=checks)
+    live.produce(3)
     with pytest.raises(
         WrongUse, match=r"^checks\.1\.invalid_when: .* is no condition on the fields id, of: "
     ) as refused:
-        play.ingest()
+        live.ingest()
     assert said in str(refused.value)
     # Nobody has taken the window.
-    pending = play.head().pending
+    pending = live.head().pending
     assert pending is not None
     assert pending.attempt is None

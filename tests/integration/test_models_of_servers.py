@@ -22,8 +22,8 @@ from tests.simulation import hbase, lake
 from tests.simulation.kafka import Kafka as Model
 from tests.simulation.kafka import Message
 from tests.simulation.lake import InMemory, Lake
+from tests.support.live_streams import Kafka
 from tests.support.memory import MemoryStore, TransactionalStore
-from tests.support.playground import Kafka
 from tests.support.stores import Stores
 from tests.support.waiting import until
 from tidemark.clients.hbase.endpoint import HBaseEndpoint

@@ -19,8 +19,8 @@ from tests.simulation.hbase import Cluster
 from tests.simulation.kafka import Message
 from tests.simulation.others import Topic, prepare
 from tests.simulation.work import LATEST, ROWS, SUMS, Work
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
-from tests.support.playground import Make, Playground
 from tidemark.clients.connections import Connection
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import INGEST, LaneKind
@@ -43,8 +43,8 @@ BLOCK = 4
 UNTIL = 8
 
 
-def sinks(play: Playground) -> list[dict[str, Any]]:
-    name = play.name
+def sinks(live: LiveStream) -> list[dict[str, Any]]:
+    name = live.name
     return [
         {"type": "hbase", "table": name},
         {
@@ -65,7 +65,7 @@ def sinks(play: Playground) -> list[dict[str, Any]]:
 class RowByRow:
     """The servers of the simulation, as far as an attempt writes to them. It reads what the test has produced."""
 
-    def __init__(self, play: Playground, folder: Path) -> None:
+    def __init__(self, live: LiveStream, folder: Path) -> None:
         self.hbase, self.target = Cluster(), Topic()
         self.block, self.setting = BLOCK, SimpleNamespace(one_pass=False)
         self.gateway = SimpleNamespace(repeated=lambda _, act: act(None))
@@ -73,7 +73,7 @@ class RowByRow:
         self.made_of: dict[Any, Any] = {}
         self.wrote_ordinals: set[int] = set()
         self.sent: dict[tuple[int, int], Message] = {}
-        self._connections = play.opened.connections
+        self._connections = live.opened.connections
         self._folder = folder
         for name in ("was_read", "writes_rows", "row_stored"):
             setattr(self, name, lambda *_, **__: None)
@@ -103,10 +103,10 @@ class RowByRow:
         work.store(pending.attempt, fence, lambda step: None)
 
 
-def send(play: Playground, rows: RowByRow, number: int) -> None:
+def send(live: LiveStream, rows: RowByRow, number: int) -> None:
     for n in range(number):
         value = b"no JSON" if n % 5 == 4 else json.dumps({"id": n % 3, "number": n}).encode()
-        play.kafka.send([(play.topics[0], n % 2, b"%d" % n, value)])
+        live.kafka.send([(live.topics[0], n % 2, b"%d" % n, value)])
         rows.sent[n % 2, n // 2] = Message(n, n % 3, 0, bad=n % 5 == 4)
 
 
@@ -147,43 +147,43 @@ def test_a_window_goes_the_same_way_through_spark_and_row_by_row(make: Make, tmp
     stream = copy.deepcopy(ORDERS.stream)
     stream["scheme"] = {"type": "json", "fields": {"id": "integer", "number": "integer"}}
     stream["checks"] = []
-    play = make(replace(ORDERS, stream=stream, topics=("orders",), partitions=2))
-    play.rewrite(sinks=sinks(play))
-    out = f"{play.name}-out"
-    play.kafka.create(out, 2)
-    rows = RowByRow(play, tmp_path / "rows")
+    live = make(replace(ORDERS, stream=stream, topics=("orders",), partitions=2))
+    live.rewrite(sinks=sinks(live))
+    out = f"{live.name}-out"
+    live.kafka.create(out, 2)
+    rows = RowByRow(live, tmp_path / "rows")
 
     def meanwhile(lane: str) -> Any:
-        return lambda step: rows.work(play.opened, lane) if step == Step.DEAD_LETTERS_STORED else None
+        return lambda step: rows.work(live.opened, lane) if step == Step.DEAD_LETTERS_STORED else None
 
-    send(play, rows, 20)
-    records = play.ingest(on_step=meanwhile(INGEST))
-    at = TopicPartition(play.topics[0], 0)
-    run = play.new_run()
+    send(live, rows, 20)
+    records = live.ingest(on_step=meanwhile(INGEST))
+    at = TopicPartition(live.topics[0], 0)
+    run = live.new_run()
     name = lanes.lane_name(LaneKind.REPLAY, run)
-    records += play.select(LaneKind.REPLAY, RangeSet([OffsetRange(at, 0, UNTIL)]), run, on_step=meanwhile(name))
+    records += live.select(LaneKind.REPLAY, RangeSet([OffsetRange(at, 0, UNTIL)]), run, on_step=meanwhile(name))
     assert len(records) == 2
     for table, mine, content in (
-        (play.name, ROWS, of_row),
-        (f"{play.name}_sums", SUMS, of_sums),
-        (f"{play.name}_latest", LATEST, of_latest),
+        (live.name, ROWS, of_row),
+        (f"{live.name}_sums", SUMS, of_sums),
+        (f"{live.name}_latest", LATEST, of_latest),
     ):
-        with closing(play.independent._connection()) as connection:
+        with closing(live.independent._connection()) as connection:
             real = cells(connection.table(table).scan(include_timestamp=True), content)
         model = cells(hbase.Connection(rows.hbase).table(mine).scan(include_timestamp=True), content)
         assert real == model, table
         assert real
     for record in records:
         (parquet,) = (one.place for one in record.places if one.type == "parquet")
-        moved = parquet["folder"].replace(parquet["base"], f"file://{tmp_path / 'rows'}/{play.name}")
+        moved = parquet["folder"].replace(parquet["base"], f"file://{tmp_path / 'rows'}/{live.name}")
         assert rows_in([parquet["folder"]]) == rows_in([moved])
         (delta,) = (one.place for one in record.places if one.type == "delta")
         theirs = files_of(delta["base"]).get(record.attempt.generation, [])
-        ours = files_of(f"file://{tmp_path / 'rows'}/{play.name}_delta").get(record.attempt.generation, [])
+        ours = files_of(f"file://{tmp_path / 'rows'}/{live.name}_delta").get(record.attempt.generation, [])
         # What the replay has read again is deleted in the table.
         again = record.kind == LaneKind.REPLAY
         left = [row for row in rows_in(ours) if again or row["_partition"] != at.partition or row["_offset"] >= UNTIL]
         assert rows_in(theirs) == left
-    real_messages = list(messages._messages(play.kafka.endpoint, [out]))
+    real_messages = list(messages._messages(live.kafka.endpoint, [out]))
     wanted = [(headers, out, key, value) for headers, _, key, value in rows.target.messages]
     assert sorted(map(str, real_messages)) == sorted(map(str, wanted))

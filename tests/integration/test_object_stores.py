@@ -19,8 +19,8 @@ from services.site import Site
 from tests.support import own_readers
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, cut_after
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.clients import object_stores
 from tidemark.clients.connections import Connection, from_environment
@@ -28,7 +28,7 @@ from tidemark.clients.object_stores import access_of
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.sinks.delta import table
 from tidemark.sinks.parquet import files, folders
 from tidemark_spark.jobs.audit import audit
@@ -49,24 +49,24 @@ def bucket(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Conne
     return from_environment("aws_default")
 
 
-def stream(make: Make, sink: str) -> Playground:
-    play = make(CDN, ledger=LEDGER)
-    play.rewrite(
-        sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": play.name}],
-        dead_letters={"type": sink, "files": "aws_default", "folder": f"{play.name}_dead", "max_redrives": 5},
+def stream(make: Make, sink: str) -> LiveStream:
+    live = make(CDN, ledger=LEDGER)
+    live.rewrite(
+        sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": live.name}],
+        dead_letters={"type": sink, "files": "aws_default", "folder": f"{live.name}_dead", "max_redrives": 5},
     )
-    return play
+    return live
 
 
 def assert_right(
-    play: Playground, erased: frozenset[tuple[str, int, int]] = frozenset(), *, with_spark: bool = False
+    live: LiveStream, erased: frozenset[tuple[str, int, int]] = frozenset(), *, with_spark: bool = False
 ) -> None:
-    wanted = play.expected()
+    wanted = live.expected()
     rows = {place: row for place, row in wanted.rows.items() if place[:3] not in erased}
-    for reader, found in own_readers.results_of(play.opened, {"files"}, with_spark=with_spark):
+    for reader, found in own_readers.results_of(live.opened, {"files"}, with_spark=with_spark):
         assert (len(found), dict(found)) == (len(rows), rows), reader
     dead = {place: reason for place, reason in wanted.dead.items() if place not in erased}
-    letters = own_readers.dead_letters(play.opened)
+    letters = own_readers.dead_letters(live.opened)
     assert {place[:3]: fields["reason"] for place, fields in letters} == dead
     assert len(letters) == len(dead)
 
@@ -85,15 +85,15 @@ def objects(connection: Connection, *parts: str) -> list[str]:
 @pytest.mark.usefixtures("spark")
 def test_a_stream_in_a_bucket(make: Make, bucket: Connection) -> None:
     """The short form of the whole way: a cut, a retry, a replay, and an audit; read without Spark."""
-    play = stream(make, "parquet")
-    play.produce(240)
+    live = stream(make, "parquet")
+    live.produce(240)
     with pytest.raises(Cut):
-        play.ingest(on_step=cut_after(Step.SINK_STORED))
-    assert own_readers.dead_letters(play.opened) == []
-    play.ingest(take_over=True)
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
-    assert_right(play)
-    report = audit(play.opened, play.new_run())
+        live.ingest(on_step=cut_after(Step.SINK_STORED))
+    assert own_readers.dead_letters(live.opened) == []
+    live.ingest(take_over=True)
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 5), (7, 8)))
+    assert_right(live)
+    report = audit(live.opened, live.new_run())
     assert (report.clean, report.expected) == (True, 240), report.sentence()
 
 
@@ -103,40 +103,40 @@ def test_a_stream_in_a_bucket(make: Make, bucket: Connection) -> None:
 @pytest.mark.parametrize("sink", ["parquet", "delta"])
 def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) -> None:
     """Ingest, a cut, a retry, a replay, an audit, results without Spark, a redrive, an erasure and a compaction."""
-    play = stream(make, sink)
-    play.produce(240)
+    live = stream(make, sink)
+    live.produce(240)
     with pytest.raises(Cut):
-        play.ingest(on_step=cut_after(Step.SINK_STORED))
-    assert [one for one in objects(bucket, f"{play.name}_dead") if one.endswith(".parquet")]
-    assert own_readers.dead_letters(play.opened) == []
-    play.ingest(take_over=True)
-    play.produce(60)
-    play.ingest()
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
-    play.select(LaneKind.REPLAY, redrive(play.opened, DeadLetters()).ranges)
-    assert_right(play)
-    report = audit(play.opened, play.new_run())
+        live.ingest(on_step=cut_after(Step.SINK_STORED))
+    assert [one for one in objects(bucket, f"{live.name}_dead") if one.endswith(".parquet")]
+    assert own_readers.dead_letters(live.opened) == []
+    live.ingest(take_over=True)
+    live.produce(60)
+    live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 5), (7, 8)))
+    live.select(LaneKind.REPLAY, redrive(live.opened, DeadLetterFilter()).ranges)
+    assert_right(live)
+    report = audit(live.opened, live.new_run())
     assert (report.clean, report.expected) == (True, 300), report.sentence()
-    shown = asked("results", str(play.file), "--limit", "1000")
-    assert len(shown) == len(play.expected().rows)
+    shown = asked("results", str(live.file), "--limit", "1000")
+    assert len(shown) == len(live.expected().rows)
 
-    erased = frozenset({sorted(play.expected().dead)[0], sorted(play.expected().rows)[0][:3]})
+    erased = frozenset({sorted(live.expected().dead)[0], sorted(live.expected().rows)[0][:3]})
     named = [part for one in erased for part in ("--records", "{}/{}@{}".format(*one))]
-    done = asked("erase", "--yes", str(play.file), *named, "--reason", "request 4711")
+    done = asked("erase", "--yes", str(live.file), *named, "--reason", "request 4711")
     (remains,) = [one["remains"] for one in done["places"] if one["name"] == "dead_letters"]
     # Old files of a table stay until a vacuum.
     assert remains == "" or (sink == "delta" and "until it is vacuumed" in remains)
-    assert_right(play, erased)
+    assert_right(live, erased)
     if sink == "parquet":
-        before = objects(bucket, play.name)
-        asked("compact", str(play.file), "--yes")
-        after = objects(bucket, play.name)
+        before = objects(bucket, live.name)
+        asked("compact", str(live.file), "--yes")
+        after = objects(bucket, live.name)
         assert len([one for one in after if one.endswith(".parquet")]) == 1, after
         assert len(before) > len(after)
-    assert_right(play, erased, with_spark=True)
-    report = audit(play.opened, play.new_run())
+    assert_right(live, erased, with_spark=True)
+    report = audit(live.opened, live.new_run())
     assert (report.clean, report.erased) == (True, 2), report.sentence()
-    assert not [one for one in objects(bucket, play.name) if "_temporary" in one]
+    assert not [one for one in objects(bucket, live.name) if "_temporary" in one]
 
 
 @pytest.mark.covers("O13")
@@ -180,26 +180,26 @@ def test_killed_while_it_wrote_to_a_bucket(
     make: Make, bucket: Connection, tmp_path: Path, sink: str, step: Step
 ) -> None:
     """What the dead job has left counts nowhere, and the next commit removes it. Its output has no key."""
-    play = stream(make, sink)
-    play.produce(240)
-    run = play.new_run()
-    arguments = play.job_arguments(run, play.pin(run).seq)
+    live = stream(make, sink)
+    live.produce(240)
+    run = live.new_run()
+    arguments = live.job_arguments(run, live.pin(run).seq)
     variables = {"TEST_STEP": step.value, "TEST_SIGNAL": "SIGKILL", "TEST_WAY": "one pass"}
-    job = Submitted(play.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
+    job = Submitted(live.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
     assert job.wait() == -signal.SIGKILL, job.output
     job.end()
     assert str(bucket.password) not in job.output
-    left = objects(bucket, play.name if step == Step.SINK_STORED else f"{play.name}_dead")
+    left = objects(bucket, live.name if step == Step.SINK_STORED else f"{live.name}_dead")
     assert [one for one in left if one.endswith(".parquet")]
-    assert own_readers.dead_letters(play.opened) == []
-    play.ingest(run)
-    assert_right(play)
+    assert own_readers.dead_letters(live.opened) == []
+    live.ingest(run)
+    assert_right(live)
     generations = {
         one.partition("generation=")[2].partition("/")[0]
-        for one in objects(bucket, f"{play.name}_dead")
+        for one in objects(bucket, f"{live.name}_dead")
         if one.endswith(".parquet")
     }
     if sink == "delta":
         # The table has no row of the other one, whose file stays until a vacuum.
-        generations = {str(one) for one in table.files_of(f"{bucket.extra['path']}/{play.name}_dead")}
+        generations = {str(one) for one in table.files_of(f"{bucket.extra['path']}/{live.name}_dead")}
     assert len(generations) == 1

@@ -12,8 +12,8 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from services import control
 from services.site import Site
+from tests.support.live_streams import Kafka, Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Kafka, Make
 from tidemark_spark.jobs.audit import audit
 
 TIME = 1_795_244_400_120
@@ -63,8 +63,8 @@ def test_messages_without_headers_and_without_a_time_are_read(make: Make, other_
     control.up(other, ("kafka",), report=lambda line: None)
 
     example = Example("old", RAW, (), 1, lambda count, first: iter(()), lambda value: Outcome({}, None))
-    play = make(example, source={"topics": [topic], "kafka": "kafka_other"})
-    (record,) = play.ingest()
+    live = make(example, source={"topics": [topic], "kafka": "kafka_other"})
+    (record,) = live.ingest()
     (tally,) = record.tallies
     assert (tally.read.number, tally.first_timestamp, tally.last_timestamp) == (len(OLD) + 1, TIME, TIME)
     timed = {"timestamp": "2026-11-21 07:00:00.12", "timestamp_type": "CreateTime"}
@@ -77,7 +77,7 @@ def test_messages_without_headers_and_without_a_time_are_read(make: Make, other_
         (topic, 0, 5, 0): {"key": "c", "value": "today", "headers": '[{"key":"h","value":"/w=="}]', **timed},
     }
     fields = ["key", "value", "headers", "timestamp", "timestamp_type"]
-    assert play.independent.hbase().by_place() == wanted
-    assert play.independent.parquet(fields).by_place() == wanted
-    report = audit(play.opened, "an audit")
+    assert live.independent.hbase().by_place() == wanted
+    assert live.independent.parquet(fields).by_place() == wanted
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()

@@ -14,8 +14,8 @@ from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make, Playground
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
 from tests.support.waiting import until
 from tidemark.commit.protocol import Step
@@ -74,12 +74,12 @@ def values(count: int) -> Iterator[bytes | None]:
             yield f"{number % 10},{of},{share},{ok},{at}".encode()
 
 
-def produce(play: Playground, count: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+def produce(live: LiveStream, count: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=live.kafka.servers)
     for number, value in enumerate(values(count)):
         key = None if number % 3 == 0 and value is not None else f"k{number}".encode()
         headers = [("a", b"x"), ("b", b"\xff"), ("a", b"")][: number % 4]
-        place = {"topic": play.topics[number % 2], "partition": number // 2 % 2}
+        place = {"topic": live.topics[number % 2], "partition": number // 2 % 2}
         # Spark cannot hold some times.
         time = -(2**62) - number if number % 40 == 11 else None
         producer.send(**place, value=value, key=key, headers=headers, timestamp_ms=time)
@@ -105,10 +105,10 @@ def ways(made: list[one_pass.OnePass | None]) -> list[bool]:
     return [rows is not None for rows in made]
 
 
-def reader(spark: SparkSession, play: Playground, record: Record) -> one_pass.Messages:
+def reader(spark: SparkSession, live: LiveStream, record: Record) -> one_pass.Messages:
     """How the messages of a window are read, from its first one to its last one."""
     incarnations = {one.topic: one.incarnation for one in record.window.ranges}
-    hull, endpoint = record.window.hull(), play.opened.log.endpoint
+    hull, endpoint = record.window.hull(), live.opened.log.endpoint
 
     def messages(counted: Any) -> DataFrame:
         return read_offsets(spark, endpoint, "read_committed", hull, incarnations, counted=counted)
@@ -116,24 +116,24 @@ def reader(spark: SparkSession, play: Playground, record: Record) -> one_pass.Me
     return messages
 
 
-def written(spark: SparkSession, play: Playground, record: Record) -> one_pass.OnePass:
+def written(spark: SparkSession, live: LiveStream, record: Record) -> one_pass.OnePass:
     """The rows of a window in one pass, in blocks of BLOCK offsets. All are computed, and none stored."""
-    made = one_pass.one_pass(spark, reader(spark, play, record), play.opened.stream, (), BLOCK)
+    made = one_pass.one_pass(spark, reader(spark, live, record), live.opened.stream, (), BLOCK)
     assert made is not None
     made.stored.write.format("noop").mode("overwrite").save()
     return made
 
 
-def counted_again(spark: SparkSession, play: Playground, record: Record) -> None:
+def counted_again(spark: SparkSession, live: LiveStream, record: Record) -> None:
     """The longer way gives the same tallies, by partition and by blocks."""
-    opened = play.opened
-    messages = reader(spark, play, record)(None)
+    opened = live.opened
+    messages = reader(spark, live, record)(None)
     rows = rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.fields))
     tallies, _ = tallies_and_blocks(rows.frame, WHOLE, rows.read)
     assert sorted(record.tallies, key=str) == sorted(tallies, key=str)
     _, expected = tallies_and_blocks(rows.frame, BLOCK, rows.read)
     rows.close()
-    assert sorted(written(spark, play, record).tallies_and_blocks[1], key=str) == sorted(expected, key=str)
+    assert sorted(written(spark, live, record).tallies_and_blocks[1], key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.full
@@ -147,24 +147,24 @@ def counted_again(spark: SparkSession, play: Playground, record: Record) -> None
 def test_rows_and_tallies_are_those_of_the_longer_way(
     make: Make, spark: SparkSession, made: list[one_pass.OnePass | None], sinks: list[dict[str, Any]]
 ) -> None:
-    play = make(replace(SEVERAL, stream={**STREAM, "sinks": sinks}))
-    produce(play, 400)
-    (record,) = play.ingest()
+    live = make(replace(SEVERAL, stream={**STREAM, "sinks": sinks}))
+    produce(live, 400)
+    (record,) = live.ingest()
     assert ways(made) == [True]
-    counted_again(spark, play, record)
+    counted_again(spark, live, record)
     dead = sum(tally.dead_letters for tally in record.tallies)
     assert 0 < dead < 400
-    letters = play.independent.hbase(f"{play.name}_dead").rows
+    letters = live.independent.hbase(f"{live.name}_dead").rows
     assert len(letters) == dead
     assert sum("timestamp" not in fields for _, fields in letters) == 10
     assert "timestamp out of range" in {fields["reason"] for _, fields in letters}
-    report = audit(play.opened, play.new_run())
+    report = audit(live.opened, live.new_run())
     assert report.clean, report.sentence()
     assert (report.expected, report.dead_letters) == (400, dead)
     # The digests that Java has computed are those of Spark.
     if PARQUET in sinks:
         folder = next(one.place["folder"] for one in record.places if one.type == "parquet")
-        digest = content_digest(tuple(play.opened.fields))
+        digest = content_digest(tuple(live.opened.fields))
         files = spark.read.option("recursiveFileLookup", True).parquet(folder)
         assert files.where(F.col(DIGEST) != digest).count() == 0
         assert files.count() == sum(tally.rows.number for tally in record.tallies) > 0
@@ -184,9 +184,9 @@ def test_a_window_without_acknowledgements_shows_what_is_read(
         return progress[-1]
 
     monkeypatch.setattr(window_work, "Progress", begun)
-    play = make(SEVERAL)
-    produce(play, 400)
-    read = {f"{topic}/{number}": 100 for topic in play.topics for number in range(2)}
+    live = make(SEVERAL)
+    produce(live, 400)
+    read = {f"{topic}/{number}": 100 for topic in live.topics for number in range(2)}
     stored: list[int] = []
 
     def look(step: Step) -> None:
@@ -196,7 +196,7 @@ def test_a_window_without_acknowledgements_shows_what_is_read(
         elif step == Step.DEAD_LETTERS_STORED:
             stored.append(sum(progress[0]()[1].values()))
 
-    play.ingest(on_step=look)
+    live.ingest(on_step=look)
     # What was read is not what the dead letters' server acknowledges.
     assert 0 < stored[0] < 400
     until(lambda: not any(one.name == "reading" for one in threading.enumerate()), "a thread still looks")
@@ -209,25 +209,25 @@ def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_lon
     make: Make, spark: SparkSession, made: list[one_pass.OnePass | None]
 ) -> None:
     failing = {"sql": SELECTED % "10.0D / id", "fields": FIELDS}
-    play = make(replace(SEVERAL, stream={**STREAM, "sinks": [PARQUET, HBASE], "transform": failing}))
-    produce(play, 400)
-    (record,) = play.ingest()
+    live = make(replace(SEVERAL, stream={**STREAM, "sinks": [PARQUET, HBASE], "transform": failing}))
+    produce(live, 400)
+    (record,) = live.ingest()
     # 10.0 / 0: the pass ends, and its files with it. A second attempt finds the message, which is a dead letter.
     assert ways(made) == [True]
-    reasons = {fields["reason"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    reasons = {fields["reason"] for _, fields in live.independent.hbase(f"{live.name}_dead").rows}
     assert "transform: DIVIDE_BY_ZERO" in reasons
     assert sum(tally.skipped.number for tally in record.tallies) > 0
-    files, rows = play.independent.parquet([*FIELDS]), play.independent.hbase()
+    files, rows = live.independent.parquet([*FIELDS]), live.independent.hbase()
     assert (files.twice(), rows.twice(), files.debris) == (0, 0, 0)
     assert len(files.rows) == len(rows.rows) == sum(tally.rows.number for tally in record.tallies)
 
     # Without such a message, one pass is enough.
-    play.rewrite(transform={"sql": SELECTED % "id / 10.0D", "fields": FIELDS})
+    live.rewrite(transform={"sql": SELECTED % "id / 10.0D", "fields": FIELDS})
     made.clear()
-    (replayed,) = play.select(LaneKind.REPLAY, record.window.hull())
+    (replayed,) = live.select(LaneKind.REPLAY, record.window.hull())
     assert ways(made) == [True]
-    counted_again(spark, play, replayed)
-    report = audit(play.opened, play.new_run())
+    counted_again(spark, live, replayed)
+    report = audit(live.opened, live.new_run())
     assert report.clean, report.sentence()
 
 
@@ -268,11 +268,11 @@ def test_dead_letters_that_are_not_kept_are_read_again(
     for name in ("RECORDS_PER_TASK", "_SHORT", "_MOST_PER_TASK"):
         monkeypatch.setattr(splitting, name, 50)
     # Some messages are skipped.
-    play = make(replace(SEVERAL, stream={**STREAM, "transform": {"sql": SELECTED % "share", "fields": FIELDS}}))
-    produce(play, 400)
+    live = make(replace(SEVERAL, stream={**STREAM, "transform": {"sql": SELECTED % "share", "fields": FIELDS}}))
+    produce(live, 400)
     if not few:
         monkeypatch.setattr(one_pass, "_FEW", 5)
-    (first,) = play.ingest()
+    (first,) = live.ingest()
     (rows,) = made
     assert messages_read(spark, rows) == 400
 
@@ -289,14 +289,14 @@ def test_dead_letters_that_are_not_kept_are_read_again(
         if kept == "lost":
             last.held.unpersist(True)
 
-    (record,) = play.select(LaneKind.REPLAY, first.window.hull(), on_step=lose)
+    (record,) = live.select(LaneKind.REPLAY, first.window.hull(), on_step=lose)
     assert ways(made) == [True, True]
     read = messages_read(spark, made[-1])
     assert {"all": read == 400, "some": 400 < read < 800, "none": read == 800, "lost": read == 800}[kept], read
-    dead = play.independent.hbase(f"{play.name}_dead")
+    dead = live.independent.hbase(f"{live.name}_dead")
     assert len(dead.rows) == sum(tally.dead_letters for tally in record.tallies) > 20
     assert dead.twice() == 0
-    report = audit(play.opened, play.new_run())
+    report = audit(live.opened, live.new_run())
     assert report.clean, report.sentence()
     # Nothing stays in Spark's memory.
     numbers = [rows.held.id() for rows in made if rows is not None]
@@ -304,11 +304,11 @@ def test_dead_letters_that_are_not_kept_are_read_again(
 
 
 def test_dead_letters_of_a_program_that_was_killed_go_with_its_objects(make: Make, spark: SparkSession) -> None:
-    play = make(SEVERAL)
-    produce(play, 400)
-    (record,) = play.ingest()
+    live = make(SEVERAL)
+    produce(live, 400)
+    (record,) = live.ingest()
 
-    number = int(written(spark, play, record).held.id())
+    number = int(written(spark, live, record).held.id())
     assert blocks_of(spark, number, 1) == [0]
 
     def gone() -> bool:

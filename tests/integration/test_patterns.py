@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example
-from tests.support.playground import Make, Playground
 from tidemark.errors import WrongUse
 from tidemark_spark.jobs.audit import audit
 
@@ -39,13 +39,13 @@ STREAM: dict[str, Any] = {
 EXAMPLE = Example("patterns", STREAM, ("lines",), 1, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
 
 
-def send(play: Playground, *values: str) -> None:
+def send(live: LiveStream, *values: str) -> None:
     """To a topic that takes large messages."""
-    topic = f"{play.name}-large"
-    play.kafka.create(topic, 1, **{"max.message.bytes": "16000000"})
-    play.topics = (topic,)
-    play.rewrite()
-    play.kafka.send(
+    topic = f"{live.name}-large"
+    live.kafka.create(topic, 1, **{"max.message.bytes": "16000000"})
+    live.topics = (topic,)
+    live.rewrite()
+    live.kafka.send(
         [(topic, 0, None, value.encode()) for value in values], max_request_size=16_000_000, compression_type="gzip"
     )
 
@@ -53,7 +53,7 @@ def send(play: Playground, *values: str) -> None:
 @pytest.mark.full
 @pytest.mark.covers("C4", "P2", "E46")
 def test_lines_that_a_pattern_cannot_end_with(make: Make) -> None:
-    play = make(EXAMPLE)
+    live = make(EXAMPLE)
     lines = {
         '"a"': "a",
         # More than the stack of a task takes, and less than a large one.
@@ -68,12 +68,12 @@ def test_lines_that_a_pattern_cannot_end_with(make: Make) -> None:
         "z\u0001": None,
         "z": "",
     }
-    send(play, *lines)
-    (record,) = play.ingest()
+    send(live, *lines)
+    (record,) = live.ingest()
     assert sum(one.read.number for one in record.tallies) == len(lines)
-    stored = {place[2]: fields["text"] for place, fields in play.independent.hbase().rows}
+    stored = {place[2]: fields["text"] for place, fields in live.independent.hbase().rows}
     assert stored == {offset: text for offset, text in enumerate(lines.values()) if text is not None}
-    dead = {place[2]: fields["reason"] for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    dead = {place[2]: fields["reason"] for place, fields in live.independent.hbase(f"{live.name}_dead").rows}
     assert dead == {
         2: "pattern quoted needs too much stack",
         4: "pattern doubled took longer than 1000 ms",
@@ -82,16 +82,16 @@ def test_lines_that_a_pattern_cannot_end_with(make: Make) -> None:
         8: "matches no pattern",
         9: "matches no pattern",
     }
-    assert play.positions() == {(play.topics[0], 0): len(lines)}
-    report = audit(play.opened, "an audit")
+    assert live.positions() == {(live.topics[0], 0): len(lines)}
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
 
 
 def test_a_pattern_that_java_does_not_take_is_found_before_anything_is_read(make: Make) -> None:
-    play = make(EXAMPLE, scheme=scheme(PLAIN, {"name": "other", "regex": "(z)(?(1)a|b)"}))
-    play.kafka.send([(play.topics[0], 0, None, b"z")])
+    live = make(EXAMPLE, scheme=scheme(PLAIN, {"name": "other", "regex": "(z)(?(1)a|b)"}))
+    live.kafka.send([(live.topics[0], 0, None, b"z")])
     with pytest.raises(WrongUse, match=r"^scheme\.patterns\.1\.regex: Java cannot read it: Unknown"):
-        play.ingest()
-    pending = play.head().pending
+        live.ingest()
+    pending = live.head().pending
     assert pending is not None
     assert pending.attempt is None

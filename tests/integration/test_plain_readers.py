@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from tests.support.covering import REPOSITORY
 from tests.support.cuts import Cut, cut_after
 from tests.support.fixed_layouts import FIXED
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
-from tests.support.playground import Make, Playground
 from tests.support.sink_topics import written
 from tidemark.cli.commands.results import rows_of
 from tidemark.commit.protocol import Step
@@ -29,20 +29,20 @@ SUMS, ROWS = {"amount": {"sum": "amount"}}, {"rows": "count"}
 ID_2 = b"\x01\x00\x00\x00\x012"
 
 
-def plainly(play: Playground) -> dict[str, list[str]]:
+def plainly(live: LiveStream) -> dict[str, list[str]]:
     """The amounts of order 2 that a reader sees who knows nothing of generations, in each sink."""
-    base = f"{play.site.folder('lake')}/{play.name}"
-    with happybase.ConnectionPool(1, port=play.site.port("thrift")).connection() as connection:
-        rows = [cells for _, cells in connection.table(play.name).scan() if cells.get(b"d:id") == b"2"]
+    base = f"{live.site.folder('lake')}/{live.name}"
+    with happybase.ConnectionPool(1, port=live.site.port("thrift")).connection() as connection:
+        rows = [cells for _, cells in connection.table(live.name).scan() if cells.get(b"d:id") == b"2"]
         # The value on top of each key.
         tops = [
             max(cells.items(), key=lambda cell: cell[1][1])[1][0]
-            for key, cells in connection.table(f"{play.name}_latest").scan(include_timestamp=True)
+            for key, cells in connection.table(f"{live.name}_latest").scan(include_timestamp=True)
             if key != b"\xff\xfftidemark-owner"
         ]
-        sums, keys = (list(connection.table(f"{play.name}_{name}").scan()) for name in ("sums", "keys"))
+        sums, keys = (list(connection.table(f"{live.name}_{name}").scan()) for name in ("sums", "keys"))
     files = ds.dataset(base, format="parquet", exclude_invalid_files=True).to_table().to_pylist()
-    messages = [json.loads(value or b"") for _, _, _, value in written(play, f"{play.name}-out")]
+    messages = [json.loads(value or b"") for _, _, _, value in written(live, f"{live.name}-out")]
     found: dict[str, list[Any]] = {
         "hbase": [cells[b"d:amount"].decode() for cells in rows],
         "hbase_latest": [_netstring(top, b"6:amount") for top in tops if b"2:id1:2" in top],
@@ -64,9 +64,9 @@ def _netstring(packed: bytes, behind: bytes) -> str:
     return rest[: int(length)].decode()
 
 
-def counting(play: Playground) -> dict[str, list[str]]:
+def counting(live: LiveStream) -> dict[str, list[str]]:
     """The same by Tidemark's readers."""
-    opened = play.opened
+    opened = live.opened
     found = {}
     for sink in opened.stream.sinks:
         rows = [_fields(row) for row in rows_of(opened, sink, 100)]
@@ -82,37 +82,37 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.full
 def test_what_a_plain_reader_sees(make: Make) -> None:
-    play = make(ORDERS)
-    play.kafka.create(f"{play.name}-out", 1)
+    live = make(ORDERS)
+    live.kafka.create(f"{live.name}-out", 1)
     sinks: list[dict[str, Any]] = [
-        {"type": "hbase", "table": play.name},
-        {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "customer"},
-        {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "id", "values": SUMS},
+        {"type": "hbase", "table": live.name},
+        {"type": "hbase_latest", "table": f"{live.name}_latest", "key": "customer"},
+        {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "id", "values": SUMS},
         # With a key that the bug fix makes another one.
         {
             "type": "hbase_aggregates",
             "name": "keys",
-            "table": f"{play.name}_keys",
+            "table": f"{live.name}_keys",
             "key": ["id", "amount"],
             "values": ROWS,
         },
-        {"type": "parquet", "folder": play.name},
-        {"type": "delta", "folder": f"{play.name}_delta"},
-        {"type": "kafka", "topic": f"{play.name}-out"},
+        {"type": "parquet", "folder": live.name},
+        {"type": "delta", "folder": f"{live.name}_delta"},
+        {"type": "kafka", "topic": f"{live.name}-out"},
     ]
     assert [sink.get("name", sink["type"]) for sink in sinks] == list(SINKS)
-    play.rewrite(sinks=sinks)
+    live.rewrite(sinks=sinks)
     orders = [{"id": number, "customer": "zoë", "amount": number / 4, "paid": True} for number in (1, 2)]
-    play.kafka.send((play.topics[0], 0, b"zoe", json.dumps(order).encode()) for order in orders)
-    play.ingest()
-    assert plainly(play) == {key: ["0.5"] for key in SINKS}
-    assert counting(play) == {key: ["0.5"] for key in SINKS}
+    live.kafka.send((live.topics[0], 0, b"zoe", json.dumps(order).encode()) for order in orders)
+    live.ingest()
+    assert plainly(live) == {key: ["0.5"] for key in SINKS}
+    assert counting(live) == {key: ["0.5"] for key in SINKS}
 
-    play.rewrite(sinks=sinks, transform=FIXED)
+    live.rewrite(sinks=sinks, transform=FIXED)
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)), "fix", on_step=cut_after(Step.VERIFIED))
+        live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 2)), "fix", on_step=cut_after(Step.VERIFIED))
     newest, both = ["5.0"], ["0.5", "5.0"]
-    assert plainly(play) == {
+    assert plainly(live) == {
         "hbase": newest,
         "hbase_latest": newest,
         "hbase_aggregates": newest,
@@ -121,10 +121,10 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
         "delta": both,
         "kafka": both,
     }
-    assert counting(play) == {key: ["0.5"] for key in SINKS}
+    assert counting(live) == {key: ["0.5"] for key in SINKS}
 
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)), "fix")
-    seen = plainly(play)
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 2)), "fix")
+    seen = plainly(live)
     assert seen == {
         "hbase": newest,
         "hbase_latest": newest,
@@ -136,7 +136,7 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
         # And what the first try of the replay has left.
         "kafka": [*both, "5.0"],
     }
-    assert counting(play) == dict.fromkeys(SINKS, newest)
+    assert counting(live) == dict.fromkeys(SINKS, newest)
 
 
 def test_the_table_has_a_row_for_each_sink() -> None:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.avro_orders import ORDER, ROW, written
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make, Playground
 from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK
 from tidemark.offsets.tallies import Outcome as Became
@@ -59,13 +59,13 @@ def shuffled(messages: DataFrame) -> DataFrame:
     return messages.repartition(2, "of").withColumn("share", F.expr("100 div id")).withColumn("of", F.expr("int(of)"))
 
 
-def produce(play: Playground, count: int, every: int) -> set[tuple[int, int]]:
+def produce(live: LiveStream, count: int, every: int) -> set[tuple[int, int]]:
     """So many messages, of which every n-th is bad in one of two ways; gives the places of those."""
     values = []
     for number in range(count):
         word = "many" if number % (2 * every) == 0 else f"{number}"
         values.append(f"{0 if number % (2 * every) == every else 7},{word}".encode())
-    play.kafka.send((play.topics[0], number % 3, None, value) for number, value in enumerate(values))
+    live.kafka.send((live.topics[0], number % 3, None, value) for number, value in enumerate(values))
     return {(number % 3, number // 3) for number in range(0, count, every)}
 
 
@@ -82,21 +82,21 @@ def jobs(spark: SparkSession) -> Iterator[list[int]]:
         spark.sparkContext._jsc.clearJobGroup()
 
 
-def dead(play: Playground) -> dict[tuple[int, int], tuple[str | None, ...]]:
-    found = play.independent.hbase(f"{play.name}_dead")
+def dead(live: LiveStream) -> dict[tuple[int, int], tuple[str | None, ...]]:
+    found = live.independent.hbase(f"{live.name}_dead")
     assert found.twice() == 0
     names = ("outcome", "reason", "error", "detail")
     return {(place[1], place[2]): tuple(fields.get(name) for name in names) for place, fields in found.rows}
 
 
-def assert_only_the_bad_ones_are_dead_letters(play: Playground, count: int, bad: set[tuple[int, int]]) -> None:
-    assert set(dead(play)) == bad
-    stored = {(place[1], place[2]) for place, _ in play.independent.hbase().rows}
+def assert_only_the_bad_ones_are_dead_letters(live: LiveStream, count: int, bad: set[tuple[int, int]]) -> None:
+    assert set(dead(live)) == bad
+    stored = {(place[1], place[2]) for place, _ in live.independent.hbase().rows}
     assert stored == {(number % 3, number // 3) for number in range(count)} - bad
 
 
-def assert_an_audit_agrees(play: Playground, bad: set[tuple[int, int]]) -> None:
-    report = audit(play.opened, f"audit {time.time_ns()}")
+def assert_an_audit_agrees(live: LiveStream, bad: set[tuple[int, int]]) -> None:
+    report = audit(live.opened, f"audit {time.time_ns()}")
     assert report.clean, report.sentence()
     assert report.dead_letters == len(bad)
 
@@ -106,16 +106,16 @@ def assert_an_audit_agrees(play: Playground, bad: set[tuple[int, int]]) -> None:
 def test_jobs_do_not_grow_with_the_messages_that_a_transform_fails_on(make: Make, spark: SparkSession) -> None:
     used = []
     for every in (300, 20):
-        play = make(EXAMPLE, transform={"sql": DIVIDED, **MADE})
-        bad = produce(play, 600, every)
+        live = make(EXAMPLE, transform={"sql": DIVIDED, **MADE})
+        bad = produce(live, 600, every)
         with jobs(spark) as found:
-            play.ingest()
+            live.ingest()
         used += found
-        assert_only_the_bad_ones_are_dead_letters(play, 600, bad)
-    assert_an_audit_agrees(play, bad)
+        assert_only_the_bad_ones_are_dead_letters(live, 600, bad)
+    assert_an_audit_agrees(live, bad)
     assert used[0] == used[1]
     # Each for its own reason, in the words of its own error.
-    found_dead = dead(play)
+    found_dead = dead(live)
     assert {one[:3] for one in found_dead.values()} == {
         ("failed", f"transform: {error}", error) for error in ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT")
     }
@@ -128,11 +128,11 @@ def test_jobs_do_not_grow_with_the_messages_that_a_transform_fails_on(make: Make
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("count", [20, pytest.param(220, marks=pytest.mark.full)])
 def test_a_python_function_that_raises(make: Make, count: int) -> None:
-    play = make(EXAMPLE, transform={"function": f"{__name__}:in_python", **MADE})
-    bad = produce(play, count, 10)
-    play.ingest()
-    assert_only_the_bad_ones_are_dead_letters(play, count, bad)
-    assert {one[1:] for one in dead(play).values() if one[2] != "CAST_INVALID_INPUT"} == {
+    live = make(EXAMPLE, transform={"function": f"{__name__}:in_python", **MADE})
+    bad = produce(live, count, 10)
+    live.ingest()
+    assert_only_the_bad_ones_are_dead_letters(live, count, bad)
+    assert {one[1:] for one in dead(live).values() if one[2] != "CAST_INVALID_INPUT"} == {
         ("transform: LookupError", "LookupError", "LookupError: nothing for 0")
     }
 
@@ -141,23 +141,23 @@ def test_a_python_function_that_raises(make: Make, count: int) -> None:
 @pytest.mark.covers("C4", "E46")
 @pytest.mark.usefixtures("spark")
 def test_a_transform_with_a_shuffle_of_its_own(make: Make) -> None:
-    play = make(EXAMPLE, transform={"function": f"{__name__}:shuffled", **MADE})
-    bad = produce(play, 60, 20)
-    play.ingest()
-    assert_only_the_bad_ones_are_dead_letters(play, 60, bad)
-    assert_an_audit_agrees(play, bad)
+    live = make(EXAMPLE, transform={"function": f"{__name__}:shuffled", **MADE})
+    bad = produce(live, 60, 20)
+    live.ingest()
+    assert_only_the_bad_ones_are_dead_letters(live, 60, bad)
+    assert_an_audit_agrees(live, bad)
 
 
 @pytest.mark.full
 @pytest.mark.covers("C4", "E46")
 def test_a_thousand_among_twenty_thousand(make: Make, spark: SparkSession) -> None:
-    play = make(EXAMPLE, transform={"sql": DIVIDED, **MADE})
-    bad = produce(play, 20_000, 20)
+    live = make(EXAMPLE, transform={"sql": DIVIDED, **MADE})
+    bad = produce(live, 20_000, 20)
     with jobs(spark) as found:
-        play.ingest()
+        live.ingest()
     assert found[0] < 40
-    assert_only_the_bad_ones_are_dead_letters(play, 20_000, bad)
-    assert_an_audit_agrees(play, bad)
+    assert_only_the_bad_ones_are_dead_letters(live, 20_000, bad)
+    assert_an_audit_agrees(live, bad)
 
 
 @pytest.mark.covers("E46", "E49")
@@ -168,21 +168,21 @@ def test_messages_that_name_more_schemas_than_there_can_be(
 ) -> None:
     """Bytes of something else, instead of the number of a schema: those are dead letters, and the registry is asked little."""
     scheme = {"type": "avro", "registry": "avro_registry", "fields": {"id": "integer", "name": "string"}}
-    play = make(EXAMPLE, scheme=scheme)
+    live = make(EXAMPLE, scheme=scheme)
     known, garbage = 4_000_000_000, 1_500
     values = [struct.pack(">bI", 0, 2 * number) + b"whatever" for number in range(garbage)]
     values.append(written(ORDER, ROW, known))
-    play.kafka.send((play.topics[0], number % 3, None, value) for number, value in enumerate(values))
+    live.kafka.send((live.topics[0], number % 3, None, value) for number, value in enumerate(values))
     with serving({known: {"schema": json.dumps(ORDER)}}) as served:
         served.pages = pages
         connection = {"conn_type": "http", "host": "http://127.0.0.1", "port": served.port}
         monkeypatch.setenv("AIRFLOW_CONN_AVRO_REGISTRY", json.dumps(connection))
-        (record,) = play.ingest()
+        (record,) = live.ingest()
         asked = list(served.asked)
     counts = {one: sum(getattr(tally, one.name.lower()).number for tally in record.tallies) for one in Became}
     assert (counts[Became.STORED], counts[Became.INVALID]) == (1, garbage)
-    assert [fields for _, fields in play.independent.hbase().rows] == [{"id": "5", "name": "Zoë"}]
-    assert {reason for _, reason, _, _ in dead(play).values()} == {
+    assert [fields for _, fields in live.independent.hbase().rows] == [{"id": "5", "name": "Zoë"}]
+    assert {reason for _, reason, _, _ in dead(live).values()} == {
         f"schema {2 * number} is not an Avro schema of the registry" for number in range(garbage)
     }
     assert len(asked) < 10 if pages else len(asked) > garbage
@@ -199,17 +199,17 @@ def test_a_function_is_not_called_for_a_message_whose_time_is_no_time(make: Make
         "function": "tests.support.own_functions:work",
         "fields": {"word": "string", "number": "integer"},
     }
-    play = make(EXAMPLE, scheme=scheme)
-    kept = ConfigResource(ConfigResourceType.TOPIC, play.topics[0], {"retention.ms": "-1"})
-    play.kafka.admin.alter_configs([kept])
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    live = make(EXAMPLE, scheme=scheme)
+    kept = ConfigResource(ConfigResourceType.TOPIC, live.topics[0], {"retention.ms": "-1"})
+    live.kafka.admin.alter_configs([kept])
+    producer = KafkaProducer(bootstrap_servers=live.kafka.servers)
     for number in range(3_000):
         at = -(2**62) - number if number % 2 else number
-        producer.send(play.topics[0], b"row %d" % number, partition=0, timestamp_ms=at)
+        producer.send(live.topics[0], b"row %d" % number, partition=0, timestamp_ms=at)
     producer.close()
-    play.ingest()
-    assert {place[1] for place in dead(play)} == set(range(1, 3_000, 2))
-    assert {one[:3] for one in dead(play).values()} == {("invalid", "timestamp out of range", None)}
-    assert len(play.independent.hbase().rows) == 1_500
-    report = audit(play.opened, "an audit")
+    live.ingest()
+    assert {place[1] for place in dead(live)} == set(range(1, 3_000, 2))
+    assert {one[:3] for one in dead(live).values()} == {("invalid", "timestamp out of range", None)}
+    assert len(live.independent.hbase().rows) == 1_500
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()

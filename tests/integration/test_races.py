@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.claiming import claim_lane
+from tests.support.live_streams import Make
 from tests.support.oracle import CDN, LEDGERS
-from tests.support.playground import Make
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence
@@ -55,11 +55,11 @@ def race(file: Path, racer: int, barrier: Barrier, results: Queue[tuple[int, int
 
 @pytest.mark.covers("A39", "E39", "F4")
 def test_one_commit_for_each_window(make: Make) -> None:
-    play = make(CDN, limits={"max_records": 8})
-    play.produce(8 * (WINDOWS + 4))
+    live = make(CDN, limits={"max_records": 8})
+    live.produce(8 * (WINDOWS + 4))
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(RACERS, timeout=300), context.Queue()
-    racers = [context.Process(target=race, args=(play.file, number, barrier, results)) for number in range(RACERS)]
+    racers = [context.Process(target=race, args=(live.file, number, barrier, results)) for number in range(RACERS)]
     for racer in racers:
         racer.start()
     outcomes = [results.get(timeout=300) for _ in range(WINDOWS * RACERS)]
@@ -71,8 +71,8 @@ def test_one_commit_for_each_window(make: Make) -> None:
         (lost,) = (outcome for window, racer, outcome in outcomes if window == number and racer != winner)
         # The other one is told who has committed, or who has taken the window and then commits.
         assert re.match(rf"Fenced 3: window {number} of .* by run racer {winner} window {number} ", lost), lost
-    assert play.head().seq == WINDOWS
-    assert verify(play.opened.book) == []
+    assert live.head().seq == WINDOWS
+    assert verify(live.opened.book) == []
 
 
 def draw(file: Path, barrier: Barrier, results: Queue[list[int]]) -> None:
@@ -83,10 +83,10 @@ def draw(file: Path, barrier: Barrier, results: Queue[list[int]]) -> None:
 
 @pytest.mark.covers("E39")
 def test_no_generation_is_drawn_twice(make: Make) -> None:
-    play = make(CDN)
+    live = make(CDN)
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(3, timeout=300), context.Queue()
-    drawers = [context.Process(target=draw, args=(play.file, barrier, results)) for _ in range(3)]
+    drawers = [context.Process(target=draw, args=(live.file, barrier, results)) for _ in range(3)]
     for drawer in drawers:
         drawer.start()
     drawn = [results.get(timeout=300) for _ in drawers]
@@ -110,16 +110,16 @@ def open_replay(file: Path, racer: int, barrier: Barrier, results: Queue[str]) -
 
 @pytest.mark.covers("E48")
 def test_one_of_two_overlapping_claims(make: Make) -> None:
-    play = make(CDN)
-    play.produce(40)
-    opened = play.opened
+    live = make(CDN)
+    live.produce(40)
+    opened = live.opened
     pending = ingest.plan_ingest(opened, "first")
     assert pending is not None
     me = lanes.this_run(opened, "first")
     protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(2, timeout=300), context.Queue()
-    racers = [context.Process(target=open_replay, args=(play.file, number, barrier, results)) for number in range(2)]
+    racers = [context.Process(target=open_replay, args=(live.file, number, barrier, results)) for number in range(2)]
     for racer in racers:
         racer.start()
     assert sorted(results.get(timeout=300) for _ in racers) == ["ClaimOverlap", "opened"]
@@ -152,29 +152,29 @@ def work_off(file: Path, run: str, began: Event, windows: int) -> None:
 @pytest.mark.covers("A55")
 def test_chained_windows_and_twenty_kills_anywhere(make: Make, ledger: str) -> None:
     """A new process goes on where the last one was killed: at any moment of its work, within a write or between two."""
-    play = make(CDN, limits={"max_records": 4}, ledger=LEDGERS[ledger])
+    live = make(CDN, limits={"max_records": 4}, ledger=LEDGERS[ledger])
     # More windows than are worked off between the kills.
-    play.produce(4 * 200)
+    live.produce(4 * 200)
     chance, context = random.Random(55), multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     kills = 0
     # On a slow machine, as many more as it takes for some windows.
-    while kills < KILLS or play.head().seq < 8:
+    while kills < KILLS or live.head().seq < 8:
         kills += 1
         began = context.Event()
-        job = context.Process(target=work_off, args=(play.file, "a run", began, 200))
+        job = context.Process(target=work_off, args=(live.file, "a run", began, 200))
         job.start()
         assert began.wait(300)
         job.join(chance.uniform(0, 0.6))
         assert job.is_alive(), f"it ended by itself, with code {job.exitcode}"
         job.kill()
         job.join()
-    before = play.head().seq
-    last = context.Process(target=work_off, args=(play.file, "a run", began, 2))
+    before = live.head().seq
+    last = context.Process(target=work_off, args=(live.file, "a run", began, 2))
     last.start()
     last.join(300)
     assert last.exitcode == 0
-    assert play.head().seq == before + 2 >= 10
-    assert verify(play.opened.book) == []
-    positions = {position.at: position.offset for position in play.head().positions}
-    assert sum(positions.values()) == 4 * play.head().seq
+    assert live.head().seq == before + 2 >= 10
+    assert verify(live.opened.book) == []
+    positions = {position.at: position.offset for position in live.head().positions}
+    assert sum(positions.values()) == 4 * live.head().seq

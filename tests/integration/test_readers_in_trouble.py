@@ -10,8 +10,8 @@ from kafka import KafkaProducer
 
 from services import control
 from services.site import Site
+from tests.support.live_streams import Kafka
 from tests.support.memory import MemoryStore
-from tests.support.playground import Kafka
 from tests.support.stores import new_stream
 from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway

@@ -19,7 +19,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, spans
 from tidemark.sinks.parquet.files import COMPACTED, attempt_folder, tables_that_count
-from tidemark.sinks.parquet.parts import Part, parts
+from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark_spark.readers.parquet import parquet_rows, places_of, rows_of, schema_of, values_of
 
 AT = TopicPartition("logs", 0)
@@ -28,7 +28,7 @@ FIELDS: dict[str, FieldType] = {"id": "string"}
 SIZE, RECORDS = 40, 12
 
 # Gives the parts of some windows and replays, and what counts.
-Layout = Callable[[str, int, int], tuple[list[Part], Authority]]
+Layout = Callable[[str, int, int], tuple[list[FolderPart], Authority]]
 
 
 @pytest.fixture
@@ -78,13 +78,13 @@ def put(folder: str, rows: pa.Table, name: str = "part-0.parquet") -> str:
     return f"file://{at}"
 
 
-def in_folders(base: str, windows: int, replays: int) -> tuple[list[Part], Authority]:
+def in_folders(base: str, windows: int, replays: int) -> tuple[list[FolderPart], Authority]:
     found = written(base, windows, replays)
     authority = authority_of(found)
     return parts(found, authority, "parquet"), authority
 
 
-def partly_compacted(base: str, windows: int, replays: int) -> tuple[list[Part], Authority]:
+def partly_compacted(base: str, windows: int, replays: int) -> tuple[list[FolderPart], Authority]:
     """The first windows, and the first replay, are in one folder, as a compaction has left them before the other replays."""
     found = written(base, windows, replays)
     merged = [*found[: windows // 2], found[windows]]
@@ -97,7 +97,7 @@ def partly_compacted(base: str, windows: int, replays: int) -> tuple[list[Part],
     return parts(found, authority, "parquet", known), authority
 
 
-def in_a_table(base: str, windows: int, replays: int) -> tuple[list[Part], Authority]:
+def in_a_table(base: str, windows: int, replays: int) -> tuple[list[FolderPart], Authority]:
     """As the files of a Delta table: each generation has a folder. Another program has moved the files of one of them."""
     found = written(base, windows, replays)
     authority = authority_of(found)

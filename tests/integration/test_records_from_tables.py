@@ -12,8 +12,8 @@ import pytest
 
 from services import environment
 from tests.support.command_line import asked, tidemark
+from tests.support.live_streams import Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make
 from tests.support.scheme_cases import CASES
 from tidemark.clients.hbase.encoding import rows_of
 from tidemark.clients.hbase.endpoint import hbase_endpoint
@@ -41,31 +41,31 @@ def test_the_coordinates_that_a_stream_stores_drive_a_replay_and_an_audit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Few bytes at a time, and the same messages.
-    play = make(CDN, source={"fetch": {"max.partition.fetch.bytes": 512, "max.poll.records": 7}})
-    play.produce(200)
-    play.ingest()
-    play.assert_exactly_what_was_read()
+    live = make(CDN, source={"fetch": {"max.partition.fetch.bytes": 512, "max.poll.records": 7}})
+    live.produce(200)
+    live.ingest()
+    live.assert_exactly_what_was_read()
 
     (metadata,) = (case.scheme for case in CASES if case.name == "message_metadata")
-    chooser = make(CDN, scheme=metadata, checks=[], transform=CHOSEN, source={"topics": list(play.topics)})
+    chooser = make(CDN, scheme=metadata, checks=[], transform=CHOSEN, source={"topics": list(live.topics)})
     chooser.ingest()
     folder = chooser.site.folder("lake") / chooser.name
-    ends = play.positions().items()
+    ends = live.positions().items()
     fifth = {f"{topic},{partition},{offset}" for (topic, partition), end in ends for offset in range(0, end, 5)}
     # No transform sees a tombstone.
-    rows = play.expected().rows.items()
+    rows = live.expected().rows.items()
     wanted = fifth | {",".join(map(str, place[:3])) for place, fields in rows if not fields}
     assert set(lines_of(folder).splitlines()) == wanted
 
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(folder.parent))
     for said in (("--records", f"@{folder}"), ("--records-file", folder.name)):
-        found = asked("replay", str(play.file), *said, "--reason", "chosen elsewhere", "--dry-run")
+        found = asked("replay", str(live.file), *said, "--reason", "chosen elsewhere", "--dry-run")
         assert (found["offsets"], found["left_out"]) == (len(wanted), {})
 
-    for name, value in {**environment.spark(play.site), **environment.connections(play.site)}.items():
+    for name, value in {**environment.spark(live.site), **environment.connections(live.site)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    out, _ = tidemark("audit", str(play.file), "--records", f"@{folder}", "--json")
+    out, _ = tidemark("audit", str(live.file), "--records", f"@{folder}", "--json")
     report = json.loads(out)
     assert (report["clean"], report["expected"]) == (True, len(wanted))
 
@@ -88,12 +88,12 @@ def put(gateway: Gateway, table: str, rows: Iterable[tuple[bytes, Mapping[bytes,
 @pytest.mark.full
 @pytest.mark.covers("S8", "Q9")
 def test_records_of_an_hbase_table(make: Make) -> None:
-    play = make(CDN)
-    play.produce(60)
-    play.ingest()
-    topic = play.topics[0]
-    gateway = Gateway(hbase_endpoint(play.opened.connections("hbase_default")))
-    large, small, bad, empty = (f"{play.name}_{one}" for one in ("large", "small", "bad", "empty"))
+    live = make(CDN)
+    live.produce(60)
+    live.ingest()
+    topic = live.topics[0]
+    gateway = Gateway(hbase_endpoint(live.opened.connections("hbase_default")))
+    large, small, bad, empty = (f"{live.name}_{one}" for one in ("large", "small", "bad", "empty"))
     for table in (large, small, bad, empty):
         ensure_table(gateway, table, {"d": {}, "m": {}})
     # Far more rows than a page has, and beside each a cell that nobody has asked for.
@@ -117,18 +117,18 @@ def test_records_of_an_hbase_table(make: Make) -> None:
             (b"of another kind", {b"d:note": note}),
         ],
     )
-    play.rewrite(
+    live.rewrite(
         record_tables=[
             {"table": large},
             {"table": small, "topic": "m:t", "partition": "m:p", "offset": "m:o"},
             {"table": bad},
             {"table": empty},
-            {"table": f"{play.name}_none"},
+            {"table": f"{live.name}_none"},
             {"table": f"default:{small}", "topic": "x:t"},
         ]
     )
     tracemalloc.start()
-    found = named_records(play.opened, f"hbase:{large}").open
+    found = named_records(live.opened, f"hbase:{large}").open
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found == RangeSet.of_intervals(
@@ -139,13 +139,13 @@ def test_records_of_an_hbase_table(make: Make) -> None:
 
     wanted = RangeSet([OffsetRange(TopicPartition(topic, 1), 0, len(NUMBERS))])
     name = f"hbase:{small}"
-    assert requested(play.opened, AuditRequest(records_file=name)) == wanted
-    assert erasing.wanted(play.opened, EraseRequest(records_file=name, reason="a test"))[0] == wanted
+    assert requested(live.opened, AuditRequest(records_file=name)) == wanted
+    assert erasing.wanted(live.opened, EraseRequest(records_file=name, reason="a test"))[0] == wanted
     said = ("--records-file", name, "--reason", "chosen elsewhere", "--dry-run")
-    assert asked("replay", "--yes", str(play.file), *said)["ranges"] == [
+    assert asked("replay", "--yes", str(live.file), *said)["ranges"] == [
         {"partition": f"{topic}/1", "from": "0", "until": str(len(NUMBERS))}
     ]
-    assert asked("backfill", "--yes", str(play.file), *said)["left_out"]["a window has read them"]["offsets"] == len(
+    assert asked("backfill", "--yes", str(live.file), *said)["left_out"]["a window has read them"]["offsets"] == len(
         NUMBERS
     )
 
@@ -165,17 +165,17 @@ def test_records_of_an_hbase_table(make: Make) -> None:
         cells = {one: value for one, value in {**whole, column: cell}.items() if value is not None}
         put(gateway, bad, [(b"a good one", whole), (key, cells)])
         with pytest.raises(WrongUse) as caught:
-            named_records(play.opened, f"hbase:{bad}")
+            named_records(live.opened, f"hbase:{bad}")
         assert str(caught.value) == f"HBase table {bad}, row {key!r}, column {column.decode()}: {why}"
     with pytest.raises(WrongUse, match=f"records_file hbase:{empty}: it has no records"):
-        named_records(play.opened, f"hbase:{empty}")
+        named_records(live.opened, f"hbase:{empty}")
     for name, why in (
-        (f"{play.name}_none", "HBase has no such table at the connection hbase_default"),
+        (f"{live.name}_none", "HBase has no such table at the connection hbase_default"),
         (f"default:{small}", "has no column family 'x'"),
-        (play.name, "the stream file does not allow this table"),
+        (live.name, "the stream file does not allow this table"),
     ):
         _, error = tidemark(
-            "replay", "--yes", str(play.file), "--records-file", f"hbase:{name}", "--reason", "a test", code=2
+            "replay", "--yes", str(live.file), "--records-file", f"hbase:{name}", "--reason", "a test", code=2
         )
         assert why in error
     gateway.close()

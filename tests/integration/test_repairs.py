@@ -15,8 +15,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.support.damage import delete_rows, place, rows_at
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
@@ -30,83 +30,83 @@ pytestmark = pytest.mark.usefixtures("spark")
 KINDS = ("hbase", "parquet", "delta", "hbase_latest", "hbase_aggregates", "kafka")
 
 
-def with_all(play: Playground) -> None:
+def with_all(live: LiveStream) -> None:
     """A stream that writes every kind of sink."""
-    play.kafka.create(f"{play.name}-out", 1)
+    live.kafka.create(f"{live.name}-out", 1)
     keyed = {"key": ["host", "method"], "regions": 2}
     aggregates = {**keyed, "values": {"rows": "count", "all": {"sum": "size"}}, "block_offsets": 10}
-    play.rewrite(
+    live.rewrite(
         sinks=[
-            {"type": "hbase", "table": play.name},
-            {"type": "parquet", "folder": play.name},
-            {"type": "delta", "folder": f"{play.name}_delta"},
-            {"type": "hbase_latest", "table": f"{play.name}_newest", **keyed},
-            {"type": "hbase_aggregates", "table": f"{play.name}_sums", **aggregates},
-            {"type": "kafka", "topic": f"{play.name}-out"},
+            {"type": "hbase", "table": live.name},
+            {"type": "parquet", "folder": live.name},
+            {"type": "delta", "folder": f"{live.name}_delta"},
+            {"type": "hbase_latest", "table": f"{live.name}_newest", **keyed},
+            {"type": "hbase_aggregates", "table": f"{live.name}_sums", **aggregates},
+            {"type": "kafka", "topic": f"{live.name}-out"},
         ]
     )
 
 
-def place_of(play: Playground, kind: str) -> dict[str, str]:
+def place_of(live: LiveStream, kind: str) -> dict[str, str]:
     """Where the first window has written."""
-    receipts = next(iter(play.opened.book.records_of("ingest"))).places
+    receipts = next(iter(live.opened.book.records_of("ingest"))).places
     return next(one.place for one in receipts if one.type == kind and one.name != "dead_letters")
 
 
-def in_hbase(play: Playground) -> None:
-    delete_rows(play, play.name, 0, 0, rows_at(play, 0, 0, 1)[0])
+def in_hbase(live: LiveStream) -> None:
+    delete_rows(live, live.name, 0, 0, rows_at(live, 0, 0, 1)[0])
 
 
-def in_parquet(play: Playground) -> None:
-    folder = Path(place_of(play, "parquet")["folder"].removeprefix("file://"))
+def in_parquet(live: LiveStream) -> None:
+    folder = Path(place_of(live, "parquet")["folder"].removeprefix("file://"))
     file = next(one for one in sorted(folder.rglob("part-*.parquet")) if pq.read_metadata(one).num_rows > 1)
     (file.parent / f".{file.name}.crc").unlink()
     table = pq.read_table(file, partitioning=None)
     pq.write_table(table.slice(1), file, use_deprecated_int96_timestamps=True)
 
 
-def in_delta(play: Playground) -> None:
-    offset = rows_at(play, 0, 2, 1)[0]
-    base = place_of(play, "delta")["base"].removeprefix("file://")
-    DeltaTable(base).delete(f"_topic = '{play.topics[0]}' and _partition = 2 and _offset = {offset}")
+def in_delta(live: LiveStream) -> None:
+    offset = rows_at(live, 0, 2, 1)[0]
+    base = place_of(live, "delta")["base"].removeprefix("file://")
+    DeltaTable(base).delete(f"_topic = '{live.topics[0]}' and _partition = 2 and _offset = {offset}")
 
 
 @contextmanager
-def one_row(play: Playground, name: str) -> Iterator[tuple[happybase.Table, bytes, dict[bytes, tuple[bytes, int]]]]:
+def one_row(live: LiveStream, name: str) -> Iterator[tuple[happybase.Table, bytes, dict[bytes, tuple[bytes, int]]]]:
     """A table, the key of its first row, and that row's newest cells with their timestamps."""
-    with closing(happybase.Connection("127.0.0.1", play.site.port("thrift"))) as connection:
+    with closing(happybase.Connection("127.0.0.1", live.site.port("thrift"))) as connection:
         table = connection.table(name)
         yield table, *next(row for row in table.scan(include_timestamp=True) if not row[0].startswith(b"\xff"))
 
 
-def in_latest(play: Playground) -> None:
+def in_latest(live: LiveStream) -> None:
     """Change the newest value of a key. A delete would hide older values of the key, and those that a repair writes too."""
-    with one_row(play, f"{play.name}_newest") as (table, key, cells):
+    with one_row(live, f"{live.name}_newest") as (table, key, cells):
         column, (value, timestamp) = next(iter(cells.items()))
         table.put(key, {column: value[:-1] + bytes([value[-1] ^ 1])}, timestamp=timestamp)
 
 
-def in_aggregates(play: Playground) -> None:
+def in_aggregates(live: LiveStream) -> None:
     """Delete a row. With the cells' own timestamps: a marker with a later one would hide the repair too."""
-    with one_row(play, f"{play.name}_sums") as (table, key, cells):
+    with one_row(live, f"{live.name}_sums") as (table, key, cells):
         for column, (_, timestamp) in cells.items():
             table.delete(key, [column], timestamp=timestamp)
 
 
-def in_kafka(play: Playground) -> None:
+def in_kafka(live: LiveStream) -> None:
     """Somebody sends a message once more: with the generation that counts, it is there twice."""
-    at = KafkaTopicPartition(f"{play.name}-out", 0)
-    consumer = KafkaConsumer(bootstrap_servers=play.kafka.servers, enable_auto_commit=False)
+    at = KafkaTopicPartition(f"{live.name}-out", 0)
+    consumer = KafkaConsumer(bootstrap_servers=live.kafka.servers, enable_auto_commit=False)
     consumer.assign([at])
     consumer.seek(at, 0)
     found = next(message for batch in consumer.poll(30_000).values() for message in batch)
     consumer.close()
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    producer = KafkaProducer(bootstrap_servers=live.kafka.servers)
     producer.send(at.topic, found.value, found.key, headers=found.headers, partition=0).get(timeout=30)
     producer.close()
 
 
-DAMAGE: dict[str, Callable[[Playground], None]] = {
+DAMAGE: dict[str, Callable[[LiveStream], None]] = {
     "hbase": in_hbase,
     "parquet": in_parquet,
     "delta": in_delta,
@@ -116,17 +116,17 @@ DAMAGE: dict[str, Callable[[Playground], None]] = {
 }
 
 
-def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | None) -> None:
+def repaired(live: LiveStream, report: AuditReport, sinks: tuple[str, ...] | None) -> None:
     """As the button and `--repair execute` do."""
-    planned = repair_of(play.opened, report)
+    planned = repair_of(live.opened, report)
     assert planned is not None
     assert (planned.replay.sinks, planned.replay.left_out) == (sinks, {})
-    (record,) = play.select(LaneKind.REPLAY, planned.replay.named, sinks=planned.replay.sinks)
+    (record,) = live.select(LaneKind.REPLAY, planned.replay.named, sinks=planned.replay.sinks)
     assert {one.name for one in record.places} == ({*sinks} if sinks else {*KINDS, "dead_letters"})
-    after = audit(play.opened, play.new_run(), selecting.stored_selection(play.opened, planned.audit_after))
+    after = audit(live.opened, live.new_run(), selecting.stored_selection(live.opened, planned.audit_after))
     outcome = verdict(report, after)
     assert outcome.clean, outcome.sentence
-    whole = audit(play.opened, play.new_run())
+    whole = audit(live.opened, live.new_run())
     assert whole.clean, whole.sentence()
 
 
@@ -140,29 +140,29 @@ def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | Non
     ],
 )
 def test_what_differs_is_repaired_and_the_other_sinks_are_left_alone(make: Make, kinds: tuple[str, ...]) -> None:
-    play = make(CDN)
-    with_all(play)
-    play.produce(160)
-    play.ingest()
+    live = make(CDN)
+    with_all(live)
+    live.produce(160)
+    live.ingest()
     for kind in kinds:
-        DAMAGE[kind](play)
-    report = audit(play.opened, "damaged")
+        DAMAGE[kind](live)
+    report = audit(live.opened, "damaged")
     assert {one.name for one in report.places if one.differences} == {*kinds}, report.sentence()
-    repaired(play, report, tuple(kind for kind in KINDS if kind in kinds))
+    repaired(live, report, tuple(kind for kind in KINDS if kind in kinds))
 
 
 @pytest.mark.full
 @pytest.mark.covers("N10")
 def test_dead_letters_that_differ_are_repaired_with_all_sinks(make: Make) -> None:
     """They belong to the offset. What the level `sinks` has found is repaired too."""
-    play = make(CDN)
-    with_all(play)
-    play.produce(160)
-    play.kafka.send([(play.topics[0], 0, None, b"no line")])
-    play.ingest()
-    letter: Any = min(place for place in play.expected().dead if place[1] == 0)
-    delete_rows(play, f"{play.name}_dead", 0, 0, letter[2])
-    delete_rows(play, play.name, 0, 0, rows_at(play, 0, 0, 1)[0])
-    report = audit(play.opened, "damaged", level=Level.SINKS)
+    live = make(CDN)
+    with_all(live)
+    live.produce(160)
+    live.kafka.send([(live.topics[0], 0, None, b"no line")])
+    live.ingest()
+    letter: Any = min(place for place in live.expected().dead if place[1] == 0)
+    delete_rows(live, f"{live.name}_dead", 0, 0, letter[2])
+    delete_rows(live, live.name, 0, 0, rows_at(live, 0, 0, 1)[0])
+    report = audit(live.opened, "damaged", level=Level.SINKS)
     assert (place(report, "dead letters").blocks, place(report, "hbase").blocks) == (1, 1)
-    repaired(play, report, None)
+    repaired(live, report, None)

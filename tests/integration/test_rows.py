@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from services.site import REPOSITORY
-from tests.support.playground import Make
+from tests.support.live_streams import Make
 from tests.support.rows import (
     BATCHES,
     GIVEN_BACK,
@@ -205,21 +205,21 @@ def batch(value: bytes | None) -> list[dict[str, str]] | str:
 @pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
 def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = make(BATCHES)
-    play.produce(150)
-    (record,) = play.ingest()
-    assert_rows(play, batch, record)
+    live = make(BATCHES)
+    live.produce(150)
+    (record,) = live.ingest()
+    assert_rows(live, batch, record)
     # Read message by message instead of in one part, the rows are the same, and those of a message stay together.
-    table = play.opened.result_table("hbase_default", play.name)
-    at_once = list(hbase_rows(play.opened.book, table, "hbase"))
+    table = live.opened.result_table("hbase_default", live.name)
+    at_once = list(hbase_rows(live.opened.book, table, "hbase"))
     assert any(row.place.index for row in at_once)
     monkeypatch.setattr("tidemark.sinks.reading._PART_BYTES", 1)
-    assert list(hbase_rows(play.opened.book, table, "hbase")) == at_once
+    assert list(hbase_rows(live.opened.book, table, "hbase")) == at_once
     monkeypatch.undo()
     # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
-    play.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
-    play.select(LaneKind.REPLAY, play.opened.book.view().authority.covered())
-    rows = play.independent.hbase().rows
+    live.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
+    live.select(LaneKind.REPLAY, live.opened.book.view().authority.covered())
+    rows = live.independent.hbase().rows
     assert rows
     assert not [fields for _, fields in rows if fields.get("id", "0")[-1] == "4"]
     assert [fields for _, fields in rows if fields.get("amount") == "-1.0"]
@@ -241,25 +241,25 @@ def of_order(make_rows: Callable[[dict[str, Any]], list[dict[str, str]]]) -> Cal
 
 @pytest.mark.covers("A41", "S9")
 def test_a_transform_by_sql(make: Make, spark: SparkSession) -> None:
-    play = make(TRANSFORMED)
-    play.produce(60)
-    (record,) = play.ingest()
+    live = make(TRANSFORMED)
+    live.produce(60)
+    (record,) = live.ingest()
 
     def paid(order: dict[str, Any]) -> list[dict[str, str]]:
         return [{"id": str(order["id"]), "customer": order["customer"].upper()}] if order["paid"] else []
 
-    assert_rows(play, of_order(paid), record)
+    assert_rows(live, of_order(paid), record)
 
     # A filter that drops all: the ledger moves on, and a second trigger finds nothing to do.
     dropped = "SELECT * FROM messages WHERE id < 0"
-    play.rewrite(transform={"sql": dropped, "fields": {"id": "integer"}})
-    kafka = [(play.topics[0], 0, b"key", b'{"id": 1}')] * 3
-    play.kafka.send(kafka)
-    (record,) = play.ingest()
+    live.rewrite(transform={"sql": dropped, "fields": {"id": "integer"}})
+    kafka = [(live.topics[0], 0, b"key", b'{"id": 1}')] * 3
+    live.kafka.send(kafka)
+    (record,) = live.ingest()
     (tally,) = [one for one in record.tallies if one.read.number]
     assert (tally.read, tally.stored.number, tally.rows.number) == (tally.skipped, 0, 0)
     assert tally.read.number == 3
-    assert not play.ingest()
+    assert not live.ingest()
 
 
 def test_a_transform_of_pieces(spark: SparkSession) -> None:
@@ -317,15 +317,15 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, functions: str) -> None:
     """They are numbered anew from 0, in the order of the indexes that they have, and a tombstone stays with what is kept."""
     transform = {"function": f"{functions}:parts", "fields": {"part": "string", "note": "binary"}}
-    play = make(TRANSFORMED, transform=transform)
-    play.kafka.send(
-        (play.topics[0], number % 3, key, None if lines is None else json.dumps({"lines": lines}).encode())
+    live = make(TRANSFORMED, transform=transform)
+    live.kafka.send(
+        (live.topics[0], number % 3, key, None if lines is None else json.dumps({"lines": lines}).encode())
         for number, (key, lines) in enumerate(
             [(b"a", "x,y,z"), (b"b", None), (b"c", ""), (b"d", "x"), (None, "y,x"), (b"", None)]
         )
     )
-    (record,) = play.ingest()
-    topic = play.topics[0]
+    (record,) = live.ingest()
+    topic = live.topics[0]
     wanted = {
         (topic, 0, 0, 0): {"part": "z", "note": "a"},
         (topic, 0, 0, 1): {"part": "y", "note": "a"},
@@ -336,10 +336,10 @@ def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, fu
         (topic, 1, 1, 1): {"part": "y"},
         (topic, 2, 1, 0): {"note": ""},
     }
-    assert play.independent.hbase().by_place() == wanted
-    assert play.independent.parquet(["part", "note"]).by_place() == wanted
+    assert live.independent.hbase().by_place() == wanted
+    assert live.independent.parquet(["part", "note"]).by_place() == wanted
     assert {one.at.partition: one.skipped.number for one in record.tallies} == {0: 0, 1: 0, 2: 1}
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
 
 
@@ -373,23 +373,23 @@ def test_a_transform_that_gives_rows_of_other_messages(spark: SparkSession, sql:
 @pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_transform_that_is_refused_writes_nothing(make: Make) -> None:
-    play = make(TRANSFORMED, transform={"sql": ELSEWHERE.replace("value", "id"), "fields": {"id": "integer"}})
-    play.produce(20)
-    with pytest.raises(TransformRefused, match=f"{play.topics[0]}/0@1001 index 0 of a message that it was not given"):
-        play.ingest()
+    live = make(TRANSFORMED, transform={"sql": ELSEWHERE.replace("value", "id"), "fields": {"id": "integer"}})
+    live.produce(20)
+    with pytest.raises(TransformRefused, match=f"{live.topics[0]}/0@1001 index 0 of a message that it was not given"):
+        live.ingest()
     # Nor does one that has not the right columns, and that is known before the window is taken.
-    takes = play.head().pending
-    play.rewrite(transform={"sql": "SELECT *, CAST(id AS string) AS n FROM messages", "fields": {"n": "integer"}})
+    takes = live.head().pending
+    live.rewrite(transform={"sql": "SELECT *, CAST(id AS string) AS n FROM messages", "fields": {"n": "integer"}})
     with pytest.raises(WrongUse, match="transform: n is string in the result; expected bigint"):
-        play.ingest(take_over=True)
-    assert play.head().pending == takes
-    assert play.positions() == dict.fromkeys(play.positions(), 0)
+        live.ingest(take_over=True)
+    assert live.head().pending == takes
+    assert live.positions() == dict.fromkeys(live.positions(), 0)
     # No attempt has left a row, not even as debris.
-    for table in (play.name, f"{play.name}_dead"):
-        found = play.independent.hbase(table)
+    for table in (live.name, f"{live.name}_dead"):
+        found = live.independent.hbase(table)
         assert (found.rows, found.debris) == ([], 0)
-    play.rewrite()
-    assert len(play.ingest(take_over=True)) == 1
+    live.rewrite()
+    assert len(live.ingest(take_over=True)) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from services import environment
 from services.site import Site
 from tests.support.command_line import asked, tidemark
 from tests.support.damage import delete_rows, rows_at
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tests.support.waiting import until
 from tidemark.runs.windows import ingest
 
@@ -41,47 +41,47 @@ def counts(found: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.full
-def test_runs_a_replay_and_audits(play: Playground) -> None:
+def test_runs_a_replay_and_audits(live: LiveStream) -> None:
     """The life of a stream: nothing yet, a first run, nothing new, damage, its repair."""
-    file = str(play.file)
-    play.produce(240)
+    file = str(live.file)
+    live.produce(240)
     out, said = tidemark("run", file, "--run", "mine", "--json")
     found = json.loads(out)
     assert (found["lane"], found["run"], counts(found)) == ("ingest", "mine", [240])
     # The job's log is on standard error, and nothing else than the data on standard output.
-    assert f"run mine: window 1 of {play.name}/ingest" in said
-    assert f"{play.name}/ingest window 1: committed" in said
-    play.assert_exactly_what_was_read()
+    assert f"run mine: window 1 of {live.name}/ingest" in said
+    assert f"{live.name}/ingest window 1: committed" in said
+    live.assert_exactly_what_was_read()
 
-    before = dict(play.opened.book.store.scan(("head",)))
+    before = dict(live.opened.book.store.scan(("head",)))
     out, said = tidemark("run", file, "--json")
     assert (json.loads(out)["windows"], said) == ([], "nothing is new\n")
-    assert dict(play.opened.book.store.scan(("head",))) == before
+    assert dict(live.opened.book.store.scan(("head",))) == before
 
     out, _ = tidemark("audit", file, "--run", "clean", "--json")
     report = json.loads(out)
     assert (report["clean"], report["expected"], report["findings"]) == (True, 240, None)
     assert all(isinstance(one["position"], str) for one in report["coverage"])
-    gone = rows_at(play, 0, 1, 2)
-    delete_rows(play, play.name, 0, 1, *gone)
-    out, said = tidemark("audit", file, "--ranges", f"{play.topics[0]}/1@0-{gone[-1] + 1}", code=1)
+    gone = rows_at(live, 0, 1, 2)
+    delete_rows(live, live.name, 0, 1, *gone)
+    out, said = tidemark("audit", file, "--ranges", f"{live.topics[0]}/1@0-{gone[-1] + 1}", code=1)
     assert "missing 2, different 0, extra 0" in out
-    assert [f"hbase: missing {play.topics[0]}/1@{offset}" in out for offset in gone] == [True, True]
+    assert [f"hbase: missing {live.topics[0]}/1@{offset}" in out for offset in gone] == [True, True]
     digest = said.rpartition("All findings are the selection ")[2].partition(";")[0]
 
-    position = play.positions()
+    position = live.positions()
     shown = asked("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run")
     assert (shown["offsets"], shown["left_out"]) == (2, {})
     assert shown["estimate"]["records"] == 2
     assert "comparison" not in shown
     # The rows that are missing would be new in HBase, and are the same in Parquet.
-    heads = dict(play.opened.book.store.scan(("head",)))
+    heads = dict(live.opened.book.store.scan(("head",)))
     out, said = tidemark(
         *("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run", "--compare", "--run", "what-if")
     )
-    assert f"hbase: new {play.topics[0]}/1@{gone[0]} index 0: nothing was stored of its message" in out
-    assert f"tidemark report {play.name} what-if" in said
-    assert dict(play.opened.book.store.scan(("head",))) == heads
+    assert f"hbase: new {live.topics[0]}/1@{gone[0]} index 0: nothing was stored of its message" in out
+    assert f"tidemark report {live.name} what-if" in said
+    assert dict(live.opened.book.store.scan(("head",))) == heads
     found = asked("report", file, "what-if")
     assert [(one["name"], one["same"], one["new"]) for one in found["places"]][:2] == [
         ("hbase", 0, 2),
@@ -96,45 +96,45 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
         "the replay of run repaired is done, so this run reads nothing; a run's name is used once. Ask for the same again "
         "under another name of the run\n",
     )
-    assert play.positions() == position
-    play.produce(30)
+    assert live.positions() == position
+    live.produce(30)
     out, said = tidemark("run", file, "--run", "mine", "--json")
     assert (counts(json.loads(out)), said) == ([240], "run mine is done\n")
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.full
 @pytest.mark.covers("N10")
-def test_an_audit_repairs_and_audits_again(play: Playground, tmp_path: Path) -> None:
+def test_an_audit_repairs_and_audits_again(live: LiveStream, tmp_path: Path) -> None:
     """Every level on its own, a plan that changes nothing, and a repair that ends with 0 only when it has helped."""
-    file = str(play.file)
-    play.produce(200)
+    file = str(live.file)
+    live.produce(200)
     tidemark("run", file, "--run", "mine", "--json")
     for level in ("ledger", "source"):
         out, _ = tidemark("audit", file, "--level", level, "--json")
         report = json.loads(out)
         assert (report["level"], report["clean"], report["windows"], report["places"]) == (level, True, 1, [])
-    gone = rows_at(play, 0, 1, 2)
-    delete_rows(play, play.name, 0, 1, *gone)
+    gone = rows_at(live, 0, 1, 2)
+    delete_rows(live, live.name, 0, 1, *gone)
     # Neither of these looks at the sinks, and neither says that it does.
     out, _ = tidemark("audit", file, "--level", "source")
     assert out.startswith(
         "source: 1 windows cover 200 offsets, 200 of them in Kafka, 0 no longer; 0 are not read yet\n"
     )
 
-    before, page = dict(play.opened.book.store.scan(("head",))), tmp_path / "report.html"
+    before, page = dict(live.opened.book.store.scan(("head",))), tmp_path / "report.html"
     out, _ = tidemark("audit", file, "--repair", "plan", "--run", "planned", "--html", str(page), code=1)
     assert "missing 2, different 0" in out
     assert "a repair replays 2 offsets into hbase alone; of 2 messages of them rows are stored" in out
-    assert f"missing {play.topics[0]}/1@{gone[0]}" in page.read_text()
-    assert dict(play.opened.book.store.scan(("head",))) == before
+    assert f"missing {live.topics[0]}/1@{gone[0]}" in page.read_text()
+    assert dict(live.opened.book.store.scan(("head",))) == before
 
     out, _ = tidemark("audit", file, "--repair", "execute", "--yes", "--run", "repaired", "--json")
     found = json.loads(out)
     assert (found["clean"], found["findings"]["offsets"], found["repair"]["offsets"]) == (True, 2, 2)
     assert found["sentence"].startswith("repaired: expected 2, stored 2")
     assert (found["audit_after"]["clean"], found["audit_after"]["expected"]) == (True, 2)
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
     # The report is in the ledger, and the page is made of it.
     tidemark("report", file, "repaired", "--html", str(page))
     assert "Repaired" in page.read_text()
@@ -144,25 +144,25 @@ def test_an_audit_repairs_and_audits_again(play: Playground, tmp_path: Path) -> 
 
 @pytest.mark.full
 def test_too_many_invalid_messages_are_said_in_one_line(make: Make) -> None:
-    play = make(CDN, limits={"max_invalid": {"number": 0}})
-    play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
-    _, said = tidemark("run", str(play.file), "--run", "mine", code=6)
+    live = make(CDN, limits={"max_invalid": {"number": 0}})
+    live.kafka.send((live.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
+    _, said = tidemark("run", str(live.file), "--run", "mine", code=6)
     (line,) = [line for line in said.splitlines() if line.startswith("tidemark: TooManyInvalid: ")]
-    assert f"1 x 'matches no pattern', such as {play.topics[0]}/1@0; 1 x 'not UTF-8'" in line
+    assert f"1 x 'matches no pattern', such as {live.topics[0]}/1@0; 1 x 'not UTF-8'" in line
     assert line.endswith("raise limits.max_invalid, and run again.")
     # With a budget, the same run goes on with the window that it has pinned.
-    play.rewrite(limits={"max_invalid": {"share": 1.0}})
-    out, _ = tidemark("run", str(play.file), "--run", "mine", "--json")
+    live.rewrite(limits={"max_invalid": {"share": 1.0}})
+    out, _ = tidemark("run", str(live.file), "--run", "mine", "--json")
     assert counts(json.loads(out)) == [2]
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.full
 def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
-    play = make(CDN, source={"start": "latest"})
-    file, topic = str(play.file), play.topics[0]
-    play.produce(200)
-    assert ingest.plan_ingest(play.opened, "begin") is None
+    live = make(CDN, source={"start": "latest"})
+    file, topic = str(live.file), live.topics[0]
+    live.produce(200)
+    assert ingest.plan_ingest(live.opened, "begin") is None
     shown = asked("backfill", file, "--before-first", "--reason", "a test", "--dry-run")
     assert (shown["offsets"], shown["stored_before"], shown["estimate"]) == (200, 0, None)
     out, _ = tidemark(
@@ -178,7 +178,7 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     )
     assert "left out, a window has read them: 20 offsets" in said
     assert counts(json.loads(out)) == [180]
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
     shown, said = tidemark("backfill", "--yes", file, "--run", "rest", "--json")
     assert counts(json.loads(shown)) == [180]
     assert "the backfill of run rest is done" in said
@@ -189,18 +189,18 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
 def test_840_000_dead_letters_and_a_million_records_of_a_file(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = make(CDN)
-    file, (topic,) = str(play.file), play.topics
+    live = make(CDN)
+    file, (topic,) = str(live.file), live.topics
     # The others stand between them, so that the dead letters are in 160,000 ranges.
     fields = {
         "scheme": {"type": "delimited", "fields": {"id": "integer"}},
-        "sinks": [{"type": "parquet", "folder": play.name}, {"type": "delta", "folder": f"{play.name}_delta"}],
+        "sinks": [{"type": "parquet", "folder": live.name}, {"type": "delta", "folder": f"{live.name}_delta"}],
     }
-    play.rewrite(**fields, checks=[{"invalid_when": "id % 25 > 3", "reason": "not in the list"}])
+    live.rewrite(**fields, checks=[{"invalid_when": "id % 25 > 3", "reason": "not in the list"}])
     for start in range(0, MILLION, 100_000):
-        play.kafka.send((topic, number % 4, None, b"%d" % number) for number in range(start, start + 100_000))
+        live.kafka.send((topic, number % 4, None, b"%d" % number) for number in range(start, start + 100_000))
     tidemark("run", file)
-    play.rewrite(**fields, checks=[])
+    live.rewrite(**fields, checks=[])
     out, _ = tidemark("replay", "--yes", file, "--dead-letters", "not in the list", "--reason", "corrected", "--json")
     assert counts(json.loads(out)) == [840_000]
     shown = asked("results", file, "--dead-letters", "--limit", "1")
@@ -220,10 +220,10 @@ def test_840_000_dead_letters_and_a_million_records_of_a_file(
 
 
 @pytest.mark.full
-def test_a_job_that_was_killed_is_run_again(play: Playground, tmp_path: Path) -> None:
-    play.produce(240)
-    with running(tmp_path, "run", str(play.file), "--run", "killed") as command:
-        job = _job_that_holds(play, command, "killed")
+def test_a_job_that_was_killed_is_run_again(live: LiveStream, tmp_path: Path) -> None:
+    live.produce(240)
+    with running(tmp_path, "run", str(live.file), "--run", "killed") as command:
+        job = _job_that_holds(live, command, "killed")
         os.killpg(job.pid, signal.SIGKILL)
         assert command.wait(300) == 6
     said = (tmp_path / "said").read_text()
@@ -232,20 +232,20 @@ def test_a_job_that_was_killed_is_run_again(play: Playground, tmp_path: Path) ->
     )
     assert "To go on: tidemark run" in said
     assert _gone(job)
-    play.produce(60)
+    live.produce(60)
     # The same run goes on at once, with the window as it was pinned.
-    out, _ = tidemark("run", str(play.file), "--run", "killed", "--json")
+    out, _ = tidemark("run", str(live.file), "--run", "killed", "--json")
     assert counts(json.loads(out)) == [240]
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.full
 def test_an_interrupt_leaves_no_child(make: Make, tmp_path: Path) -> None:
-    play = make(CDN)
-    play.produce(240)
+    live = make(CDN)
+    live.produce(240)
     for number in (signal.SIGINT, signal.SIGTERM):
-        with running(tmp_path, "run", str(play.file), "--run", number.name, "--take-over") as command:
-            _job_that_holds(play, command, number.name)
+        with running(tmp_path, "run", str(live.file), "--run", number.name, "--take-over") as command:
+            _job_that_holds(live, command, number.name)
             family = psutil.Process(command.pid).children(recursive=True)
             # The JVM, the Python driver, and perhaps its workers.
             assert len(family) >= 2
@@ -253,16 +253,16 @@ def test_an_interrupt_leaves_no_child(make: Make, tmp_path: Path) -> None:
             assert command.wait(300) == 128 + number
         assert f"tidemark: interrupted by {number.name}" in (tmp_path / "said").read_text()
         assert all(_gone(one) for one in family)
-        assert play.head().seq == 0
-    out, _ = tidemark("run", str(play.file), "--take-over", "--json")
+        assert live.head().seq == 0
+    out, _ = tidemark("run", str(live.file), "--take-over", "--json")
     assert counts(json.loads(out)) == [240]
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
-def test_an_interrupt_before_the_job_is_not_taken_for_differences(play: Playground, tmp_path: Path) -> None:
+def test_an_interrupt_before_the_job_is_not_taken_for_differences(live: LiveStream, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}}
-        with running(tmp_path, "run", str(play.file), AIRFLOW_CONN_KAFKA_DEFAULT=json.dumps(kafka)) as command:
+        with running(tmp_path, "run", str(live.file), AIRFLOW_CONN_KAFKA_DEFAULT=json.dumps(kafka)) as command:
             # It has asked, and is waiting for an answer.
             silent.settimeout(300)
             silent.accept()[0].close()
@@ -284,11 +284,11 @@ def running(folder: Path, *arguments: str, **variables: str) -> Iterator[subproc
             command.wait(60)
 
 
-def _job_that_holds(play: Playground, command: subprocess.Popen[bytes], run: str) -> psutil.Process:
+def _job_that_holds(live: LiveStream, command: subprocess.Popen[bytes], run: str) -> psutil.Process:
     """The command's spark-submit, once its job holds the window."""
 
     def holds() -> bool:
-        found = play.opened.book.head("ingest")
+        found = live.opened.book.head("ingest")
         pending = found.head.pending if found else None
         return pending is not None and pending.attempt is not None and pending.attempt.run == run
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make, Playground
 from tests.support.rows import messages_of, stream_of
 from tidemark.audit.levels import Level
 from tidemark.errors import VerificationFailed
@@ -35,9 +35,9 @@ EXAMPLE = Example("ranges", STREAM, ("logs",), 3, lambda count, first: iter(()),
 WORDS = [b"one", b"two", b"three"]
 
 
-def with_aggregates(play: Playground) -> None:
-    sums = {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "value", "values": {"rows": "count"}}
-    play.rewrite(sinks=[{"type": "parquet", "folder": play.name}, sums])
+def with_aggregates(live: LiveStream) -> None:
+    sums = {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "value", "values": {"rows": "count"}}
+    live.rewrite(sinks=[{"type": "parquet", "folder": live.name}, sums])
 
 
 def word(offset: int) -> bytes:
@@ -52,10 +52,10 @@ def places(wanted: RangeSet) -> set[tuple[str, int, int, int]]:
     }
 
 
-def counted(play: Playground) -> dict[str, int]:
-    opened = play.opened
+def counted(live: LiveStream) -> dict[str, int]:
+    opened = live.opened
     (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-    table = aggregate_table(opened.connections, "hbase_default", f"{play.name}_sums")
+    table = aggregate_table(opened.connections, "hbase_default", f"{live.name}_sums")
     found = totals(opened.book, table, sink.aggregates(opened.stream.fields))
     return {(key[0] or b"").decode(): int(values["rows"]) for key, values in found}
 
@@ -64,28 +64,28 @@ def counted(play: Playground) -> dict[str, int]:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("G1")
 def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
-    play = make(EXAMPLE)
-    with_aggregates(play)
+    live = make(EXAMPLE)
+    with_aggregates(live)
     sizes = {0: 10_070, 1: 20, 2: 40}
-    play.kafka.send((play.topics[0], at, None, word(offset)) for at, size in sizes.items() for offset in range(size))
+    live.kafka.send((live.topics[0], at, None, word(offset)) for at, size in sizes.items() for offset in range(size))
     # A start at the end: nothing is read, and all of it may be backfilled.
-    assert play.ingest() == []
-    wanted = play.ranges(0, 0, (0, 10), (20, 10_020), (10_050, 10_060))
-    others = play.ranges(0, 1, (0, 5), (10, 11)) | play.ranges(0, 2, (1, 2), (5, 9), (30, 40))
+    assert live.ingest() == []
+    wanted = live.ranges(0, 0, (0, 10), (20, 10_020), (10_050, 10_060))
+    others = live.ranges(0, 1, (0, 5), (10, 11)) | live.ranges(0, 2, (1, 2), (5, 9), (30, 40))
     every = wanted | others
     words = Counter(word(offset).decode() for one in every for offset in range(one.start, one.until))
 
     # The aggregates' first window has just these ranges, and their replay reads the same again.
     for kind in (LaneKind.BACKFILL, LaneKind.REPLAY):
-        (record,) = play.select(kind, every)
+        (record,) = live.select(kind, every)
         assert {tally.at.partition: tally.read.number for tally in record.tallies} == {0: 10_020, 1: 6, 2: 15}
-        files = play.independent.parquet(["value"])
+        files = live.independent.parquet(["value"])
         assert len(files.rows) == every.count()
         assert {place for place, _ in files.rows} == places(every)
-        assert counted(play) == words
+        assert counted(live) == words
 
     # The audit reads with the same code.
-    report = audit(play.opened, "an audit", wanted)
+    report = audit(live.opened, "an audit", wanted)
     assert report.clean, report.sentence()
     assert (report.expected, report.stored) == (10_020, 10_020)
 
@@ -94,13 +94,13 @@ def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("N29")
 def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = make(EXAMPLE)
-    play.kafka.send((play.topics[0], at, None, word(offset)) for at in (0, 1) for offset in range(100_000))
-    assert play.ingest() == []
+    live = make(EXAMPLE)
+    live.kafka.send((live.topics[0], at, None, word(offset)) for at in (0, 1) for offset in range(100_000))
+    assert live.ingest() == []
     chance = random.Random(3)
     spans = [(start, start + 1) for start in chance.sample(range(0, 100_000, 2), 47)]
     # Two gaps that are read, and a long range between far records.
-    wanted = play.ranges(0, 0, *spans, (50, 51), (53, 54), (56, 57)) | play.ranges(0, 1, *spans, (20_000, 33_000))
+    wanted = live.ranges(0, 0, *spans, (50, 51), (53, 54), (56, 57)) | live.ranges(0, 1, *spans, (20_000, 33_000))
     reads: list[Read] = []
 
     def watched(wanted: RangeSet, *given: Any) -> list[Read]:
@@ -108,9 +108,9 @@ def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, mon
         return reads
 
     monkeypatch.setattr(reading, "reads", watched)
-    (record,) = play.select(LaneKind.BACKFILL, wanted)
+    (record,) = live.select(LaneKind.BACKFILL, wanted)
     assert sum(tally.read.number for tally in record.tallies) == wanted.count()
-    assert {place for place, _ in play.independent.parquet(["value"]).rows} == places(wanted)
+    assert {place for place, _ in live.independent.parquet(["value"]).rows} == places(wanted)
     # Many ranges of a partition share tasks, and what was read besides is a part of what lies between.
     assert any(one.tasks < len(one.ranges) > 20 for one in reads)
     read = RangeSet(one for of_read in reads for one in of_read.ranges)
@@ -121,26 +121,26 @@ def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, mon
 @pytest.mark.covers("G1")
 def test_a_window_that_is_read_twice_is_refused_and_leaves_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka has fewer messages than offsets here, so that their number alone does not tell."""
-    play = make(EXAMPLE, source={"start": "earliest"})
-    play.kafka.send((play.topics[0], 0, None, word(offset)) for offset in range(30))
+    live = make(EXAMPLE, source={"start": "earliest"})
+    live.kafka.send((live.topics[0], 0, None, word(offset)) for offset in range(30))
 
     def first_twice(wanted: RangeSet, *given: Any) -> list[Read]:
         """As when a filtered read goes across one that is exact."""
         return [*split(wanted.first(5)), *split(wanted, *given)]
 
     monkeypatch.setattr(reading, "reads", first_twice)
-    with pytest.raises(VerificationFailed, match=rf"{play.topics[0]}/0: 5 messages came more than once"):
-        play.ingest("a run")
-    assert play.head().seq == 0
-    assert not play.independent.parquet(["value"]).rows
-    assert not play.independent.parquet(["value"]).debris
+    with pytest.raises(VerificationFailed, match=rf"{live.topics[0]}/0: 5 messages came more than once"):
+        live.ingest("a run")
+    assert live.head().seq == 0
+    assert not live.independent.parquet(["value"]).rows
+    assert not live.independent.parquet(["value"]).debris
 
     monkeypatch.setattr(reading, "reads", split)
-    play.ingest("a run")
-    assert len(play.independent.parquet(["value"]).rows) == 30
+    live.ingest("a run")
+    assert len(live.independent.parquet(["value"]).rows) == 30
     monkeypatch.setattr(reading, "reads", first_twice)
     with pytest.raises(VerificationFailed, match="5 messages came more than once"):
-        audit(play.opened, "an audit", level=Level.RECOMPUTE)
+        audit(live.opened, "an audit", level=Level.RECOMPUTE)
 
 
 @pytest.mark.covers("G1")

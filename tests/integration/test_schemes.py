@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.live_streams import Kafka, Make
 from tests.support.oracle import Example
-from tests.support.playground import Kafka, Make
 from tests.support.scheme_cases import CASES, CREATE_TIME, LOG_APPEND_TIME, NO_TIME, Case, Message, messages, send
 from tidemark.offsets.hashing import coordinate_hash, source_hash
 from tidemark_spark.jobs.audit import audit
@@ -67,8 +67,8 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
         "dead_letters": {"table": "-"},
     }
     example = Example(case.name, stream, (), 1, lambda count, first: iter(()), lambda value: case.outcome(sent[0]))
-    play = make(example, source={"topics": list(topics)})
-    (record,) = play.ingest()
+    live = make(example, source={"topics": list(topics)})
+    (record,) = live.ingest()
     assert sum(tally.read.number for tally in record.tallies) == len(sent)
     for tally in record.tallies:
         there = [one for one in sent if one.topic == tally.topic]
@@ -78,7 +78,7 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
 
     outcomes = {(one.topic, one.partition, one.offset): case.outcome(one) for one in sent}
     wanted = {(*place, 0): outcome.fields for place, outcome in outcomes.items() if outcome.reason is None}
-    hbase, files = play.independent.hbase(), play.independent.parquet(list(case.fields))
+    hbase, files = live.independent.hbase(), live.independent.parquet(list(case.fields))
     assert (hbase.twice(), files.twice()) == (0, 0)
     assert hbase.by_place() == wanted
     assert files.by_place() == wanted
@@ -86,7 +86,7 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
         assert fields.items() <= hbase.by_place()[topics[0], 0, offset, 0].items()
 
     # What is invalid is kept with its key and value as they are.
-    dead = {place[:3]: fields for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    dead = {place[:3]: fields for place, fields in live.independent.hbase(f"{live.name}_dead").rows}
     assert {place: fields["reason"] for place, fields in dead.items()} == {
         place: outcome.reason for place, outcome in outcomes.items() if outcome.reason is not None
     }
@@ -100,7 +100,7 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
             assert {name: text for name, text in fields.items() if name in parts} == held
 
     # Both sinks give the same rows with the same types, and a row without a value is marked in both.
-    typed = [results(spark, play.opened, sink.name) for sink in play.opened.stream.sinks]
+    typed = [results(spark, live.opened, sink.name) for sink in live.opened.stream.sinks]
     assert typed[0].dtypes == typed[1].dtypes
     rows = [sorted(map(repr, frame.collect())) for frame in typed]
     assert rows[0] == rows[1]
@@ -109,7 +109,7 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
         (at[0], at[2]) for at in dead
     }
 
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
     assert report.stored == len(wanted)
     assert report.dead_letters == len(dead)

@@ -10,7 +10,7 @@ import pytest
 
 from services import jars
 from services.site import Site
-from tests.support.playground import Make, Playground
+from tests.support.live_streams import LiveStream, Make
 from tests.support.submitted import WINDOW_JOB, Submitted
 from tidemark.errors import EXIT_WRONG_USE
 
@@ -19,25 +19,25 @@ def connectors(site: Site) -> list[Path]:
     return sorted((site.jars / jars.folder_of("spark")).glob("*.jar"))
 
 
-def refused(play: Playground, folder: Path, class_path: list[Path]) -> str:
+def refused(live: LiveStream, folder: Path, class_path: list[Path]) -> str:
     """What a job says that finds these jars beside Spark; it ends with code 2."""
-    play.produce(3)
-    run = play.new_run()
-    arguments = play.job_arguments(run, play.pin(run).seq)
+    live.produce(3)
+    run = live.new_run()
+    arguments = live.job_arguments(run, live.pin(run).seq)
     conf = {"spark.jars": ",".join(map(str, class_path))}
-    job = Submitted(play.site, folder / "job.log", WINDOW_JOB, *arguments, conf=conf)
+    job = Submitted(live.site, folder / "job.log", WINDOW_JOB, *arguments, conf=conf)
     try:
         assert job.wait() == EXIT_WRONG_USE, job.output[-3000:]
     finally:
         job.end()
-    assert play.opened.book.committed() == []
+    assert live.opened.book.committed() == []
     (said,) = (line for line in job.output.splitlines() if line.startswith("tidemark: "))
     return said
 
 
 def test_a_missing_connector_is_named_before_the_work(make: Make, site: Site, tmp_path: Path) -> None:
-    play = make()
-    said = refused(play, tmp_path, [jar for jar in connectors(site) if "kafka" not in jar.name])
+    live = make()
+    said = refused(live, tmp_path, [jar for jar in connectors(site) if "kafka" not in jar.name])
     assert said.startswith(
         "tidemark: WrongUse: Spark's class path lacks Spark's Kafka connector (org.apache.spark.sql."
     )
@@ -62,8 +62,8 @@ def test_avro_needs_its_package_and_says_which(make: Make, site: Site, tmp_path:
     schema = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]}
     (tmp_path / "order.avsc").write_text(json.dumps(schema))
     scheme = {"type": "avro", "schema_file": "order.avsc", "fields": {"id": "integer"}}
-    play = make(scheme=scheme, checks=[], transform=None)
-    said = refused(play, tmp_path, [jar for jar in connectors(site) if "avro" not in jar.name])
+    live = make(scheme=scheme, checks=[], transform=None)
+    said = refused(live, tmp_path, [jar for jar in connectors(site) if "avro" not in jar.name])
     assert "Spark's class path lacks Spark's Avro package" in said
     assert f",org.apache.spark:spark-avro_2.13:{jars.spark_version()}" in said
 

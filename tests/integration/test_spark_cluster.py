@@ -14,8 +14,8 @@ import pytest
 from services import environment
 from services.site import Site
 from tests.support.command_line import tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make, Playground
 from tests.support.spark_cluster import Cluster, spark_cluster
 from tests.support.submitted import WINDOW_JOB, Submitted
 from tests.support.waiting import until
@@ -43,12 +43,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def submit(play: Playground, cluster: Cluster, log: Path, script: Path, **conf: str) -> str:
+def submit(live: LiveStream, cluster: Cluster, log: Path, script: Path, **conf: str) -> str:
     """Plan a window and process it on the cluster by a script; gives what it said."""
-    run = play.new_run()
-    arguments = play.job_arguments(run, play.pin(run).seq)
+    run = live.new_run()
+    arguments = live.job_arguments(run, live.pin(run).seq)
     python = {"PYSPARK_PYTHON": str(cluster.python)}
-    return Submitted(play.site, log, script, *arguments, master=cluster.master, conf=conf, **python).succeeds()
+    return Submitted(live.site, log, script, *arguments, master=cluster.master, conf=conf, **python).succeeds()
 
 
 @pytest.mark.full
@@ -56,20 +56,20 @@ def test_a_cluster_with_the_settings_of_the_documents(
     make: Make, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conf = {"spark.pyspark.python": str(cluster.python), "spark.pyspark.driver.python": sys.executable}
-    play = make(CDN, engine={"master": cluster.master, "conf": conf})
-    for name, value in {**environment.spark(play.site), **environment.connections(play.site)}.items():
+    live = make(CDN, engine={"master": cluster.master, "conf": conf})
+    for name, value in {**environment.spark(live.site), **environment.connections(live.site)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": cluster.master}))
-    play.produce(600)
-    tidemark("run", str(play.file))
+    live.produce(600)
+    tidemark("run", str(live.file))
     assert len(cluster.executors()) == 2
 
-    play.produce(600)
-    assert "Lost executor" in submit(play, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
+    live.produce(600)
+    assert "Lost executor" in submit(live, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
     # Two more, and one in the place of the killed one.
     assert len(cluster.executors()) == 5
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.full
@@ -78,12 +78,12 @@ def test_dead_letters_that_are_lost_with_an_executor_are_read_again(
     make: Make, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KILL_BEHIND", Step.READ.value)
-    play = make(CDN)
-    play.produce(600)
-    assert "Lost executor" in submit(play, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
-    (window,) = play.opened.book.committed()
+    live = make(CDN)
+    live.produce(600)
+    assert "Lost executor" in submit(live, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
+    (window,) = live.opened.book.committed()
     assert sum(tally.dead_letters for tally in window.record.tallies) > 0
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 DRAWING = """
@@ -112,14 +112,14 @@ def test_a_warm_engine_on_a_cluster_whose_executors_come_and_go(
     engine = Engine(site, site.folder("of-a-cluster"), cluster.master, conf={"spark.driver.memory": "1g"})
     try:
         for number, module in enumerate((*modules, modules[0])):
-            play = make(CDN)
-            play.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": play.name}])
-            play.produce(600)
-            run = play.new_run()
-            arguments = play.job_arguments(run, play.pin(run).seq)
+            live = make(CDN)
+            live.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": live.name}])
+            live.produce(600)
+            run = live.new_run()
+            arguments = live.job_arguments(run, live.pin(run).seq)
             conf, python = {"spark.submit.pyFiles": str(module)}, {"PYSPARK_PYTHON": str(cluster.python)}
             engine.run(WINDOW_JOB, *arguments, conf=conf, **python).ends()
-            words = {fields["word"] for fields in play.independent.hbase().by_place().values()}
+            words = {fields["word"] for fields in live.independent.hbase().by_place().values()}
             assert words == {module.parent.name}
             assert len(cluster.executors()) == before + 2 * (number + 1)
             cluster.kill_executors()
@@ -136,18 +136,18 @@ def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
 ) -> None:
     """Between two sinks: computed anew, the second one would hold other rows than the first."""
     (tmp_path / "drawing.py").write_text(DRAWING)
-    play = make(CDN)
+    live = make(CDN)
     scheme = {"type": "function", "function": "drawing:drawn", "fields": {"word": "string"}}
-    latest = {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "word"}
-    play.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": play.name}, latest])
-    play.produce(600)
-    run = play.new_run()
-    arguments = play.job_arguments(run, play.pin(run).seq)
+    latest = {"type": "hbase_latest", "table": f"{live.name}_latest", "key": "word"}
+    live.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": live.name}, latest])
+    live.produce(600)
+    run = live.new_run()
+    arguments = live.job_arguments(run, live.pin(run).seq)
     conf = {"spark.submit.pyFiles": str(tmp_path / "drawing.py")}
     python = {"PYSPARK_PYTHON": str(cluster.python), "KILL_BEHIND": Step.SINK_STORED.value}
 
     def start(script: Path, log: str) -> Submitted:
-        return Submitted(play.site, tmp_path / log, script, *arguments, master=cluster.master, conf=conf, **python)
+        return Submitted(live.site, tmp_path / log, script, *arguments, master=cluster.master, conf=conf, **python)
 
     killed = start(EXECUTOR_KILLED_JOB, "killed.log")
     try:
@@ -156,23 +156,23 @@ def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
         killed.end()
     assert "Lost executor" in killed.output
     assert "\ntidemark: ComputedAgain: Spark has lost rows of this window" in killed.output
-    assert play.head().last is None
+    assert live.head().last is None
 
     start(WINDOW_JOB, "again.log").succeeds()
-    words = {fields["word"] for fields in play.independent.hbase().by_place().values()}
+    words = {fields["word"] for fields in live.independent.hbase().by_place().values()}
     assert len(words) == 600
-    table = latest_table(play.opened.connections, "hbase_default", latest["table"])
-    values = SteadyValues.of(play.opened.book, table, "hbase_latest").newest()
+    table = latest_table(live.opened.connections, "hbase_default", latest["table"])
+    values = SteadyValues.of(live.opened.book, table, "hbase_latest").newest()
     assert {row.fields["word"].decode() for row in values} == words
 
 
 @pytest.mark.covers("G1", "F3", "E35")
 def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Cluster, tmp_path: Path) -> None:
     """Sinks that lose a row, write one twice, or end too early; then a slow task and one that dies."""
-    play = make(CDN)
-    play.produce(600)
+    live = make(CDN)
+    live.produce(600)
     conf = {**SPECULATION, "spark.log.level": "INFO"}
-    said = submit(play, cluster, tmp_path / "job.log", MISBEHAVING_JOB, **conf)
+    said = submit(live, cluster, tmp_path / "job.log", MISBEHAVING_JOB, **conf)
     refused = dict(
         re.findall(r"^refused, (\w+): .*messages to store: (\d+, acknowledged by sink hbase: \d+)", said, re.M)
     )
@@ -183,16 +183,16 @@ def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Clust
     # The worker that was killed after its write, and the task that another copy of it has overtaken.
     assert "exited unexpectedly" in said
     assert re.search(r"Killing attempt 0 for task 1\.0 in stage .* as the attempt \d succeeded", said)
-    (window,) = play.opened.book.committed()
+    (window,) = live.opened.book.committed()
     assert window.record.owes_sweep
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("A35")
 def test_a_hundred_tasks_read_one_partition_eight_at_a_time(make: Make, tmp_path: Path) -> None:
-    play = make(replace(CDN, topics=CDN.topics[:1], partitions=1))
-    play.produce(1000)
+    live = make(replace(CDN, topics=CDN.topics[:1], partitions=1))
+    live.produce(1000)
     with spark_cluster(tmp_path, cores=4) as cluster:
         # On a quiet machine all tasks take about as long. Each that takes longer than the median gets a copy.
         often = {
@@ -202,18 +202,18 @@ def test_a_hundred_tasks_read_one_partition_eight_at_a_time(make: Make, tmp_path
             "spark.speculation.efficiency.enabled": "false",
         }
         conf = {**SPECULATION, **often, "spark.log.level": "INFO"}
-        said = submit(play, cluster, tmp_path / "job.log", MANY_TASKS_JOB, **conf)
+        said = submit(live, cluster, tmp_path / "job.log", MANY_TASKS_JOB, **conf)
     assert re.search(r"Starting task 99\.\d+ in stage", said)
     # Copies of tasks were started beside them.
     assert " as speculatable " in said
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
-    read_by_many = play.opened.book.committed()[0].record
-    (read_by_few,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 1000)))
+    read_by_many = live.opened.book.committed()[0].record
+    (read_by_few,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 1000)))
     assert read_by_few.receipt is not None
     assert read_by_many.receipt is not None
     assert read_by_few.receipt.tallies == read_by_many.receipt.tallies
-    play.assert_exactly_what_was_read()
+    live.assert_exactly_what_was_read()
 
 
 def difference(counts: str) -> int:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stores import new_stream
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning import splitting

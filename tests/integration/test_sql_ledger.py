@@ -22,8 +22,8 @@ from services.site import Site
 from tests.support import views_in_sql
 from tests.support.command_line import tidemark
 from tests.support.cuts import Cut, cut_after
+from tests.support.live_streams import Make
 from tests.support.oracle import LEDGERS
-from tests.support.playground import Make
 from tests.support.stores import SETTINGS, new_stream, stores_of
 from tidemark.clients import sql as sql_client
 from tidemark.clients.connections import from_environment
@@ -104,37 +104,37 @@ def test_a_stream_with_its_ledger_in_sql(
 ) -> None:
     """Read, cut off behind the results, read again, replayed, audited; and the offsets are there for everybody."""
     other = request.getfixturevalue("file" if ledger == "sqlite" else ledger)
-    play = make(ledger=SETTINGS[ledger])
-    play.produce(120)
-    play.ingest()
-    play.produce(60)
+    live = make(ledger=SETTINGS[ledger])
+    live.produce(120)
+    live.ingest()
+    live.produce(60)
     with pytest.raises(Cut):
-        play.ingest(on_step=cut_after(Step.SINK_STORED))
-    play.ingest(take_over=True)
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
-    play.assert_exactly_what_was_read()
-    report = audit(play.opened, play.new_run())
+        live.ingest(on_step=cut_after(Step.SINK_STORED))
+    live.ingest(take_over=True)
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 5), (7, 8)))
+    live.assert_exactly_what_was_read()
+    report = audit(live.opened, live.new_run())
     assert (report.clean, report.expected) == (True, 180), report.sentence()
-    assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 3 windows")
+    assert tidemark("ledger", "verify", str(live.file))[0].startswith(f"{live.name}: 3 windows")
 
-    wanted = [(topic, partition, offset) for (topic, partition), offset in sorted(play.positions().items())]
+    wanted = [(topic, partition, offset) for (topic, partition), offset in sorted(live.positions().items())]
     if ledger != "sqlite":
-        assert other.execute(OFFSETS, [play.name]).fetchall() == wanted
+        assert other.execute(OFFSETS, [live.name]).fetchall() == wanted
     else:
         with closing(sqlite3.connect(other)) as connection:
-            assert connection.execute(OFFSETS.replace("%s", "?"), [play.name]).fetchall() == wanted
+            assert connection.execute(OFFSETS.replace("%s", "?"), [live.name]).fetchall() == wanted
 
     # To each other kind of ledger, and back.
     places = [LEDGERS["hbase"], SETTINGS[ledger] | {"table": "moved"}, LEDGERS["zookeeper"]]
     for number, there in enumerate([*places, SETTINGS[ledger] | {"table": "moved_again"}]):
         backup = str(tmp_path / f"backup {number}")
-        tidemark("ledger", "backup", str(play.file), backup, "--final", "--yes", "--reason", "moved")
-        play.rewrite(ledger=there)
-        tidemark("ledger", "restore", "--yes", str(play.file), backup)
-        assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 3 windows"), there
-    play.produce(30)
-    play.ingest()
-    report = audit(play.opened, play.new_run())
+        tidemark("ledger", "backup", str(live.file), backup, "--final", "--yes", "--reason", "moved")
+        live.rewrite(ledger=there)
+        tidemark("ledger", "restore", "--yes", str(live.file), backup)
+        assert tidemark("ledger", "verify", str(live.file))[0].startswith(f"{live.name}: 3 windows"), there
+    live.produce(30)
+    live.ingest()
+    report = audit(live.opened, live.new_run())
     assert (report.clean, report.expected) == (True, 210), report.sentence()
     # Also of windows that have come from another ledger.
     windows = (
@@ -143,10 +143,10 @@ def test_a_stream_with_its_ledger_in_sql(
     )
     wanted = [("ingest", 1, 120), ("ingest", 2, 60), ("ingest", 3, 30)]
     if ledger != "sqlite":
-        assert list(other.execute(windows, [play.name]).fetchall()) == wanted
+        assert list(other.execute(windows, [live.name]).fetchall()) == wanted
     else:
         with closing(sqlite3.connect(other)) as connection:
-            assert connection.execute(windows.replace("%s", "?"), [play.name]).fetchall() == wanted
+            assert connection.execute(windows.replace("%s", "?"), [live.name]).fetchall() == wanted
 
 
 def offsets_of(connection: Any, stream: str) -> list[tuple[object, ...]]:

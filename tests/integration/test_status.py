@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.support.command_line import tidemark
+from tests.support.live_streams import Make
 from tests.support.oracle import CDN
-from tests.support.playground import Make
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
@@ -17,17 +17,17 @@ from tidemark.runs.windows import ingest
 
 
 def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make: Make) -> None:
-    play = make(CDN)
-    play.rewrite(limits={"max_records": 4})
-    topic, file = play.topics[0], str(play.file)
+    live = make(CDN)
+    live.rewrite(limits={"max_records": 4})
+    topic, file = live.topics[0], str(live.file)
     shown, said = tidemark("status", file, "--json")
     assert (json.loads(shown)["status"], said) == (None, "")
     for number in range(1, 4):
-        play.kafka.send((topic, 2, None, b"x") for _ in range(10))
+        live.kafka.send((topic, 2, None, b"x") for _ in range(10))
         run = f"run {number}"
-        assert ingest.plan_ingest(play.opened, run) is not None
+        assert ingest.plan_ingest(live.opened, run) is not None
         # What a window has read is of no matter here: nothing is read.
-        protocol.process(play.opened.book, Sweeps(), NoWork(), hold, INGEST, number, Run(run, "v", "d"))
+        protocol.process(live.opened.book, Sweeps(), NoWork(), hold, INGEST, number, Run(run, "v", "d"))
     shown, said = tidemark("status", file, "--json")
     assert json.loads(shown)["status"] == {
         "word": "WARNING",
@@ -43,7 +43,7 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make:
     assert said == f"WARNING (the lag does not fall): {json.loads(shown)['status']['sentence']}\n"
     out, _ = tidemark("status", file)
     assert (out.count("WARNING"), out.count("OK")) == (1, 3)
-    play.rewrite(limits={"max_records": 4}, alarm={"allowed_lag": 18})
+    live.rewrite(limits={"max_records": 4}, alarm={"allowed_lag": 18})
     shown, said = tidemark("status", file, "--json")
     assert (json.loads(shown)["status"]["word"], said) == ("OK", "")
 

@@ -8,8 +8,8 @@ import happybase
 import pytest
 
 from tests.support.command_line import asked
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS
-from tests.support.playground import Make, Playground
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.reading import hbase_rows
@@ -19,26 +19,26 @@ from tidemark_spark.sinks import results
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def with_layouts(play: Playground, **packed: Any) -> None:
-    plain, folder = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
-    mapped = {"type": "hbase", "name": "mapped", "table": f"{play.name}_mapped", "columns": {"host": "h", "path": "p"}}
-    small = {"type": "hbase", "name": "packed", "table": f"{play.name}_packed", "packed": True, "regions": 4, **packed}
-    play.rewrite(sinks=[plain, folder, mapped, small])
+def with_layouts(live: LiveStream, **packed: Any) -> None:
+    plain, folder = {"type": "hbase", "table": live.name}, {"type": "parquet", "folder": live.name}
+    mapped = {"type": "hbase", "name": "mapped", "table": f"{live.name}_mapped", "columns": {"host": "h", "path": "p"}}
+    small = {"type": "hbase", "name": "packed", "table": f"{live.name}_packed", "packed": True, "regions": 4, **packed}
+    live.rewrite(sinks=[plain, folder, mapped, small])
 
 
 @pytest.mark.full
 def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> None:
-    play = make(CDN, ledger=LEDGERS[ledger])
-    with_layouts(play)
-    play.produce(150)
-    play.ingest()
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 9)))
-    play.assert_exactly_what_was_read()
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    wanted = play.expected().rows
+    live = make(CDN, ledger=LEDGERS[ledger])
+    with_layouts(live)
+    live.produce(150)
+    live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    live.assert_exactly_what_was_read()
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    wanted = live.expected().rows
     for name, columns in (("mapped", {b"d:h", b"d:p"}), ("packed", {b"d:_packed"})):
-        table = f"{play.name}_{name}"
-        rows = hbase_rows(play.opened.book, play.opened.result_table("hbase_default", table), name)
+        table = f"{live.name}_{name}"
+        rows = hbase_rows(live.opened.book, live.opened.result_table("hbase_default", table), name)
         found = {
             (one.place.partition.topic, one.place.partition.partition, one.place.offset, one.place.index): {
                 field: value.decode() for field, value in one.fields.items()
@@ -49,24 +49,24 @@ def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> N
         cells = {column for _, row in connection.table(table).scan(row_stop=b"\xff") for column in row}
         assert columns <= cells
         assert not {b"d:host", b"d:path"} & cells
-    shown = asked("results", str(play.file), "--sink", "packed", "--limit", "1000")
+    shown = asked("results", str(live.file), "--sink", "packed", "--limit", "1000")
     assert {one["coordinate"]: one["fields"] for one in shown} == {
         f"{topic}/{partition}@{offset}": fields for (topic, partition, offset, _), fields in wanted.items()
     }
-    assert [len(connection.client.getTableRegions(f"{play.name}{end}".encode())) for end in ("", "_packed")] == [1, 4]
+    assert [len(connection.client.getTableRegions(f"{live.name}{end}".encode())) for end in ("", "_packed")] == [1, 4]
     connection.close()
     typed = [
-        {tuple(row) for row in results(spark, play.opened, name).collect()} for name in ("hbase", "mapped", "packed")
+        {tuple(row) for row in results(spark, live.opened, name).collect()} for name in ("hbase", "mapped", "packed")
     ]
     assert typed[0] == typed[1] == typed[2]
-    report = audit(play.opened, "audit")
+    report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
 
     # A table keeps the layout that it was made with.
-    with_layouts(play, packed=False)
-    play.produce(10)
+    with_layouts(live, packed=False)
+    live.produce(10)
     with pytest.raises(
-        WrongUse, match=f"table {play.name}_packed was made with packed True, the stream file says unset"
+        WrongUse, match=f"table {live.name}_packed was made with packed True, the stream file says unset"
     ):
-        play.ingest()
-    assert play.head().seq == 1
+        live.ingest()
+    assert live.head().seq == 1

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make
 from tidemark_spark.sinks import results
 
 # In Berlin, the first does not exist and the second exists twice.
@@ -37,17 +37,17 @@ SEEN = Example(
 
 @pytest.mark.full
 def test_times_in_another_time_zone(make: Make, spark: SparkSession) -> None:
-    play = make(SEEN)
+    live = make(SEEN)
     sinks: list[dict[str, Any]] = [
-        {"type": "hbase", "table": play.name},
-        {"type": "parquet", "folder": play.name},
-        {"type": "delta", "folder": f"{play.name}_delta"},
-        {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "at"},
-        {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "host", "values": {"at": {"max": "at"}}},
+        {"type": "hbase", "table": live.name},
+        {"type": "parquet", "folder": live.name},
+        {"type": "delta", "folder": f"{live.name}_delta"},
+        {"type": "hbase_latest", "table": f"{live.name}_latest", "key": "at"},
+        {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "host", "values": {"at": {"max": "at"}}},
     ]
-    play.rewrite(sinks=sinks)
-    play.produce(len(TIMES))
-    play.ingest()
+    live.rewrite(sinks=sinks)
+    live.produce(len(TIMES))
+    live.ingest()
     wanted = {
         f"h{number}": round((datetime.fromisoformat(time) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 10**6)
         for number, time in enumerate(TIMES)
@@ -55,7 +55,7 @@ def test_times_in_another_time_zone(make: Make, spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
         for sink in [one["type"] for one in sinks]:
-            rows = results(spark, play.opened, sink).select("host", F.unix_micros("at").alias("at")).collect()
+            rows = results(spark, live.opened, sink).select("host", F.unix_micros("at").alias("at")).collect()
             assert {row["host"]: row["at"] for row in rows} == wanted, sink
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -13,8 +13,8 @@ from kafka.errors import InvalidReplicationAssignmentError
 from services import processes
 from services.servers import SERVERS
 from services.site import Site
+from tests.support.live_streams import Kafka, Make
 from tests.support.oracle import CDN
-from tests.support.playground import Kafka, Make
 from tests.support.servers import free_ports
 from tests.support.waiting import until
 from tidemark.errors import Unreachable
@@ -71,8 +71,8 @@ def test_a_partition_without_a_leader_fails_the_whole_window(
     topic = f"logs-{secrets.token_hex(3)}"
     until(lambda: created(kafka, topic), "no topic can be made on both brokers")
     kafka.send([(topic, partition, None, b"x") for partition in (0, 1) for _ in range(4)])
-    play = make(CDN, source={"topics": [topic], "kafka": "kafka_other"})
-    before = list(play.opened.book.store.scan(()))
+    live = make(CDN, source={"topics": [topic], "kafka": "kafka_other"})
+    before = list(live.opened.book.store.scan(()))
     processes.kill(second_broker, SECOND)
 
     def leaders() -> list[int]:
@@ -81,6 +81,6 @@ def test_a_partition_without_a_leader_fails_the_whole_window(
 
     until(lambda: leaders() == [-1, 1], "the partition still has a leader")
     with pytest.raises(Unreachable, match=rf"{topic}/1|leader") as refused:
-        ingest.plan_ingest(play.opened, "run")
+        ingest.plan_ingest(live.opened, "run")
     assert refused.value.exit_code == 5
-    assert list(play.opened.book.store.scan(())) == before == []
+    assert list(live.opened.book.store.scan(())) == before == []

@@ -16,8 +16,8 @@ import pytest
 
 from services.site import REPOSITORY, Site
 from tests.support.command_line import tidemark
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Example
-from tests.support.playground import Make, Playground
 from tests.support.submitted import KILLED_JOB, WINDOW_JOB, Submitted
 from tests.support.waiting import until
 from tests.support.warm import Engine, Run
@@ -186,18 +186,18 @@ def work(message):
 """
 
 
-def words(play: Playground) -> dict[tuple[int, int], str]:
+def words(live: LiveStream) -> dict[tuple[int, int], str]:
     """The word of each row by offset and index; nothing is there twice."""
-    found = play.independent.hbase()
+    found = live.independent.hbase()
     assert found.twice() == 0
     return {place[2:]: fields["word"] for place, fields in found.rows}
 
 
-def processed(engine: Engine, play: Playground, folder: Path) -> Run:
-    play.kafka.send([(play.topics[0], 0, b"key", b"value")])
-    run = play.new_run()
-    seq = play.pin(run).seq
-    return engine.run(WINDOW_JOB, *play.job_arguments(run, seq), PYTHONPATH=str(folder))
+def processed(engine: Engine, live: LiveStream, folder: Path) -> Run:
+    live.kafka.send([(live.topics[0], 0, b"key", b"value")])
+    run = live.new_run()
+    seq = live.pin(run).seq
+    return engine.run(WINDOW_JOB, *live.job_arguments(run, seq), PYTHONPATH=str(folder))
 
 
 @pytest.mark.full
@@ -209,7 +209,7 @@ def test_functions_of_one_name_and_a_function_that_changes(engine: Engine, make:
         folder.mkdir()
         (folder / "same_name.py").write_text(MODULE % "!")
         (folder / "helper.py").write_text(f"WORD = {folder.name!r}\n")
-    runs = [processed(engine, play, folder) for play, folder in zip((first, second), folders, strict=True)]
+    runs = [processed(engine, live, folder) for live, folder in zip((first, second), folders, strict=True)]
     for run in runs:
         assert "window 1: committed" in run.ends()
     # What a function imports counts as much as its own file. Python itself overlooks a change that keeps size and time.
@@ -224,8 +224,8 @@ def test_functions_of_one_name_and_a_function_that_changes(engine: Engine, make:
 @pytest.mark.covers("N15", "F1")
 def test_a_run_that_is_killed_in_its_writing_leaves_the_others_alone(engine: Engine, make: Make) -> None:
     killed, other = make(CDN), make(CDN)
-    for play in (killed, other):
-        play.produce(240)
+    for live in (killed, other):
+        live.produce(240)
     run, its = killed.new_run(), other.new_run()
     arguments = killed.job_arguments(run, killed.pin(run).seq)
     dying = engine.run(KILLED_JOB, *arguments, TEST_STEP=Step.SINK_STORED.value, TEST_SIGNAL="SIGKILL")
@@ -236,8 +236,8 @@ def test_a_run_that_is_killed_in_its_writing_leaves_the_others_alone(engine: Eng
     assert killed.head().pending is not None
     said = engine.run(WINDOW_JOB, *arguments).ends()
     assert "window 1: committed" in said
-    for play in (killed, other):
-        play.assert_exactly_what_was_read()
+    for live in (killed, other):
+        live.assert_exactly_what_was_read()
     assert engine.status()["at_work"] == []
 
 
@@ -297,14 +297,14 @@ def test_others_wait_in_order_and_an_ingest_does_not_wait_for_them(engine: Engin
 @pytest.mark.full
 def test_a_topic_that_was_created_again_is_read_anew(engine: Engine, make: Make) -> None:
     """The JVM, with what Spark keeps of Kafka in it, is the same before and after."""
-    play = make(CDN, source={"on_recreated": "accept"})
+    live = make(CDN, source={"on_recreated": "accept"})
     for _ in range(2):
-        play.produce(240)
-        run = play.new_run()
-        assert "committed" in engine.run(WINDOW_JOB, *play.job_arguments(run, play.pin(run).seq)).ends()
-        assert [tally.read.number for tally in play.opened.book.committed()[-1].record.tallies] != []
-        play.kafka.recreate(play.topics[0], CDN.partitions)
-    counts = [sum(tally.read.number for tally in one.record.tallies) for one in play.opened.book.committed()]
+        live.produce(240)
+        run = live.new_run()
+        assert "committed" in engine.run(WINDOW_JOB, *live.job_arguments(run, live.pin(run).seq)).ends()
+        assert [tally.read.number for tally in live.opened.book.committed()[-1].record.tallies] != []
+        live.kafka.recreate(live.topics[0], CDN.partitions)
+    counts = [sum(tally.read.number for tally in one.record.tallies) for one in live.opened.book.committed()]
     assert counts == [240, 240]
 
 
@@ -393,18 +393,18 @@ def test_an_engine_that_cannot_start_says_why(site: Site) -> None:
 
 
 @pytest.mark.covers("N15")
-def test_the_command_line_in_a_warm_engine(engine: Engine, play: Playground) -> None:
-    play.produce(240)
+def test_the_command_line_in_a_warm_engine(engine: Engine, live: LiveStream) -> None:
+    live.produce(240)
     engine.run(JOB, "say", "0").ends()
     done = engine.runs_done()
-    out, said = tidemark("run", str(play.file), "--run", "mine", "--json", **given(engine))
+    out, said = tidemark("run", str(live.file), "--run", "mine", "--json", **given(engine))
     assert [one["read"] for one in json.loads(out)["windows"]] == [240]
-    assert f"run mine: window 1 of {play.name}/ingest" in said
-    assert f"{play.name}/ingest window 1: committed" in said
-    play.assert_exactly_what_was_read()
-    out, said = tidemark("run", str(play.file), "--json", **given(engine))
+    assert f"run mine: window 1 of {live.name}/ingest" in said
+    assert f"{live.name}/ingest window 1: committed" in said
+    live.assert_exactly_what_was_read()
+    out, said = tidemark("run", str(live.file), "--json", **given(engine))
     assert (json.loads(out)["windows"], said) == ([], "nothing is new\n")
-    out, _ = tidemark("audit", str(play.file), "--json", **given(engine))
+    out, _ = tidemark("audit", str(live.file), "--json", **given(engine))
     assert json.loads(out)["clean"] is True
     assert engine.runs_done() == done + 2
 

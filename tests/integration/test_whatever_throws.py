@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from tests import support
 from tests.support.avro_orders import written
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
-from tests.support.playground import Make, Playground
 from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK, SINKS, messages_of, stream_of
 from tests.support.throwing import (
@@ -272,22 +272,22 @@ def test_any_messages_commit_through_any_sinks(make: Make, spark: SparkSession, 
     """As above, with the sinks and their settings: the window commits, and an audit finds what was counted."""
     given = drawn(seed, 8)
     scheme = {**SCHEME, "fields": BESIDE}
-    play = make(orders())
-    play.kafka.create(f"{play.name}-rows", 1)
-    play.rewrite(
+    live = make(orders())
+    live.kafka.create(f"{live.name}-rows", 1)
+    live.rewrite(
         scheme=scheme,
         transform=wide_transform(seed, given),
         checks=checks(drawn(-seed, 4)),
-        sinks=drawn_sinks(seed, play.name),
+        sinks=drawn_sinks(seed, live.name),
     )
-    check_rows(spark, play.opened.stream)
+    check_rows(spark, live.opened.stream)
     sent = list(drawn_values(seed, given))
-    play.kafka.send((play.topics[0], 0, b"key" if number % 3 else None, value) for number, value in enumerate(sent))
-    (record,) = play.ingest()
+    live.kafka.send((live.topics[0], 0, b"key" if number % 3 else None, value) for number, value in enumerate(sent))
+    (record,) = live.ingest()
     (tally,) = record.tallies
     counted = (tally.stored, tally.skipped, tally.invalid, tally.failed)
     assert sum(one.number for one in counted) == tally.read.number == len(sent)
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
 
 
@@ -442,20 +442,20 @@ def orders(*sinks: dict[str, Any]) -> Example:
     )
 
 
-def send(play: Playground, given: Iterator[bytes]) -> None:
-    play.kafka.send((play.topics[0], 0, None, value) for value in given)
+def send(live: LiveStream, given: Iterator[bytes]) -> None:
+    live.kafka.send((live.topics[0], 0, None, value) for value in given)
 
 
 @pytest.mark.covers("C4", "E46", "E55")
 @pytest.mark.usefixtures("spark")
 def test_a_window_of_them_commits_and_its_audit_agrees(make: Make) -> None:
     given: list[Throwing] = [*THROWING[:6], *TOO_DEEP]
-    play = make(orders(), transform=transform(given))
-    send(play, values(given))
-    (record,) = play.ingest()
+    live = make(orders(), transform=transform(given))
+    send(live, values(given))
+    (record,) = live.ingest()
     (tally,) = record.tallies
     assert (tally.stored.number, tally.failed.number) == (len(given), len(given))
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
 
 
@@ -464,19 +464,19 @@ def test_a_window_of_them_commits_and_its_audit_agrees(make: Make) -> None:
 def test_an_error_that_ends_a_job_names_what_it_was_and_the_offsets(make: Make) -> None:
     """Memory is no fault of a message. The JVM lives on, and says so."""
     sql = "SELECT *, size(array_repeat(s, int(at))) AS made FROM messages"
-    play = make(orders(), transform={"sql": sql, "fields": {"made": "integer"}})
-    send(play, values([("", 2**31 - 100, "x")]))
+    live = make(orders(), transform={"sql": sql, "fields": {"made": "integer"}})
+    send(live, values([("", 2**31 - 100, "x")]))
     with pytest.raises(ProcessingFailed) as ended:
-        play.ingest()
-    assert f"{play.topics[0]}/0 [0, 2)" in str(ended.value)
+        live.ingest()
+    assert f"{live.topics[0]}/0 [0, 2)" in str(ended.value)
     assert "A Spark task had too little memory: " in str(ended.value)
 
 
 def test_null_and_a_text_that_is_called_like_its_folder(make: Make, spark: SparkSession) -> None:
-    play = make(orders({"type": "parquet", "folder": "-", "partition_by": ["s"]}))
+    live = make(orders({"type": "parquet", "folder": "-", "partition_by": ["s"]}))
     texts = [None, "__HIVE_DEFAULT_PARTITION__", "", "__hive_default_partition__", "NL", None, "nl", "Nl"]
-    send(play, (json.dumps({"at": number, "s": text}).encode() for number, text in enumerate(texts)))
-    (record,) = play.ingest()
+    send(live, (json.dumps({"at": number, "s": text}).encode() for number, text in enumerate(texts)))
+    (record,) = live.ingest()
     (sink,) = record.receipt.sinks if record.receipt else ()
     found = spark.read.parquet(sink.place["folder"]).select("at", field("s"), "by_s").orderBy("at").collect()
     assert [row["s"] for row in found] == texts

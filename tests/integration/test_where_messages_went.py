@@ -14,13 +14,13 @@ from kafka import TopicPartition as KafkaTopicPartition
 from tests.support.command_line import asked, tidemark
 from tests.support.compacted_topics import COMPACTED, wait_until_left
 from tests.support.evil import EVIL
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Example, Outcome
-from tests.support.playground import Make, Playground
 from tests.support.transactions import transaction
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.views.messages import where
 from tidemark.views.messages.message import Where, as_values
@@ -32,45 +32,45 @@ LARGE = b"x" * 10_000_000
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def answers(play: Playground, topic: int, offsets: range, partition: int = 0) -> dict[int, tuple[str, str | None]]:
+def answers(live: LiveStream, topic: int, offsets: range, partition: int = 0) -> dict[int, tuple[str, str | None]]:
     """The fate of each offset, and what Kafka has there now."""
-    opened, at = play.opened, TopicPartition(play.topics[topic], partition)
+    opened, at = live.opened, TopicPartition(live.topics[topic], partition)
     found = {offset: as_values(where.located(opened, Coordinate(at, offset))) for offset in offsets}
     return {offset: (one.fate, one.kafka.slot) for offset, one in found.items()}
 
 
 @pytest.mark.covers("U6", "U8")
 def test_each_offset_has_one_answer(make: Make) -> None:
-    play = make(CDN)
-    topic, compacted = play.topics[0], f"{play.name}-compacted"
-    play.kafka.create(compacted, 1, **COMPACTED)
-    play.topics = (compacted,)
-    play.kafka.send((compacted, 0, key, GOOD) for key in (b"a", b"a", b"b"))
+    live = make(CDN)
+    topic, compacted = live.topics[0], f"{live.name}-compacted"
+    live.kafka.create(compacted, 1, **COMPACTED)
+    live.topics = (compacted,)
+    live.kafka.send((compacted, 0, key, GOOD) for key in (b"a", b"a", b"b"))
     time.sleep(0.5)
-    play.kafka.send([(compacted, 0, b"c", GOOD)])
-    wait_until_left(play, [1, 2, 3], 4)
-    play.topics = (topic, compacted)
-    play.rewrite()
+    live.kafka.send([(compacted, 0, b"c", GOOD)])
+    wait_until_left(live, [1, 2, 3], 4)
+    live.topics = (topic, compacted)
+    live.rewrite()
 
     # 0 and 1 expire before they are read. 5 is a dead letter. The messages are compressed in each way that Kafka knows.
-    play.kafka.send((topic, 0, None, GOOD) for _ in range(3))
+    live.kafka.send((topic, 0, None, GOOD) for _ in range(3))
     for way in ("gzip", "lz4", "zstd"):
         value = EVIL.encode() if way == "zstd" else GOOD
-        play.kafka.send([(topic, 0, EVIL.encode(), value)], compression_type=way)
+        live.kafka.send([(topic, 0, EVIL.encode(), value)], compression_type=way)
     # 6 and 7 are of an aborted transaction, 8 is its mark; 9 is of one that commits, 10 is its mark.
-    with closing(KafkaProducer(**play.kafka.settings, transactional_id=play.name)) as producer:
+    with closing(KafkaProducer(**live.kafka.settings, transactional_id=live.name)) as producer:
         producer.init_transactions()
-        transaction(play, producer, 2, end="abort")
-        transaction(play, producer, 1, end="commit")
-        play.kafka.wait_for_stable_end(topic, 0, 11)
-        play.kafka.delete_records(topic, 0, 2)
-        play.ingest("dag/the run")
-        play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 4)), "dag/a replay")
+        transaction(live, producer, 2, end="abort")
+        transaction(live, producer, 1, end="commit")
+        live.kafka.wait_for_stable_end(topic, 0, 11)
+        live.kafka.delete_records(topic, 0, 2)
+        live.ingest("dag/the run")
+        live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 4)), "dag/a replay")
         # What expires now was read before. 11 is held back by an open transaction, and so is 12, which is of none.
-        play.kafka.delete_records(topic, 0, 3)
-        transaction(play, producer, 1, end="nothing")
-        play.kafka.send([(topic, 0, None, GOOD)], compression_type="snappy")
-        assert answers(play, 0, range(14)) == {
+        live.kafka.delete_records(topic, 0, 3)
+        transaction(live, producer, 1, end="nothing")
+        live.kafka.send([(topic, 0, None, GOOD)], compression_type="snappy")
+        assert answers(live, 0, range(14)) == {
             **dict.fromkeys((0, 1), ("expired", "expired")),
             2: ("stored", "expired"),
             **dict.fromkeys((3, 4, 9), ("stored", "message")),
@@ -80,15 +80,15 @@ def test_each_offset_has_one_answer(make: Make) -> None:
             **dict.fromkeys((11, 12), ("not read yet", "held back")),
             13: ("not in the topic yet", "not yet"),
         }
-        assert answers(play, 0, range(1), partition=9) == {0: ("gone", None)}
-        assert answers(play, 1, range(5)) == {
+        assert answers(live, 0, range(1), partition=9) == {0: ("gone", None)}
+        assert answers(live, 1, range(5)) == {
             0: ("no message", "compacted"),
             **dict.fromkeys((1, 2, 3), ("stored", "message")),
             4: ("not in the topic yet", "not yet"),
         }
         producer.abort_transaction()
 
-    file = str(play.file)
+    file = str(live.file)
     found = asked("show", file, f"{topic}/0@3", "--message")
     assert [one["run"] for one in found["windows"]] == ["dag/a replay", "dag/the run"]
     assert found["sentence"].startswith("stored: window replay-")
@@ -111,10 +111,10 @@ def test_each_offset_has_one_answer(make: Make) -> None:
     assert out.startswith("window ingest/1: committed, ")
 
     # A value of 10 MB is read whole, and cut.
-    large = f"{play.name}-large"
-    play.kafka.create(large, 1, **{"max.message.bytes": "11000000"})
-    play.kafka.send([(large, 0, None, LARGE)], max_request_size=11_000_000)
-    slot = play.opened.log.slot(large, 0, 0)
+    large = f"{live.name}-large"
+    live.kafka.create(large, 1, **{"max.message.bytes": "11000000"})
+    live.kafka.send([(large, 0, None, LARGE)], max_request_size=11_000_000)
+    slot = live.opened.log.slot(large, 0, 0)
     assert slot is not None
     assert slot.message is not None
     assert slot.message.value == LARGE
@@ -142,24 +142,24 @@ BESIDE = Example(
 @pytest.mark.full
 @pytest.mark.covers("U14", "U6")
 def test_what_each_sink_has_of_a_message(make: Make) -> None:
-    play = make(BESIDE)
-    topic, out, keyed = play.topics[0], f"{play.name}-out", {"key": "kind"}
-    play.kafka.create(out, 2)
+    live = make(BESIDE)
+    topic, out, keyed = live.topics[0], f"{live.name}-out", {"key": "kind"}
+    live.kafka.create(out, 2)
     values = {"rows": "count", "all": {"sum": "id"}}
     sinks = [
-        {"type": "parquet", "folder": play.name},
-        {"type": "delta", "folder": f"{play.name}_delta"},
+        {"type": "parquet", "folder": live.name},
+        {"type": "delta", "folder": f"{live.name}_delta"},
         {"type": "kafka", "topic": out, **keyed},
-        {"type": "hbase_latest", "table": f"{play.name}_latest", **keyed},
-        {"type": "hbase_aggregates", "table": f"{play.name}_sums", "values": values, "block_offsets": 10, **keyed},
+        {"type": "hbase_latest", "table": f"{live.name}_latest", **keyed},
+        {"type": "hbase_aggregates", "table": f"{live.name}_sums", "values": values, "block_offsets": 10, **keyed},
     ]
-    play.rewrite(sinks=sinks)
-    play.produce(40)
-    play.ingest()
+    live.rewrite(sinks=sinks)
+    live.produce(40)
+    live.ingest()
     at = TopicPartition(topic, 0)
 
     def shown(offset: int) -> Where:
-        return as_values(where.located(play.opened, Coordinate(at, offset)))
+        return as_values(where.located(live.opened, Coordinate(at, offset)))
 
     # Its counts say `stored or skipped`: the files say which.
     assert [shown(offset).fate for offset in (12, 13)] == ["stored", "skipped"]
@@ -170,7 +170,7 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     place, value = rows["kafka"]["written to"], json.loads(str(rows["kafka"]["value"]))
     assert (value, rows["kafka"]["key"]) == ({"id": 12, "kind": "0"}, "0")
     number, offset = map(int, place.removeprefix(f"{out}/").split("@"))
-    with closing(KafkaConsumer(**play.kafka.settings, group_id=None)) as consumer:
+    with closing(KafkaConsumer(**live.kafka.settings, group_id=None)) as consumer:
         consumer.assign([KafkaTopicPartition(out, number)])
         consumer.seek(KafkaTopicPartition(out, number), offset)
         record = next(iter(consumer))
@@ -189,8 +189,8 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     assert "not among the 20 messages" in skipped["kafka"]
 
     # After a replay of a part, and after a compaction, the same rows are found; those of before count no more.
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (10, 20)), "dag/a replay")
-    compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "compaction", Asked())
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (10, 20)), "dag/a replay")
+    compact(live.opened, sink_to_compact(live.opened.stream.sinks, live.name, None), "compaction", CompactionRequest())
     again = shown(12)
     assert (again.fate, len(again.windows)) == ("stored", 2)
     moved = {one.place: one.fields for one in again.rows}
@@ -199,14 +199,14 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     assert shown(22).rows[0].fields == {"id": "22", "kind": "1"}
 
     # The command line says the same.
-    out_of, _ = tidemark("show", str(play.file), f"{topic}/0@12", "--message")
+    out_of, _ = tidemark("show", str(live.file), f"{topic}/0@12", "--message")
     assert "parquet index 0: id=12 kind=0\n" in out_of
     assert f"(the newest value of its key, from {topic}/0@36)" in out_of
 
     # A sink that is away takes no other with it.
-    folder = Path(play.opened.stream.sinks[1].base(play.opened.connections).removeprefix("file://"))  # type: ignore[attr-defined]
+    folder = Path(live.opened.stream.sinks[1].base(live.opened.connections).removeprefix("file://"))  # type: ignore[attr-defined]
     folder.rename(folder.with_name("away"))
-    quick = as_values(where.located(play.opened, Coordinate(at, 12), all_sinks=False))
+    quick = as_values(where.located(live.opened, Coordinate(at, 12), all_sinks=False))
     assert (quick.fate, quick.not_asked) == ("read", ["parquet", "delta", "kafka"])
     left = shown(12)
     assert {one.place for one in left.rows} == {"parquet", "kafka"}

@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from tests.support.cuts import Cut, cut_after
 from tests.support.fixed_layouts import FIXED
 from tests.support.flushing import flush_and_compact
+from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, ORDERS, Example
-from tests.support.playground import Make, Playground
 from tests.support.sink_topics import written
 from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
@@ -57,7 +57,7 @@ def blindly(opened: OpenStream, taken: Taken) -> Iterator[Fence]:
 
 
 def zombie(
-    play: Playground,
+    live: LiveStream,
     spark: SparkSession,
     run: str,
     opened: OpenStream,
@@ -82,7 +82,7 @@ def zombie(
         if step == Step.READ:
             newer()  # type: ignore[operator]
 
-    head = play.head()
+    head = live.head()
     assert head.pending is not None
     me = lanes.this_run(opened, run)
     problem, said = refused
@@ -111,127 +111,127 @@ def test_a_late_attempt_with_other_code_changes_nothing(
     make: Make, spark: SparkSession, example: Example, longer: bool
 ) -> None:
     """What the late attempt stores are dead letters of the newer one, and the other way round."""
-    play = make(example)
-    play.produce(300)
-    run = play.new_run()
-    assert ingest.plan_ingest(play.opened, run) is not None
+    live = make(example)
+    live.produce(300)
+    run = live.new_run()
+    assert ingest.plan_ingest(live.opened, run) is not None
     # The late attempt runs older code, under which half of the messages are invalid.
-    checks = play.example.stream.get("checks", [])
-    play.rewrite(checks=[*checks, {"invalid_when": STRICTER[example.name], "reason": "older code"}])
-    older = play.opened
-    play.rewrite()
+    checks = live.example.stream.get("checks", [])
+    live.rewrite(checks=[*checks, {"invalid_when": STRICTER[example.name], "reason": "older code"}])
+    older = live.opened
+    live.rewrite()
     refused = (Fenced, "was committed by run") if longer else GONE
-    zombie(play, spark, run, older, lambda: play.ingest(run), refused=refused, longer=longer)
-    assert play.head().seq == 1
+    zombie(live, spark, run, older, lambda: live.ingest(run), refused=refused, longer=longer)
+    assert live.head().seq == 1
     # Its rows are there, in HBase and in Parquet, beside and under those that count ...
-    play.assert_exactly_what_was_read()
-    dead = play.independent.hbase(f"{play.name}_dead")
+    live.assert_exactly_what_was_read()
+    dead = live.independent.hbase(f"{live.name}_dead")
     assert dead.debris > 50
     # ... and they do not count after a flush and a major compaction either, when delete markers are gone.
-    for table in (play.name, f"{play.name}_dead"):
-        flush_and_compact(play.site, table)
-    play.assert_exactly_what_was_read()
+    for table in (live.name, f"{live.name}_dead"):
+        flush_and_compact(live.site, table)
+    live.assert_exactly_what_was_read()
     # A replay over all of it sweeps them out.
-    everything = play.opened.book.authority().covered()
-    play.select(LaneKind.REPLAY, everything)
-    play.assert_exactly_what_was_read()
-    assert play.independent.hbase(f"{play.name}_dead").debris == 0
+    everything = live.opened.book.authority().covered()
+    live.select(LaneKind.REPLAY, everything)
+    live.assert_exactly_what_was_read()
+    assert live.independent.hbase(f"{live.name}_dead").debris == 0
 
 
-def with_all_kinds(play: Playground) -> list[dict[str, Any]]:
+def with_all_kinds(live: LiveStream) -> list[dict[str, Any]]:
     """Sinks of every kind that has a row for each message."""
-    out = f"{play.name}-out"
-    play.kafka.create(out, 1)
+    out = f"{live.name}-out"
+    live.kafka.create(out, 1)
     return [
         {"type": "kafka", "topic": out},
-        {"type": "hbase", "table": play.name},
-        {"type": "parquet", "folder": play.name},
-        {"type": "delta", "folder": f"{play.name}_delta"},
+        {"type": "hbase", "table": live.name},
+        {"type": "parquet", "folder": live.name},
+        {"type": "delta", "folder": f"{live.name}_delta"},
     ]
 
 
-def messages_in(play: Playground) -> Counter[str]:
+def messages_in(live: LiveStream) -> Counter[str]:
     """How many messages each generation has in the topic."""
-    return Counter(headers["tidemark.generation"] for headers, *_ in written(play, f"{play.name}-out"))
+    return Counter(headers["tidemark.generation"] for headers, *_ in written(live, f"{live.name}-out"))
 
 
 @pytest.mark.full
 @pytest.mark.covers("F5")
 def test_what_a_late_attempt_writes_to_delta_and_kafka_does_not_count(make: Make, spark: SparkSession) -> None:
-    play = make(ORDERS)
-    sinks = with_all_kinds(play)
-    play.produce(200)
-    run = play.new_run()
-    play.rewrite(sinks=sinks)
-    assert ingest.plan_ingest(play.opened, run) is not None
+    live = make(ORDERS)
+    sinks = with_all_kinds(live)
+    live.produce(200)
+    run = live.new_run()
+    live.rewrite(sinks=sinks)
+    assert ingest.plan_ingest(live.opened, run) is not None
     # Older code, under which the amounts are others: a row of it would be seen.
-    play.rewrite(sinks=sinks, transform=FIXED)
-    older = play.opened
-    play.rewrite(sinks=sinks)
+    live.rewrite(sinks=sinks, transform=FIXED)
+    older = live.opened
+    live.rewrite(sinks=sinks)
     # A Delta table takes nothing of an attempt that is older than the last one, and so nothing is acknowledged there.
     refused = (VerificationFailed, "acknowledged by sink delta")
-    zombie(play, spark, run, older, lambda: play.ingest(run), refused=refused)
-    rows = len(play.expected().rows)
-    assert sorted(messages_in(play).values()) == [rows, rows]
-    play.assert_exactly_what_was_read()
+    zombie(live, spark, run, older, lambda: live.ingest(run), refused=refused)
+    rows = len(live.expected().rows)
+    assert sorted(messages_in(live).values()) == [rows, rows]
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("E48")
 def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
-    play = make(ORDERS)
-    sinks = with_all_kinds(play)
-    play.rewrite(sinks=sinks)
-    play.produce(200)
-    play.ingest()
-    rows = len(play.expected().rows)
-    play.rewrite(sinks=sinks, transform=FIXED)
-    run = play.new_run()
+    live = make(ORDERS)
+    sinks = with_all_kinds(live)
+    live.rewrite(sinks=sinks)
+    live.produce(200)
+    live.ingest()
+    rows = len(live.expected().rows)
+    live.rewrite(sinks=sinks, transform=FIXED)
+    run = live.new_run()
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, play.opened.book.authority().covered(), run, on_step=cut_after(Step.VERIFIED))
-    play.rewrite(sinks=sinks)
+        live.select(LaneKind.REPLAY, live.opened.book.authority().covered(), run, on_step=cut_after(Step.VERIFIED))
+    live.rewrite(sinks=sinks)
     # All that it wrote is there, and newer than what counts.
-    assert sorted(messages_in(play).values()) == [rows, rows]
-    assert len(DeltaTable(f"{play.site.folder('lake')}/{play.name}_delta").to_pyarrow_table()) == 2 * rows
-    play.assert_exactly_what_was_read()
+    assert sorted(messages_in(live).values()) == [rows, rows]
+    assert len(DeltaTable(f"{live.site.folder('lake')}/{live.name}_delta").to_pyarrow_table()) == 2 * rows
+    live.assert_exactly_what_was_read()
     assert (
-        protocol.abandon(play.opened.book, lanes.lane_name(LaneKind.REPLAY, run), "a test", take_over=True) is not None
+        protocol.abandon(live.opened.book, lanes.lane_name(LaneKind.REPLAY, run), "a test", take_over=True) is not None
     )
-    play.assert_exactly_what_was_read()
-    play.produce(40)
-    play.ingest()
-    play.assert_exactly_what_was_read(with_spark=True)
+    live.assert_exactly_what_was_read()
+    live.produce(40)
+    live.ingest()
+    live.assert_exactly_what_was_read(with_spark=True)
 
 
 @pytest.mark.covers("F5")
 @pytest.mark.parametrize("compacted", [False, True], ids=["fresh", "compacted"])
 def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark: SparkSession, compacted: bool) -> None:
     """Older code made three rows of a message, and a row of a message that is now a dead letter or dropped."""
-    play = make(CDN)
-    play.produce(200)
-    (record,) = play.ingest()
-    wanted = play.expected()
+    live = make(CDN)
+    live.produce(200)
+    (record,) = live.ingest()
+    wanted = live.expected()
     dead_topic, dead_partition, dead_offset = next(iter(wanted.dead))
     old = record.attempt.generation - 1
-    table = play.opened.result_table("hbase_default", play.name)
-    kept = PartitionKeys(TopicPartition(play.topics[0], 0))
+    table = live.opened.result_table("hbase_default", live.name)
+    kept = PartitionKeys(TopicPartition(live.topics[0], 0))
     gone = PartitionKeys(TopicPartition(dead_topic, dead_partition))
     cells = [(MARK, Mark(old, 7, INGEST, 1).encode()), (b"d:host", b"from an older attempt")]
     late = [*(kept.key(5, index) for index in range(3)), gone.key(dead_offset, 0)]
     table.write_cells([(key, *cell) for key in late for cell in cells], old)
     if compacted:
-        flush_and_compact(play.site, play.name)
+        flush_and_compact(live.site, live.name)
     # Index 0 of offset 5 is hidden below the row that counts; the other three rows are visible debris.
-    assert play.independent.hbase().debris == 3
-    play.assert_exactly_what_was_read(with_spark=True)
+    assert live.independent.hbase().debris == 3
+    live.assert_exactly_what_was_read(with_spark=True)
 
 
 @pytest.mark.full
 @pytest.mark.covers("E48")
 def test_rows_of_an_attempt_that_never_committed_do_not_hide_what_counts(make: Make, spark: SparkSession) -> None:
     """A replay that stored and crashed lies over the rows that count: readers look below it."""
-    play = make(CDN)
-    play.produce(200)
-    play.ingest()
+    live = make(CDN)
+    live.produce(200)
+    live.ingest()
 
     class Cut(BaseException):
         pass
@@ -240,12 +240,12 @@ def test_rows_of_an_attempt_that_never_committed_do_not_hide_what_counts(make: M
         if step == Step.VERIFIED:
             raise Cut
 
-    play.rewrite(checks=[{"invalid_when": "size > 2500000", "reason": "newer code"}])
+    live.rewrite(checks=[{"invalid_when": "size > 2500000", "reason": "newer code"}])
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, play.opened.book.authority().covered(), on_step=cut)
-    play.rewrite()
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    newest = {mark[1] for _, row in connection.table(play.name).scan(include_timestamp=True) for mark in row.values()}
+        live.select(LaneKind.REPLAY, live.opened.book.authority().covered(), on_step=cut)
+    live.rewrite()
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    newest = {mark[1] for _, row in connection.table(live.name).scan(include_timestamp=True) for mark in row.values()}
     connection.close()
     assert len(newest) > 1
-    play.assert_exactly_what_was_read(with_spark=True)
+    live.assert_exactly_what_was_read(with_spark=True)

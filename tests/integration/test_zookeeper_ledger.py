@@ -14,15 +14,15 @@ from kazoo.security import make_acl, make_digest_acl
 
 from services import processes
 from services.site import Site
+from tests.support.live_streams import Make
 from tests.support.oracle import LEDGERS
-from tests.support.playground import Make
 from tests.support.protocol_world import NoWork, Sweeps
 from tests.support.stores import SETTINGS, Stores, new_stream, stores_of
 from tests.support.waiting import until
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import LedgerContradiction, OutcomeUnknown, TooLarge, Unreachable, WrongUse
-from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.records import INGEST, Head, LaneKind, Window, WindowRange, positions
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
@@ -55,21 +55,21 @@ def stranger(site: Site) -> Iterator[KazooClient]:
 @pytest.mark.usefixtures("spark")
 def test_a_commit_shows_its_offsets_to_other_tools(make: Make, stranger: KazooClient) -> None:
     """The nodes that consumers of old and Storm's spout read, in the transaction of the commit; they never fall."""
-    play = make(ledger={"type": "zookeeper", "consumers": "/consumers", "storm": "/storm"})
-    play.produce(100)
-    play.ingest()
+    live = make(ledger={"type": "zookeeper", "consumers": "/consumers", "storm": "/storm"})
+    live.produce(100)
+    live.ingest()
     for round_ in range(2):
-        for (topic, partition), offset in play.positions().items():
-            stored, _ = stranger.get(f"/consumers/{play.name}/offsets/{topic}/{partition}")
+        for (topic, partition), offset in live.positions().items():
+            stored, _ = stranger.get(f"/consumers/{live.name}/offsets/{topic}/{partition}")
             assert stored == str(offset).encode()
-            state = json.loads(stranger.get(f"/storm/{play.name}/partition_{partition}")[0])
+            state = json.loads(stranger.get(f"/storm/{live.name}/partition_{partition}")[0])
             assert (state["topic"], state["partition"], state["offset"]) == (topic, partition, offset)
-            assert state["topology"] == {"id": play.name, "name": play.name}
+            assert state["topology"] == {"id": live.name, "name": live.name}
         if round_ == 0:
             # A node that is further than the commit, as another tool may have put it, is left alone.
-            play.produce(40)
-            play.ingest()
-    play.assert_exactly_what_was_read()
+            live.produce(40)
+            live.ingest()
+    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("O3")
@@ -133,21 +133,21 @@ def test_another_login_is_told_so(stores: Stores, site: Site) -> None:
 @pytest.mark.covers("F6")
 @pytest.mark.usefixtures("spark")
 def test_an_attempt_that_may_not_take_its_window_reads_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = make(ledger=LEDGERS["zookeeper"])
-    play.produce(40)
-    run = play.new_run()
-    play.pin(run)
-    before = play.head()
+    live = make(ledger=LEDGERS["zookeeper"])
+    live.produce(40)
+    run = live.new_run()
+    live.pin(run)
+    before = live.head()
     connection = json.loads(os.environ["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"])
     monkeypatch.setenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", json.dumps({**connection, "password": "another"}))
     steps: list[Step] = []
     with pytest.raises(WrongUse, match="the nodes belong to another one") as refused:
-        process_windows(play.opened, INGEST, 1, run, on_step=steps.append)
+        process_windows(live.opened, INGEST, 1, run, on_step=steps.append)
     assert (refused.value.exit_code, steps) == (2, [])
     monkeypatch.undo()
-    assert play.head() == before
-    play.ingest(run)
-    play.assert_exactly_what_was_read()
+    assert live.head() == before
+    live.ingest(run)
+    live.assert_exactly_what_was_read()
 
 
 def test_offset_nodes_of_another_login_stop_a_commit_by_name(stores: Stores, stranger: KazooClient) -> None:
@@ -254,7 +254,7 @@ def test_no_commit_is_claimed_without_a_session_or_a_quorum(
     assert verify(book) == []
 
 
-def _answered(book: Book) -> Stored | None:
+def _answered(book: Book) -> StoredHead | None:
     try:
         return book.head(INGEST)
     except Unreachable:

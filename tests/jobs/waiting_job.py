@@ -12,7 +12,7 @@ import typer
 
 from tidemark.cli import submitting
 from tidemark.cli.output import line
-from tidemark.cli.progress import Bar, Shown
+from tidemark.cli.progress import PartitionProgress, ShownJob
 
 JOB = """
 import sys
@@ -27,7 +27,11 @@ sys.exit(code)
 OPENED = SimpleNamespace(
     connections=lambda name: None, stream=SimpleNamespace(name="orders", engine=SimpleNamespace(spark="spark_default"))
 )
-SHOWN = Shown("storing hbase", "window 3 of orders/ingest", (Bar("orders/0", 500, 120), Bar("orders/1", 7, 7)))
+SHOWN = ShownJob(
+    "storing hbase",
+    "window 3 of orders/ingest",
+    (PartitionProgress("orders/0", 500, 120), PartitionProgress("orders/1", 7, 7)),
+)
 
 
 def job(*_: Any) -> list[str]:

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import Written
+from tidemark.ledger.erased import WrittenPlace
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
-from tidemark.sinks.parquet.parts import Part, parts, steady
+from tidemark.sinks.parquet.parts import FolderPart, parts, steady
 from tidemark.sinks.reading import hbase_rows
 from tidemark.sinks.stored import Place
 
@@ -98,7 +98,7 @@ class Sweeper:
         self._results = results
         self._send = send
 
-    def reach(self, stream: str, places: Sequence[Written]) -> None: ...
+    def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None: ...
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         generation = record.attempt.generation
@@ -107,7 +107,7 @@ class Sweeper:
             self._send(lambda at=at: self._results.sweep(covers.only([at]), generation))
         self._send(lambda: self._results.sweep_folders(record.lane, record.seq, generation))
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None:
         generation = record.attempt.generation
         self._send(lambda: self._results.sweep(erased, generation))
 
@@ -143,7 +143,7 @@ def rows_that_count(book: Book, results: Results) -> dict[Coordinate, int]:
 def rows_in_folders(book: Book, results: Results) -> dict[Coordinate, int]:
     """The same from the folders, as the product finds them."""
 
-    def read(found: list[Part], authority: Authority) -> dict[Coordinate, int]:
+    def read(found: list[FolderPart], authority: Authority) -> dict[Coordinate, int]:
         rows: dict[Coordinate, int] = {}
         for part in found:
             for (coordinate, generation), message in held_by(results, part, authority).items():
@@ -155,7 +155,7 @@ def rows_in_folders(book: Book, results: Results) -> dict[Coordinate, int]:
     return steady(book, SINK, read)
 
 
-def held_by(results: Results, part: Part, authority: Authority) -> dict[tuple[Coordinate, int], int]:
+def held_by(results: Results, part: FolderPart, authority: Authority) -> dict[tuple[Coordinate, int], int]:
     """The rows of a folder that count. Raises KeyError where the folder is gone, as a reader of files does."""
     if all(not (window.covers - part.lost.get(window.generation, RangeSet())) for window in part.windows):
         return {}

@@ -18,12 +18,12 @@ from tidemark.errors import Fenced, VerificationFailed
 from tidemark.ledger.book import Book
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.parquet import compactions, files, steps
-from tidemark.sinks.parquet.compactions import CompactedFolder, Stored
-from tidemark.sinks.parquet.parts import Part
-from tidemark.sinks.parquet.steps import Listener, Step
+from tidemark.sinks.parquet.compactions import CompactedFolder, StoredCompactions
+from tidemark.sinks.parquet.parts import FolderPart
+from tidemark.sinks.parquet.steps import CompactionStep, Listener
 
 STREAM = "orders"
 _MOST_BYTES = 1 << 30
@@ -45,23 +45,23 @@ def compact(run: str, *, windows: int | None = None, again: bool = False, write:
     )
 
 
-def rewrite(group: Sequence[Part], folder: str, heard: Listener) -> int:
+def rewrite(group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
     """The rows that count in some folders, with their windows, in one new folder."""
     tables = [_that_count(part) for part in group if part.holds]
     # Where nothing counts any more, a folder with rows that were erased has the columns.
     tables = tables or [_that_count(next(part for part in group if part.stale)).slice(0, 0)]
     rows = pa.concat_tables(tables, promote_options="permissive")
     lake.write(folder, rows)
-    heard(Step.WRITTEN)
+    heard(CompactionStep.WRITTEN)
     held = files.held(_MOST_BYTES, folder) or {}
     number = sum(one.rows.number for one in held.values())
     if number != rows.num_rows:
         raise VerificationFailed(f"{folder} has {number} rows, and not {rows.num_rows}")
-    heard(Step.VERIFIED)
+    heard(CompactionStep.VERIFIED)
     return number
 
 
-def _that_count(part: Part) -> pa.Table:
+def _that_count(part: FolderPart) -> pa.Table:
     table = files._table(part)
     if not part.compacted:
         lane, seq = part.names[0]
@@ -89,18 +89,18 @@ def _submit(
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
     opened = opened_here()
-    asked = Asked(None, int(options.windows) if options.windows else None, options.again)
+    asked = CompactionRequest(None, int(options.windows) if options.windows else None, options.again)
     sink = sink_to_compact(opened.stream.sinks, STREAM, options.sink)
     steps.compact(opened, sink, options.run, asked, rewrite, _heard)
 
 
-def _heard(step: Step) -> None:
+def _heard(step: CompactionStep) -> None:
     from tests.simulation.actors import reached
 
     reached(step.value)
 
 
-def _replace(book: Book, held: Stored, folder: CompactedFolder) -> Stored:
+def _replace(book: Book, held: StoredCompactions, folder: CompactedFolder) -> StoredCompactions:
     """What a compaction is told of its change is true."""
     from tests.simulation.oracle import check
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tidemark.ledger.book import Book, Stored, head_key
+from tidemark.ledger.book import Book, StoredHead, head_key
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.stores.contract import Key
 
@@ -44,7 +44,7 @@ class Edits:
                 self._world.store.values[key] = before
 
 
-def _without_its_first(book: Book, stored: Stored) -> bytes | None:
+def _without_its_first(book: Book, stored: StoredHead) -> bytes | None:
     pending = stored.head.pending
     if pending is None or pending.window.selection is None:
         return None

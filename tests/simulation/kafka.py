@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.actors import effect, questioned
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.clients.kafka.slots import Found, Slot
+from tidemark.clients.kafka.slots import OffsetContents, Slot
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import NotAuthorized, OffsetsOutOfRange, Unreachable
@@ -195,7 +195,7 @@ class Kafka(KafkaLog):
         effect()
         return {TOPIC}
 
-    def slot(self, topic: str, partition: int, offset: int) -> Found | None:
+    def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         effect()
         if partition >= len(self.logs):
             return None
@@ -213,7 +213,7 @@ class Kafka(KafkaLog):
             found = Slot.ABORTED
         else:
             found = Slot.HELD_BACK if offset >= log.stable else Slot.MESSAGE
-        return Found(found, log.start, log.end)
+        return OffsetContents(found, log.start, log.end)
 
     def messages(
         self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tidemark.ledger import book, codec, records
-from tidemark.ledger.book import Book, Committed, Stored, View
+from tidemark.ledger.book import Book, Committed, StoredHead, View
 from tidemark.ledger.records import Window
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.ranges import RangeSet
@@ -91,7 +91,7 @@ class Steady(Book):
         if (now := self._state()) != self._of_state:
             self._of_state, self._windows, self._views = now, None, {}
 
-    def _committed(self, heads: Mapping[str, Stored]) -> list[Committed]:
+    def _committed(self, heads: Mapping[str, StoredHead]) -> list[Committed]:
         self._look()
         if self._windows is None:
             self._windows = super()._committed(heads)

@@ -28,7 +28,7 @@ from tests.simulation.others import DELTA
 from tests.simulation.stories import OF_TABLES, READERS_STORIES, SHARE, SINKS, STORIES
 from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
-from tidemark.sinks.parquet.steps import Step as CompactionStep
+from tidemark.sinks.parquet.steps import CompactionStep as CompactionStep
 
 # A block wider than any log here: units are what a window has read of a partition.
 WIDE = 1_000

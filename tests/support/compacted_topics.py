@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from tests.support.live_streams import LiveStream
 from tests.support.oracle import consume
-from tests.support.playground import Playground
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -15,11 +15,11 @@ COMPACTED = {
 }
 
 
-def wait_until_left(play: Playground, offsets: list[int], end: int) -> None:
+def wait_until_left(live: LiveStream, offsets: list[int], end: int) -> None:
     """Wait until Kafka has compacted the log to these offsets. Kafka never compacts the last segment."""
     deadline = time.monotonic() + 300
     while True:
-        left = [offset for _, _, offset, _ in consume(play.kafka.settings, play.topics, {(play.topics[0], 0): end})]
+        left = [offset for _, _, offset, _ in consume(live.kafka.settings, live.topics, {(live.topics[0], 0): end})]
         if left == offsets:
             return
         assert time.monotonic() < deadline, left

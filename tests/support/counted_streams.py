@@ -10,7 +10,7 @@ from tests.support.streams_in_memory import StreamInMemory
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Run
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Record, Window
+from tidemark.ledger.records import Attempt, BlocksRef, BlockTallies, Receipt, Record, Window
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -66,10 +66,10 @@ class CountingWork(NoWork):
             blocks=None if blocks is None else self._stored(blocks),
         )
 
-    def _stored(self, blocks: Blocks) -> BlocksRef:
+    def _stored(self, blocks: BlockTallies) -> BlocksRef:
         return self.opened.book.store_blocks(self.lane, self.window.seq, self.attempt, blocks)
 
-    def _blocks(self) -> Blocks | None:
+    def _blocks(self) -> BlockTallies | None:
         size = self.size
         if size is None:
             return None
@@ -78,7 +78,7 @@ class CountingWork(NoWork):
             by_block = {one // size: [other for other in found if other // size == one // size] for one in found}
             tallies = tuple(BlockTally.of(block, tally(at, some)) for block, some in sorted(by_block.items()))
             partitions.append(PartitionBlocks(at.topic, at.incarnation, at.partition, tallies))
-        return Blocks(size=size, partitions=tuple(partitions))
+        return BlockTallies(size=size, partitions=tuple(partitions))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.playground import Playground
+from tests.support.live_streams import LiveStream
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import Record
 
@@ -29,9 +29,9 @@ def cut_after(step: Step, times: int = 1) -> Callable[[Step], None]:
     return listen
 
 
-def crash(play: Playground, run: str, **how: Any) -> None:
+def crash(live: LiveStream, run: str, **how: Any) -> None:
     with pytest.raises(Cut):
-        play.ingest(run, **how)
+        live.ingest(run, **how)
 
 
 def read_by(records: list[Record]) -> int:

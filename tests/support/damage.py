@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.playground import Playground
+from tests.support.live_streams import LiveStream
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
@@ -12,15 +12,15 @@ def place(report: AuditReport, name: str) -> PlaceReport:
     return next(one for one in report.places if one.name == name)
 
 
-def delete_rows(play: Playground, table: str, topic: int, partition: int, *offsets: int) -> None:
-    gateway = play.opened.result_table("hbase_default", table)._gateway
-    keys = PartitionKeys(TopicPartition(play.topics[topic], partition))
+def delete_rows(live: LiveStream, table: str, topic: int, partition: int, *offsets: int) -> None:
+    gateway = live.opened.result_table("hbase_default", table)._gateway
+    keys = PartitionKeys(TopicPartition(live.topics[topic], partition))
     for offset in offsets:
         key = keys.key(offset, 0)
         gateway.once(lambda client, key=key: client.deleteAllRow(table.encode(), key, {}))
 
 
-def rows_at(play: Playground, topic: int, partition: int, count: int) -> list[int]:
+def rows_at(live: LiveStream, topic: int, partition: int, count: int) -> list[int]:
     """Offsets of a partition that have a row with fields."""
-    rows = play.expected().rows
-    return [place[2] for place in sorted(rows) if place[:2] == (play.topics[topic], partition) and rows[place]][:count]
+    rows = live.expected().rows
+    return [place[2] for place in sorted(rows) if place[:2] == (live.topics[topic], partition) and rows[place]][:count]

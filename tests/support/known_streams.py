@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at
-from tidemark.clients.kafka.slots import Found, Message, Slot
+from tidemark.clients.kafka.slots import KafkaMessage, OffsetContents, Slot
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
@@ -42,7 +42,7 @@ class KnownLog(LookedAt):
     gone: set[int] = field(default_factory=set)
     away: bool = False
 
-    def slot(self, topic: str, partition: int, offset: int) -> Found | None:
+    def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         if self.away:
             raise Unreachable("Kafka at k:1 did not answer")
         if partition != 0:
@@ -51,8 +51,8 @@ class KnownLog(LookedAt):
         what: Any = Slot.EXPIRED if offset < start else Slot.BEYOND if offset >= end else self.contents[offset]
         if start <= offset < end and offset in self.gone:
             what = Slot.COMPACTED
-        message = None if isinstance(what, Slot) else Message(offset, False, None, b"%d" % offset, ())
-        return Found(what if isinstance(what, Slot) else Slot.MESSAGE, start, end, message)
+        message = None if isinstance(what, Slot) else KafkaMessage(offset, False, None, b"%d" % offset, ())
+        return OffsetContents(what if isinstance(what, Slot) else Slot.MESSAGE, start, end, message)
 
 
 @dataclass

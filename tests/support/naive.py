@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tidemark.ledger.book import Book
-from tidemark.ledger.lookup import Found
+from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.records import Gap, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
@@ -51,6 +51,6 @@ def names(records: list[Record]) -> list[Name]:
     return [(record.lane, record.seq) for record in records]
 
 
-def named(found: Found) -> tuple[list[Name], list[Name]]:
+def named(found: CoveringWindows) -> tuple[list[Name], list[Name]]:
     """A look-up's answer, in the form of `Scan.at`."""
     return names(list(found.windows)), names([record for record, _ in found.gaps])

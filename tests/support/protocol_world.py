@@ -11,7 +11,7 @@ from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import Written
+from tidemark.ledger.erased import WrittenPlace
 from tidemark.ledger.records import (
     Attempt,
     Head,
@@ -59,12 +59,12 @@ class Sweeps:
         self.erased: list[tuple[str, RangeSet]] = []
         self.fails = False
 
-    def reach(self, stream: str, places: Sequence[Written]) -> None: ...
+    def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None: ...
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         self.swept.append(record.attempt.generation)
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None:
         if self.fails:
             raise RuntimeError("a sink is away")
         self.erased.append((record.lane, erased))

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.support.live_streams import LiveStream
 from tests.support.oracle import Example, Outcome, consume
-from tests.support.playground import Playground
 from tidemark.streams.model import Stream
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import no_messages
@@ -72,14 +72,14 @@ BATCHES = Example(
 )
 
 
-def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, str]] | str], *records: Any) -> None:
+def assert_rows(live: LiveStream, made: Callable[[bytes | None], list[dict[str, str]] | str], *records: Any) -> None:
     """Both sinks, the dead letters, the tallies and the audit agree with `made` for each message.
 
     `made` gives a message's rows, or why the message is invalid: the reason, and after `; ` the detail, if any.
     """
     results = {
         (topic, partition, offset): made(value)
-        for topic, partition, offset, value in consume(play.kafka.settings, play.topics, play.positions())
+        for topic, partition, offset, value in consume(live.kafka.settings, live.topics, live.positions())
     }
     rows = {
         (*place, index): fields
@@ -87,11 +87,11 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
         if not isinstance(found, str)
         for index, fields in enumerate(found)
     }
-    hbase, files = play.independent.hbase(), play.independent.parquet(list(play.opened.stream.fields))
+    hbase, files = live.independent.hbase(), live.independent.parquet(list(live.opened.stream.fields))
     assert (hbase.twice(), files.twice()) == (0, 0)
     assert hbase.by_place() == rows
     assert files.by_place() == rows
-    letters = play.independent.hbase(f"{play.name}_dead").rows
+    letters = live.independent.hbase(f"{live.name}_dead").rows
     dead = {
         place[:3]: "; ".join(fields[part] for part in ("reason", "detail") if part in fields)
         for place, fields in letters
@@ -99,7 +99,7 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
     assert dead == {place: found for place, found in results.items() if isinstance(found, str)}
 
     skipped = sum(found == [] for found in results.values())
-    report = audit(play.opened, "an audit")
+    report = audit(live.opened, "an audit")
     assert report.clean, report.sentence()
     assert (report.expected, report.skipped, report.dead_letters) == (len(results), skipped, len(dead))
     if records:

@@ -27,8 +27,8 @@ from kafka.admin import (
 
 from services import control
 from services.site import Site
+from tests.support.live_streams import Kafka, LiveStream
 from tests.support.oracle import CDN
-from tests.support.playground import Kafka, Playground
 from tidemark.clients.connections import Connection, variable
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 
@@ -144,9 +144,9 @@ def secure(site: Site) -> Iterator[SecureKafka]:
 @pytest.fixture
 def secured(
     site: Site, secure: SecureKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
-) -> Playground:
+) -> LiveStream:
     """A stream on the secure Kafka, with a sink in it. Its user has only the rights that the guide names."""
-    made = Playground(site, secure, tmp_path, CDN, source={"kafka": "kafka_secure"})
+    made = LiveStream(site, secure, tmp_path, CDN, source={"kafka": "kafka_secure"})
     topic, out, principal = made.topics[0], f"{made.name}-out", f"User:{made.name}"
     secure.create(out, 2)
     secure.allow(principal, f"Read topic {topic}", f"Write topic {out}", f"Read group {made.name}")

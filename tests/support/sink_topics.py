@@ -8,13 +8,13 @@ from contextlib import closing
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
+from tests.support.live_streams import LiveStream
 from tests.support.oracle import Place
-from tests.support.playground import Playground
 
 
-def written(play: Playground, *topics: str) -> Iterator[tuple[dict[str, str], str, bytes | None, bytes | None]]:
+def written(live: LiveStream, *topics: str) -> Iterator[tuple[dict[str, str], str, bytes | None, bytes | None]]:
     """All messages in the sink's topics, by kafka-python alone: headers, topic, key, value."""
-    with closing(KafkaConsumer(**play.kafka.settings, group_id=None)) as consumer:
+    with closing(KafkaConsumer(**live.kafka.settings, group_id=None)) as consumer:
         for topic in topics:
             for number in sorted(consumer.partitions_for_topic(topic)):
                 at = KafkaTopicPartition(topic, number)
@@ -27,12 +27,12 @@ def written(play: Playground, *topics: str) -> Iterator[tuple[dict[str, str], st
                         yield headers, topic, record.key, record.value
 
 
-def counting(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
+def counting(live: LiveStream, *topics: str) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
     """The messages that count, by an independent reading of the topics and of the ledger."""
-    generations = play.independent.generations()
+    generations = live.independent.generations()
     found = []
-    for headers, *content in written(play, *topics):
-        if headers.get("tidemark.stream") != play.name:
+    for headers, *content in written(live, *topics):
+        if headers.get("tidemark.stream") != live.name:
             continue
         topic, partition, offset, index = (
             headers[f"tidemark.{name}"] for name in ("topic", "partition", "offset", "index")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kafka import KafkaProducer
 
-from tests.support.playground import Playground
+from tests.support.live_streams import LiveStream
 
 
-def transaction(play: Playground, producer: KafkaProducer, count: int, *, end: str) -> None:
+def transaction(live: LiveStream, producer: KafkaProducer, count: int, *, end: str) -> None:
     """Send messages to partition 0 in a transaction that is committed, aborted or left open."""
     producer.begin_transaction()
-    for key, value in play.example.generate(count, 10_000):
-        producer.send(play.topics[0], value, key, partition=0)
+    for key, value in live.example.generate(count, 10_000):
+        producer.send(live.topics[0], value, key, partition=0)
     producer.flush()
     if end == "commit":
         producer.commit_transaction()

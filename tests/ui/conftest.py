@@ -20,7 +20,7 @@ from services.site import REPOSITORY, Site
 from tests.support.both_ledgers import SQL, ledger
 from tests.support.browser import closed
 from tests.support.evil import EVIL
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.servers import free_ports
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import INGEST

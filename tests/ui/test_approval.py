@@ -18,7 +18,7 @@ from services import environment
 from services.site import Site
 from tests.support.both_ledgers import ledger
 from tests.support.command_line import tidemark
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.protocol_world import NoWork, hold
 from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries

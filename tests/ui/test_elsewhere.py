@@ -24,7 +24,7 @@ from services.site import Site
 from tests.support.airflow_forms import choose, open_form, press_trigger, send_form, switch
 from tests.support.browser import PAGES, SCREENSHOTS, logged_in
 from tests.support.command_line import tidemark
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.task_tries import tries
 from tests.support.waiting import until
 from tidemark.clients.connections import variable

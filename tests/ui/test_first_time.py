@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page
 
 from demo.airflow import Airflow
 from tests.support.browser import SCREENSHOTS, logged_in
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 
 MOST = 4
 

@@ -21,7 +21,7 @@ from services.site import Site
 from tests.support.airflow_forms import choose, open_form, open_section, send_form, switch
 from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ from services.site import Site
 from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.known_dags import make_known
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.wide_history import EACH, SIZE, give_history
 from tidemark.runs.live.open_stream import OpenStream, open_stream

@@ -22,7 +22,7 @@ from services import environment
 from services.site import Site
 from tests.support.both_ledgers import ledger
 from tests.support.browser import PAGES, SCREENSHOTS, logged_in
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream, open_stream

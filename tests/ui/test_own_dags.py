@@ -12,7 +12,7 @@ import pytest
 from demo.airflow import Airflow
 from services.site import REPOSITORY
 from tests.support.both_ledgers import ledger
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.waiting import until
 from tidemark.ledger.records import INGEST
 from tidemark.runs.live.open_stream import open_stream

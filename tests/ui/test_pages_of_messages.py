@@ -19,7 +19,7 @@ from services import environment
 from services.site import Site
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tidemark.views.dead_letters import Group, InGroups, page_of, selects
 from tidemark.views.values import as_plain
 

@@ -11,7 +11,7 @@ import pytest
 from demo.airflow import Airflow
 from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
-from tests.support.playground import Kafka
+from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until
 from tidemark.ledger.records import INGEST

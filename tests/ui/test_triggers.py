@@ -22,8 +22,8 @@ from services import environment
 from services.site import REPOSITORY, Site
 from tests.support.both_ledgers import ledger
 from tests.support.browser import logged_in
+from tests.support.live_streams import Kafka
 from tests.support.noted_callbacks import SEEN
-from tests.support.playground import Kafka
 from tests.support.protocol_world import NoWork, hold
 from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until

@@ -31,7 +31,7 @@ from tidemark.runs.requests.answers import (
     STORED,
     THE_INGESTS,
     TO_READ,
-    Answer,
+    OffsetAnswer,
     after,
     as_texts,
     before,
@@ -153,9 +153,9 @@ def test_several_answers_of_one_partition_are_numbers_within_the_same_range() ->
     tally = PartitionTally(topic="a", incarnation=1, partition=0, read=Count(8), stored=Count(7), invalid=Count(1))
     dead = {dead_letter(1, 3): RangeSet([OffsetRange(A, 12, 13)])}
     assert after(covers, [tally], dead) == [
-        Answer(OffsetRange(A, 10, 26), 2, INVISIBLE),
-        Answer(OffsetRange(A, 10, 26), 7, STORED),
-        Answer(OffsetRange(A, 12, 13), 1, "found, a dead letter again: redrive 1 of 3"),
+        OffsetAnswer(OffsetRange(A, 10, 26), 2, INVISIBLE),
+        OffsetAnswer(OffsetRange(A, 10, 26), 7, STORED),
+        OffsetAnswer(OffsetRange(A, 12, 13), 1, "found, a dead letter again: redrive 1 of 3"),
     ]
 
 
@@ -173,16 +173,16 @@ def test_answers_as_people_and_programs_read_them() -> None:
         "offsets": 5,
         "answer": NOT_YET,
     }
-    assert table([one, Answer(OffsetRange(A, 7, 12), 3, STORED)]) == [
+    assert table([one, OffsetAnswer(OffsetRange(A, 7, 12), 3, STORED)]) == [
         "partition                 from                until  offsets  answer",
         f"a/0        {2**60}  {2**60 + 5}        5  {NOT_YET}",
         f"a/0                          7                   12        3  {STORED}",
     ]
-    many = [Answer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MOST_LINES + 2)]
+    many = [OffsetAnswer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MOST_LINES + 2)]
     assert len(table(many[:-2])) == MOST_LINES + 1
     assert table(many)[-1] == "2 more lines"
     assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}
-    far = Answer(OffsetRange(A, 0, 2**60), 2**53 + 1, STORED)
+    far = OffsetAnswer(OffsetRange(A, 0, 2**60), 2**53 + 1, STORED)
     assert as_texts([far, one], 1) == {
         "totals": {STORED: str(2**53 + 1), NOT_YET: "5"},
         "answers": [

@@ -12,7 +12,7 @@ import yaml
 from tests.support import avro_orders, registry
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import Connection
-from tidemark.clients.kafka.slots import Message
+from tidemark.clients.kafka.slots import KafkaMessage
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.views.messages.avro_record import MOST_BYTES, AvroRecord, avro_record
@@ -36,7 +36,7 @@ def nowhere(name: str) -> Connection:
 
 
 def read(of: Stream, value: bytes | None, connections: Any = nowhere) -> AvroRecord | None:
-    return avro_record(of, connections, Message(0, False, None, value, ()))
+    return avro_record(of, connections, KafkaMessage(0, False, None, value, ()))
 
 
 def problem(of: Stream, value: bytes, connections: Any = nowhere) -> str:

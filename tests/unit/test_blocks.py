@@ -16,7 +16,7 @@ from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import blocks_key
 from tidemark.ledger.codec import encode
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Blocks, BlocksRef, Receipt
+from tidemark.ledger.records import BlocksRef, BlockTallies, Receipt
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.stores.hbase import HBaseLedgerStore
 from tidemark.ledger.stores.zookeeper import ZooKeeperLedgerStore
@@ -85,7 +85,7 @@ def test_the_largest_tallies_fit_into_one_value(limit: int, partitions: int) -> 
     blocks: dict[TopicPartition, list[BlockTally]] = {}
     for at, block, _, _ in in_blocks(covers, size):
         blocks.setdefault(at, []).append(BlockTally(block, most, most, "f" * 16, most, most))
-    value = Blocks(
+    value = BlockTallies(
         size=size,
         partitions=tuple(
             PartitionBlocks(at.topic, at.incarnation, at.partition, tuple(of)) for at, of in blocks.items()
@@ -131,7 +131,7 @@ def receipt(ref: BlocksRef) -> Receipt:
     return structs.replace(NoWork().verify(), blocks=ref)
 
 
-BLOCKS = Blocks(size=10_000, partitions=(PartitionBlocks("logs", 1, 0, (BlockTally(0, rows=Count.of(2, 9)),)),))
+BLOCKS = BlockTallies(size=10_000, partitions=(PartitionBlocks("logs", 1, 0, (BlockTally(0, rows=Count.of(2, 9)),)),))
 
 
 def test_blocks_of_an_attempt_that_never_commits_harm_nobody() -> None:

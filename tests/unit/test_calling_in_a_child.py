@@ -23,7 +23,7 @@ from tests.support.covering import REPOSITORY
 from tests.support.waiting import until
 from tidemark import Message
 from tidemark.errors import Fenced
-from tidemark.functions.caller import Answer, Caller, Result, result_of, steady_clock
+from tidemark.functions.caller import Caller, CallResult, Result, result_of, steady_clock
 from tidemark.functions.child import Child
 from tidemark.functions.retries import ExponentialBackoff
 from tidemark.functions.types import FieldType
@@ -99,14 +99,14 @@ def child() -> Iterator[Child]:
         yield made
 
 
-def answers(child: Child, given: Sequence[Message], limit: int = 0) -> dict[int, Answer]:
+def answers(child: Child, given: Sequence[Message], limit: int = 0) -> dict[int, CallResult]:
     caller = Caller(child, ExponentialBackoff(10, limit=limit), steady_clock())
     found = [(one.message.offset, one) for one in caller.answers(given)]
     assert len(found) == len(given)
     return dict(found)
 
 
-def assert_neighbours_are_stored(found: dict[int, Answer], failed: int) -> None:
+def assert_neighbours_are_stored(found: dict[int, CallResult], failed: int) -> None:
     assert all(answer.rows for offset, answer in found.items() if offset != failed)
     # In a process of their own, and in another one behind the message that held it up.
     (before,), (after,) = ({found[offset].rows[0][0] for offset in part} for part in ((0, 1), (3, 4)))

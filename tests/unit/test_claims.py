@@ -12,7 +12,7 @@ from tests.support.protocol_world import AT, LANE, RUN, NoWork, World, hold, pla
 from tests.support.protocol_world import _no_pause as _no_pause
 from tidemark.commit import protocol
 from tidemark.errors import ClaimOverlap, Conflict, LedgerContradiction, TooLarge, WrongUse
-from tidemark.ledger.book import REGISTER, Stored, head_key
+from tidemark.ledger.book import REGISTER, StoredHead, head_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind, LaneState, Register, SelectionRef, positions
 from tidemark.ledger.register import NewLane, change, close_lane, draw_generation, open_lane, open_together
@@ -38,7 +38,7 @@ def stored(world: World, *ranges: tuple[int, int]) -> SelectionRef:
 
 def open_over(
     world: World, *ranges: tuple[int, int], lane: str = "replay-1", kind: LaneKind = LaneKind.REPLAY
-) -> Stored:
+) -> StoredHead:
     start = positions({AT: ranges[0][0]})
     return open_lane(
         world.book, lane, kind, run="run 7", start=start, selection=stored(world, *ranges), reason="a test"

@@ -15,10 +15,10 @@ from tests.support.memory import MemoryStore
 from tidemark.clients.connections import Connection
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
-from tidemark.sinks.contract import Asked, Kind, Replaceable, Replacement
+from tidemark.sinks.contract import CompactionRequest, Kind, Replaceable, Replacement
 from tidemark.sinks.kinds import KINDS, kind_of, sink_to_compact
 from tidemark.sinks.parquet import compactions
-from tidemark.sinks.parquet.compactions import CompactedFolder, Span
+from tidemark.sinks.parquet.compactions import CompactedFolder, WindowSpan
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 
 
@@ -66,11 +66,13 @@ def test_what_parquet_says_of_its_compactions(tmp_path: Path) -> None:
     compaction = kind_of(sink.type).with_compaction()
     assert compaction.at_work(opened, sink) is None
     assert compaction.made(opened, sink, "mine") == []
-    assert compaction.planned(opened, sink, Asked(windows=2)) == [Replaceable(["ingest/1 to 2"], 2, 2, sum(sizes[:2]))]
+    assert compaction.planned(opened, sink, CompactionRequest(windows=2)) == [
+        Replaceable(["ingest/1 to 2"], 2, 2, sum(sizes[:2]))
+    ]
 
     held = compactions.claim(book, "parquet", "mine")
     assert compaction.at_work(opened, sink) == "mine"
-    spans = (Span("ingest", 1, 3), Span("replay-1", 1, 2))
+    spans = (WindowSpan("ingest", 1, 3), WindowSpan("replay-1", 1, 2))
     folder = CompactedFolder(base=base, folder="f", generation=1, windows=spans, rows=5, run="mine", at=1)
     compactions.finish(book, compactions.replace(book, held, folder))
     assert compaction.at_work(opened, sink) is None

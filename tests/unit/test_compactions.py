@@ -19,12 +19,19 @@ from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compacting import choose, groups, remove_replaced, size
-from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, Span, Stored, described, spans
+from tidemark.sinks.parquet.compactions import (
+    CompactedFolder,
+    Compactions,
+    StoredCompactions,
+    WindowSpan,
+    described,
+    spans,
+)
 from tidemark.sinks.parquet.files import attempt_folder, own, tables_that_count
-from tidemark.sinks.parquet.parts import Part, parts, steady
+from tidemark.sinks.parquet.parts import FolderPart, parts, steady
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +80,7 @@ def of(*folders: CompactedFolder) -> Compactions:
     return Compactions(stream="s", sink="parquet", token="t", folders=folders)
 
 
-def found_in(windows: list[Committed], known: Compactions | None = None) -> list[Part]:
+def found_in(windows: list[Committed], known: Compactions | None = None) -> list[FolderPart]:
     return parts(windows, authority_of(windows), "parquet", known)
 
 
@@ -104,7 +111,7 @@ def test_times_are_alike_in_files_of_any_age(base: str) -> None:
 def test_windows_as_spans() -> None:
     names = [("replay-1", 1), ("ingest", 3), ("ingest", 1), ("ingest", 2), ("ingest", 5), ("ingest", 2)]
     found = spans(names)
-    assert found == (Span("ingest", 1, 4), Span("ingest", 5, 6), Span("replay-1", 1, 2))
+    assert found == (WindowSpan("ingest", 1, 4), WindowSpan("ingest", 5, 6), WindowSpan("replay-1", 1, 2))
     assert described(found) == "ingest/1 to 3, ingest/5, replay-1/1"
     assert spans([]) == ()
 
@@ -116,7 +123,7 @@ def test_who_was_faster_is_said_also_when_it_is_done(book: Book) -> None:
         compactions.check_held(book, late)
     newer = compactions.claim(book, "parquet", "newer")
     for seq, run in enumerate(("first", "second", "third"), 1):
-        windows = (Span("ingest", seq, seq + 1),)
+        windows = (WindowSpan("ingest", seq, seq + 1),)
         folder = CompactedFolder(base="b", folder=run, generation=7, windows=windows, rows=5, run=run, at=1)
         newer = compactions.replace(book, newer, folder)
         assert newer.value.token == newer.value.tokens[-1]
@@ -132,7 +139,7 @@ def test_any_answer_may_get_lost(book: Book, number: int, fault: str) -> None:
     book.store.faults = ["none"] * number + [fault]
     held = compactions.claim(book, "parquet", "run")
     folder = CompactedFolder(
-        base="b", folder="f", generation=7, windows=(Span("ingest", 1, 3),), rows=5, run="run", at=1
+        base="b", folder="f", generation=7, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="run", at=1
     )
     held = compactions.replace(book, held, folder)
     compactions.finish(book, held)
@@ -148,7 +155,9 @@ def test_a_newer_claim_fences(book: Book) -> None:
     assert older.value.claim is not None
     assert newer.value.claim is not None
     assert newer.value.claim.generation > older.value.claim.generation
-    folder = CompactedFolder(base="b", folder="f", generation=1, windows=(Span("ingest", 1, 3),), rows=5, run="r", at=1)
+    folder = CompactedFolder(
+        base="b", folder="f", generation=1, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="r", at=1
+    )
     with pytest.raises(Fenced, match="begun by run newer"):
         compactions.replace(book, older, folder)
     with pytest.raises(Fenced, match="begun by run newer"):
@@ -156,7 +165,7 @@ def test_a_newer_claim_fences(book: Book) -> None:
     compactions.check_held(book, newer)
     held = compactions.replace(book, newer, folder)
     # A folder that holds all windows of another one takes its place.
-    wider = structs.replace(folder, folder="g", windows=(Span("ingest", 1, 5),))
+    wider = structs.replace(folder, folder="g", windows=(WindowSpan("ingest", 1, 5),))
     assert compactions.replace(book, held, wider).value.folders == (wider,)
 
 
@@ -165,7 +174,9 @@ def test_an_answer_that_is_lost_is_found_when_others_have_gone_on(others_go_on: 
     store = MemoryStore()
     book = Book(store, "s", clock=lambda: 1_000_000)
     held = compactions.claim(book, "parquet", "mine")
-    folder = CompactedFolder(base="b", folder="f", generation=1, windows=(Span("ingest", 1, 3),), rows=5, run="r", at=1)
+    folder = CompactedFolder(
+        base="b", folder="f", generation=1, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="r", at=1
+    )
     tries: list[Key] = []
 
     def others(key: Key) -> None:
@@ -174,7 +185,7 @@ def test_an_answer_that_is_lost_is_found_when_others_have_gone_on(others_go_on: 
         if len(tries) == 2:
             newer = compactions.claim(book, "parquet", "other")
             if others_go_on != "claim":
-                wider = structs.replace(folder, folder="g", windows=(Span("ingest", 1, 5),))
+                wider = structs.replace(folder, folder="g", windows=(WindowSpan("ingest", 1, 5),))
                 newer = compactions.replace(book, newer, wider)
             if others_go_on == "finish":
                 compactions.finish(book, newer)
@@ -206,25 +217,25 @@ def test_what_is_chosen(base: str) -> None:
     elsewhere = committed("file:///elsewhere", 6, range(60, 70))
     known = of(
         CompactedFolder(
-            base=base, folder=f"{base}/c", generation=9, windows=(Span("ingest", 1, 3),), rows=20, run="r", at=1
+            base=base, folder=f"{base}/c", generation=9, windows=(WindowSpan("ingest", 1, 3),), rows=20, run="r", at=1
         )
     )
     found = found_in([*windows, elsewhere], known)
 
-    def names(asked: Asked) -> list[str]:
+    def names(asked: CompactionRequest) -> list[str]:
         return [described(spans(part.names)) for part in choose(found, base, asked)]
 
-    assert names(Asked()) == ["ingest/3", "ingest/4", "ingest/5"]
-    assert names(Asked(again=True)) == ["ingest/1 to 2", "ingest/3", "ingest/4", "ingest/5"]
-    assert names(Asked(before=5)) == ["ingest/3", "ingest/4"]
-    assert names(Asked(windows=2)) == ["ingest/3", "ingest/4"]
-    assert names(Asked(windows=3, again=True)) == ["ingest/1 to 2", "ingest/3"]
-    assert names(Asked(before=2, again=True)) == []
+    assert names(CompactionRequest()) == ["ingest/3", "ingest/4", "ingest/5"]
+    assert names(CompactionRequest(again=True)) == ["ingest/1 to 2", "ingest/3", "ingest/4", "ingest/5"]
+    assert names(CompactionRequest(before=5)) == ["ingest/3", "ingest/4"]
+    assert names(CompactionRequest(windows=2)) == ["ingest/3", "ingest/4"]
+    assert names(CompactionRequest(windows=3, again=True)) == ["ingest/1 to 2", "ingest/3"]
+    assert names(CompactionRequest(before=2, again=True)) == []
 
 
 def test_a_claim_that_somebody_else_was_faster_with_is_made_after_theirs(book: Book) -> None:
     store = cast("MemoryStore", book.store)
-    overtaken: list[Stored] = []
+    overtaken: list[StoredCompactions] = []
 
     def overtake(key: tuple[str, ...]) -> None:
         if key[0] == "compacted" and not overtaken:
@@ -247,7 +258,7 @@ def test_folders_with_the_same_columns_go_together(base: str) -> None:
         more: dict[str, list[object]] = {"also": [1] * 10} if window.record.seq in (3, 4) else {}
         if (window.record.lane, window.record.seq) not in (("ingest", 5), ("ingest", 6)):
             write(folder_of(window), rows(range(window.covers.of(AT)[0][0], window.covers.of(AT)[0][1]), **more))
-    chosen = choose(found_in(windows), base, Asked())
+    chosen = choose(found_in(windows), base, CompactionRequest())
     with pytest.raises(LedgerContradiction, match=r"seq=000000006.* has no files, and ingest/6"):
         groups(chosen)
     write(folder_of(windows[5]), rows(range(60, 70), alone=[1] * 10))
@@ -328,10 +339,12 @@ def test_a_folder_belongs_to_a_sink_by_its_name(tmp_path: Path) -> None:
 
 def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     held = [compactions.claim(book, "parquet", "run")]
-    folder = CompactedFolder(base="b", folder="f", generation=1, windows=(Span("ingest", 1, 3),), rows=5, run="r", at=1)
+    folder = CompactedFolder(
+        base="b", folder="f", generation=1, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="r", at=1
+    )
     looks: list[int] = []
 
-    def look(seen: list[Part], authority: Authority) -> int:
+    def look(seen: list[FolderPart], authority: Authority) -> int:
         looks.append(len(looks))
         if len(looks) == 1:
             # A claim alone changes nothing for a reader.
@@ -347,7 +360,7 @@ def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch
     with pytest.raises(AssertionError, match="an error is an error"):
         steady(book, "parquet", look)
     assert steady(book, "parquet", look) == 4
-    assert isinstance(held[-1], Stored)
+    assert isinstance(held[-1], StoredCompactions)
 
 
 def test_a_window_without_offsets_of_its_own_holds_nothing() -> None:

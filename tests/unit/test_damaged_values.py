@@ -167,7 +167,7 @@ def test_no_damaged_value_gives_a_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("F28")
-@pytest.mark.parametrize("kind", [Register, Head, Record, closed.ClosedLanes, records.Audited, records.Heartbeat])
+@pytest.mark.parametrize("kind", [Register, Head, Record, closed.ClosedLanes, records.AuditOutcome, records.Heartbeat])
 @pytest.mark.parametrize(
     "stored",
     [

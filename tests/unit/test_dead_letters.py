@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.requests.dead_letters import DeadLetters, chosen
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, chosen
 from tidemark.sinks.dead_letters import FIELDS, described, digested
 from tidemark.sinks.stored import Mark, Place, StoredRow
 
@@ -49,11 +49,11 @@ def test_a_redrive_takes_a_reason_or_an_error_class() -> None:
         letter(2, reason=b"raised shop.Away", error=b"shop.Away"),
         letter(3, reason=b"raised ValueError", error=b"ValueError", redrives=b"2"),
     ]
-    assert chosen(letters, DeadLetters("not UTF-8"), 3) == (at(1), RangeSet())
-    assert chosen(letters, DeadLetters("raised shop.Away"), 3) == (at(2), RangeSet())
-    assert chosen(letters, DeadLetters("shop.Away"), 3) == (at(2), RangeSet())
-    assert chosen(letters, DeadLetters(), 3) == (at(1, 2, 3), RangeSet())
-    assert chosen(letters, DeadLetters("no such"), 3) == (RangeSet(), RangeSet())
+    assert chosen(letters, DeadLetterFilter("not UTF-8"), 3) == (at(1), RangeSet())
+    assert chosen(letters, DeadLetterFilter("raised shop.Away"), 3) == (at(2), RangeSet())
+    assert chosen(letters, DeadLetterFilter("shop.Away"), 3) == (at(2), RangeSet())
+    assert chosen(letters, DeadLetterFilter(), 3) == (at(1, 2, 3), RangeSet())
+    assert chosen(letters, DeadLetterFilter("no such"), 3) == (RangeSet(), RangeSet())
 
 
 def test_a_redrive_takes_the_dead_letters_of_a_window() -> None:
@@ -63,7 +63,7 @@ def test_a_redrive_takes_the_dead_letters_of_a_window() -> None:
 
     letters = [made(1, "ingest", 1), made(2, "ingest", 2), made(3, "ingest", 12), made(4, "replay-ab", 2)]
     for window, taken in {"ingest": (1, 2, 3), "ingest/2": (2,), "replay-ab": (4,), "": (1, 2, 3, 4)}.items():
-        assert chosen(letters, DeadLetters(None, window), 3) == (at(*taken), RangeSet())
+        assert chosen(letters, DeadLetterFilter(None, window), 3) == (at(*taken), RangeSet())
 
 
 def test_a_redrive_takes_those_whose_own_time_lies_between_two() -> None:
@@ -73,17 +73,17 @@ def test_a_redrive_takes_those_whose_own_time_lies_between_two() -> None:
     letters += [letter(8), letter(9, timestamp=b"+292278-08-17T07:12:55.807Z")]
     since, until = (datetime(2026, 11, 21, hour, tzinfo=UTC) for hour in (7, 8))
     for wanted, taken in (
-        (DeadLetters(), (0, 1, 2, 3, 8, 9)),
-        (DeadLetters(since=since), (1, 2, 3)),
-        (DeadLetters(until=until), (0, 1, 2)),
-        (DeadLetters(since=since, until=until), (1, 2)),
+        (DeadLetterFilter(), (0, 1, 2, 3, 8, 9)),
+        (DeadLetterFilter(since=since), (1, 2, 3)),
+        (DeadLetterFilter(until=until), (0, 1, 2)),
+        (DeadLetterFilter(since=since, until=until), (1, 2)),
     ):
         assert chosen(letters, wanted, 3) == (at(*taken), RangeSet())
     said = "the reason 'a' and the lane or window ingest/3 and a time from 2026-11-21T07:00:00+00:00 on"
-    assert str(DeadLetters("a", "ingest/3", since)) == said
+    assert str(DeadLetterFilter("a", "ingest/3", since)) == said
 
 
 @pytest.mark.parametrize(("most", "tired"), [(0, (1, 2, 3)), (2, (2, 3)), (3, (3,)), (4, ())])
 def test_what_was_redriven_too_often_is_told_apart(most: int, tired: tuple[int, ...]) -> None:
     letters = [letter(1, reason=b"a"), letter(2, reason=b"a", redrives=b"2"), letter(3, reason=b"a", redrives=b"3")]
-    assert chosen(letters, DeadLetters("a"), most) == (at(1, 2, 3), at(*tired))
+    assert chosen(letters, DeadLetterFilter("a"), most) == (at(1, 2, 3), at(*tired))

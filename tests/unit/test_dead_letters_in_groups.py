@@ -18,7 +18,7 @@ from tests.support.streams_in_memory import at, offsets
 from tidemark.errors import WrongUse
 from tidemark.runs.requests import selecting
 from tidemark.runs.requests.answers import EXPIRED, totals
-from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.requests.forms import ReplayRequest, checked
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.requests.plan import of_request
@@ -56,7 +56,7 @@ def test_each_dead_letter_that_counts_is_in_one_group(
             asked = window in ("", lane, name) and reason in (None, why)
             if world.log.contents[offset] == Fate.DEAD_LETTER and asked:
                 truth[why, name] += 1
-        found = dead_letters(world.opened, DeadLetters(reason, window))
+        found = dead_letters(world.opened, DeadLetterFilter(reason, window))
         groups = found.groups
         assert {(one.reason, part.window): part.number for one in groups for part in one.windows} == truth
         assert found.counted == truth.total() == sum(one.number for one in groups)
@@ -74,7 +74,7 @@ def test_the_newest_windows_come_first_when_there_is_no_time_for_all(tmp_path: P
     world.ends((0, 15))
     while world.ingest() is not None:
         pass
-    found = dead_letters(world.opened, DeadLetters(), enough=lambda counted: counted >= 7)
+    found = dead_letters(world.opened, DeadLetterFilter(), enough=lambda counted: counted >= 7)
     assert (found.complete, found.counted) == (False, 7)
     assert (found.windows, found.windows_counted, found.not_counted) == (3, 1, 10)
     windows = {part.window: part.number for one in found.groups for part in one.windows}
@@ -100,17 +100,17 @@ def test_a_redrive_by_time_names_those_that_have_expired(many: KnownStream) -> N
     assert (found.ranges, dict(found.left_out)) == (offsets((0, 7, 9)), {EXPIRED: offsets((0, 4, 7))})
     with pytest.raises(WrongUse, match=r"strict: 3 offsets cannot be read by a replay. expired"):
         of_request(many.opened, ReplayRequest(dead_letters="*", reason="a test", strict=True, **times))
-    shown = dead_letters(many.opened, DeadLetters(None, "", *selecting.times(*times.values())))
+    shown = dead_letters(many.opened, DeadLetterFilter(None, "", *selecting.times(*times.values())))
     assert (shown.counted, shown.windows) == (5, 2)
 
 
 def test_a_redrive_reads_no_messages_and_only_where_dead_letters_may_be(many: KnownStream) -> None:
     since, until = (datetime.fromtimestamp(second, UTC) for second in (4, 5))
     for wanted, places in (
-        (DeadLetters(), range(15)),
-        (DeadLetters(None, "ingest/2"), range(5, 10)),
-        (DeadLetters(None, "", since, until), range(5)),
-        (DeadLetters(None, "", until), range(5, 15)),
+        (DeadLetterFilter(), range(15)),
+        (DeadLetterFilter(None, "ingest/2"), range(5, 10)),
+        (DeadLetterFilter(None, "", since, until), range(5)),
+        (DeadLetterFilter(None, "", until), range(5, 15)),
     ):
         many.dead.read.clear()
         redrive(many.opened, wanted)
@@ -119,7 +119,7 @@ def test_a_redrive_reads_no_messages_and_only_where_dead_letters_may_be(many: Kn
     many.dead.read.clear()
     said = r"no dead letter of orders has the reason 'bad 2' .* ingest/2; reasons are: 'bad 0' \(8\), 'bad 1' \(7\)"
     with pytest.raises(WrongUse, match=said):
-        redrive(many.opened, DeadLetters("bad 2", "ingest/2"))
+        redrive(many.opened, DeadLetterFilter("bad 2", "ingest/2"))
     assert many.dead.read[5:] == [(frozenset({"reason"}), one) for one in range(15)]
 
 
@@ -129,10 +129,10 @@ def test_a_window_without_counts_may_have_made_any(many: KnownStream) -> None:
     assert record.receipt is not None
     without = structs.replace(record, receipt=structs.replace(record.receipt, tallies=()))
     later = datetime.fromtimestamp(9, UTC)
-    assert [DeadLetters(since=later).may_be_in(one) for one in (record, without)] == [[], [at(0)]]
-    assert [DeadLetters(window="ingest/2").may_be_in(one) for one in (record, without)] == [[], []]
+    assert [DeadLetterFilter(since=later).may_be_in(one) for one in (record, without)] == [[], [at(0)]]
+    assert [DeadLetterFilter(window="ingest/2").may_be_in(one) for one in (record, without)] == [[], []]
     alone = structs.replace(without, window=structs.replace(without.window, sinks=("hbase",)))
-    assert DeadLetters().may_be_in(alone) == []
+    assert DeadLetterFilter().may_be_in(alone) == []
 
 
 def test_the_answers_of_a_replay_read_no_messages(many: KnownStream) -> None:
@@ -150,7 +150,7 @@ def test_those_that_were_redriven_too_often_are_counted(tmp_path: Path) -> None:
     world.ingest()
     for number in range(world.opened.stream.dead_letters.max_redrives):
         world.replay(f"run {number}", (0, 1), (2, 3))
-    found = {one.reason: (one.number, one.too_often) for one in dead_letters(world.opened, DeadLetters()).groups}
+    found = {one.reason: (one.number, one.too_often) for one in dead_letters(world.opened, DeadLetterFilter()).groups}
     assert found == {"bad 0": (2, 2), "bad 1": (2, 0)}
     assert world.opened.book.authority().of(at(0), 0) != world.opened.book.authority().of(at(0), 1)
 

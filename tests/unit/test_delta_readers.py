@@ -15,7 +15,7 @@ from tidemark.ledger.records import LaneKind, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.delta import table
-from tidemark.sinks.parquet.parts import Part, parts
+from tidemark.sinks.parquet.parts import FolderPart, parts
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_only_what_takes_something_makes_a_reader_begin_again(
     """Something is committed between the ledger and the table. With an ingest at work, this is at each look."""
     seen = []
 
-    def beside(*given: Any, **more: Any) -> list[Part]:
+    def beside(*given: Any, **more: Any) -> list[FolderPart]:
         seen.append(given)
         if commit is ingest or len(seen) == 1:
             assert len(seen) < 10, "it begins again for ever"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark.drafts.drafting import outcome, text_of
 from tidemark.drafts.recognising import format_of
-from tidemark.drafts.sampling import Seen
+from tidemark.drafts.sampling import SampledMessage
 from tidemark.errors import WrongUse
 from tidemark.schemes.kinds import DelimitedScheme, JsonScheme, RegexScheme
 from tidemark.streams.loading import load
@@ -21,7 +21,7 @@ from tidemark.streams.model import Stream
 
 def drafted(folder: Path, values: list[bytes | None]) -> tuple[Stream, list[str]]:
     """The stream of the draft for some values, and why each that is no row would be a dead letter."""
-    seen = [Seen(f"orders/0@{offset}", value) for offset, value in enumerate(values)]
+    seen = [SampledMessage(f"orders/0@{offset}", value) for offset, value in enumerate(values)]
     found = format_of([value for value in values if value is not None])
     made = outcome(found, seen)
     path = folder / "orders.yaml"

@@ -21,7 +21,7 @@ from tidemark.ledger.records import INGEST, Head, LaneKind, Receipt, Record, Sin
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.planning.estimating import Estimate, Stored, estimate, stored_before
+from tidemark.planning.estimating import Estimate, StoredMessages, estimate, stored_before
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import ReplayRequest
 from tidemark.runs.requests.plan import of_request
@@ -111,22 +111,26 @@ def test_what_is_stored_already() -> None:
     committed(book, 200, 100, 100, 1)
     view = book.view()
 
-    def stored(start: int, until: int, *, dead: RangeSet = NOTHING, all_dead: bool = False) -> Stored:
+    def stored(start: int, until: int, *, dead: RangeSet = NOTHING, all_dead: bool = False) -> StoredMessages:
         return stored_before(view, RangeSet([OffsetRange(AT, start, until)]), dead, all_dead=all_dead)
 
     # Exact for whole windows. Beyond the windows there is nothing.
     assert [stored(*one) for one in ((0, 200), (0, 100), (150, 300), (200, 300))] == [
-        Stored(150, 150),
-        Stored(50, 50),
-        Stored(50, 50),
-        Stored(0, 0),
+        StoredMessages(150, 150),
+        StoredMessages(50, 50),
+        StoredMessages(50, 50),
+        StoredMessages(0, 0),
     ]
     # Of a part, nobody knows which of the window's messages they are: no average tells it.
-    assert (stored(0, 40), stored(0, 70), stored(0, 99)) == (Stored(0, 40), Stored(20, 50), Stored(49, 50))
+    assert (stored(0, 40), stored(0, 70), stored(0, 99)) == (
+        StoredMessages(0, 40),
+        StoredMessages(20, 50),
+        StoredMessages(49, 50),
+    )
     assert (str(stored(0, 70)), str(stored(0, 100)), stored(0, 70).exact) == ("20 to 50", "50", None)
     dead = RangeSet([OffsetRange(AT, 0, 40)])
-    assert stored(0, 70, dead=dead) == Stored(20, 30)
-    assert stored(0, 40, dead=dead) == Stored(0, 0)
+    assert stored(0, 70, dead=dead) == StoredMessages(20, 30)
+    assert stored(0, 40, dead=dead) == StoredMessages(0, 0)
 
 
 @pytest.mark.usefixtures("tables")

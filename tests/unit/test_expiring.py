@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from tests.support.compactions import AT, authority_of, committed
-from tidemark.audit.deleted import Found, WindowBlock, compare_identity
+from tidemark.audit.deleted import BlockContents, WindowBlock, compare_identity
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.book import Committed, View
 from tidemark.offsets.blocks import BlockTally
@@ -69,5 +69,5 @@ def test_a_block_of_messages_is_compared_by_number_and_identity(
     window = taken(1, range(3), 5)
     tally = BlockTally(0, stored=Count.of(3, 7), rows=Count.of(3, 7), content="ab" * 8)
     block = WindowBlock(AT, window.covers, RangeSet(), window, tally)
-    verdict = compare_identity(block, Found(rows=Count.of(number, ack)), may_lack=may_lack)
+    verdict = compare_identity(block, BlockContents(rows=Count.of(number, ack)), may_lack=may_lack)
     assert (verdict.compared, verdict.wrong is not None) == (compared, wrong)

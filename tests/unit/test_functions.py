@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from tidemark import Message, PermanentFailure
 from tidemark.errors import WrongUse
 from tidemark.functions import load_function
-from tidemark.functions.caller import MOST_WAITING, MOST_WAITING_BYTES, Answer, Caller, Result, result_of
+from tidemark.functions.caller import MOST_WAITING, MOST_WAITING_BYTES, Caller, CallResult, Result, result_of
 from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
 from tidemark.functions.types import FieldType
 from tidemark.streams.model import Stream
@@ -54,7 +54,7 @@ def call(
     policy: RetryPolicy | None = None,
     time: Time | None = None,
     fields: dict[str, FieldType] = FIELDS,
-) -> list[Answer]:
+) -> list[CallResult]:
     time = time or Time()
     caller = Caller(here(function, fields), policy or ExponentialBackoff(), time, time.sleep, time.look, at_once=1)
     return list(caller.answers(given))
@@ -71,7 +71,7 @@ def row(message: Message) -> dict[str, object]:
     return {"id": message.offset, "name": "a"}
 
 
-def one(result: object, kind: FieldType = "string") -> Answer:
+def one(result: object, kind: FieldType = "string") -> CallResult:
     (answer,) = call(lambda _: result, messages(1), fields={"f": kind})
     return answer
 
@@ -295,7 +295,7 @@ def test_no_more_messages_wait_than_there_is_room_for(number: int, size: int, mo
             yield replace(message, value=bytes(size))
 
     time = Time()
-    answered: list[Answer] = []
+    answered: list[CallResult] = []
     ahead: list[int] = []
 
     def once(message: Message) -> Any:

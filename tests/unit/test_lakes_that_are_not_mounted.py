@@ -16,7 +16,7 @@ from tidemark.ledger.records import INGEST, Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.delta.plain import PlainDelta
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.mounted import check_mounted
@@ -71,7 +71,7 @@ ACTS: dict[str, Act] = {
         lake.stream.opened,
         _settings(lake),
         "run",
-        Asked(None, None, again=False),
+        CompactionRequest(None, None, again=False),
         lambda *_: 0,
     ),
 }

@@ -33,7 +33,7 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.codec import encode
 from tidemark.ledger.lookup import look_up
@@ -71,7 +71,7 @@ def world(request: pytest.FixtureRequest) -> World:
     return made
 
 
-def open_replay(world: World, lane: str = NAME, chosen: RangeSet = TEN) -> Stored:
+def open_replay(world: World, lane: str = NAME, chosen: RangeSet = TEN) -> StoredHead:
     ref = world.book.store_selection(chosen)
     start = positions({AT: next(iter(chosen)).start})
     return open_lane(world.book, lane, LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")

@@ -13,7 +13,7 @@ from tests.support.covering import REPOSITORY
 from tests.support.known_streams import KnownLog, KnownStream, tables
 from tests.support.streams_in_memory import StreamInMemory, at, offsets
 from tidemark.cli.commands import results as results_command
-from tidemark.clients.kafka.slots import Found
+from tidemark.clients.kafka.slots import OffsetContents
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
 from tidemark.ledger.elsewhere import for_readers
@@ -23,7 +23,7 @@ from tidemark.ledger.register import change_topics
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.requests.dead_letters import DeadLetters, redrive
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.requests.selecting import between_offsets
 from tidemark.sinks.reading import LookedUp, hbase_rows
 from tidemark.streams.loading import load
@@ -45,7 +45,7 @@ class AskedLog(KnownLog):
         self.asked |= set(names)
         return super().topics(names, isolation)
 
-    def slot(self, topic: str, partition: int, offset: int) -> Found | None:
+    def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         self.asked.add(topic)
         return super().slot(topic, partition, offset)
 
@@ -188,12 +188,12 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     assert world.opened.book.authority().covered() == offsets((0, 0, 6))
     if what == Fate.DEAD_LETTER:
         monkeypatch.setattr("tests.support.known_streams._WORLDS", _OneWorld(world))
-        assert dead_letters(world.opened, DeadLetters()).counted == 4
+        assert dead_letters(world.opened, DeadLetterFilter()).counted == 4
         rows = results_command.rows_of(world.opened, world.opened.stream.dead_letters, 9)
         assert [row["coordinate"] for row in rows] == [f"orders/0@{offset}" for offset in (0, 1, 4, 5)]
         # An error that names the reasons may quote a message.
         with pytest.raises(WrongUse, match=r"reasons are: 'bad 0' \(2\), 'bad 1' \(2\)$"):
-            redrive(world.opened, DeadLetters(reason="another"))
+            redrive(world.opened, DeadLetterFilter(reason="another"))
 
 
 class _OneWorld(dict[int, KnownStream]):

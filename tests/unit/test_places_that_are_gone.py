@@ -24,7 +24,7 @@ from tidemark.commit.protocol import Run
 from tidemark.errors import ConnectionMissing, ProcessingFailed, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger import places
 from tidemark.ledger.book import REGISTER, Book
-from tidemark.ledger.erased import Written, erased, places_written
+from tidemark.ledger.erased import WrittenPlace, erased, places_written
 from tidemark.ledger.records import INGEST, Receipt, Record, SinkReceipt
 from tidemark.ledger.recovery.backup import restore
 from tidemark.ledger.recovery.rebuilding import rebuild
@@ -135,7 +135,7 @@ class Vanishing(SinkSweeper):
 
     lake: Lake
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None:
         if (self.lake.folder / "lake").exists():
             away(self.lake)
         super().erase(record, erased, places)

@@ -15,8 +15,8 @@ from rich.console import Console
 from tests.support.protocol_world import OTHER, RUN, NoWork, World, hold
 from tidemark.cli.progress import (
     STARTING,
-    Bar,
-    Shown,
+    PartitionProgress,
+    ShownJob,
     bars_of,
     few,
     of_job,
@@ -35,7 +35,7 @@ from tidemark.ledger.records import Head, Heartbeat, JobProgress
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 
-BARS = (Bar("logs/0", 10),)
+BARS = (PartitionProgress("logs/0", 10),)
 STAGE = "[Stage 3:=====>                                                   (1 + 2) / 8]"
 
 
@@ -56,27 +56,27 @@ def beat_of(head: Head, step: str = "storing hbase", done: int = 4, later: int =
 
 def test_before_there_is_a_window_spark_starts() -> None:
     world = World()
-    assert of_window(None, None, RUN.name, (), 0) == Shown(STARTING)
+    assert of_window(None, None, RUN.name, (), 0) == ShownJob(STARTING)
     world.open()
-    assert of_window(world.head, None, RUN.name, (), 0) == Shown(STARTING)
+    assert of_window(world.head, None, RUN.name, (), 0) == ShownJob(STARTING)
     world.pin()
     window = window_of(world.head)
     assert window is not None
     assert bars_of(window.hull()) == BARS
-    assert of_window(world.head, None, RUN.name, BARS, 0) == Shown(STARTING, "window 1 of s/ingest", BARS)
+    assert of_window(world.head, None, RUN.name, BARS, 0) == ShownJob(STARTING, "window 1 of s/ingest", BARS)
 
 
 def test_a_sign_of_life_says_the_step_and_how_many_are_done() -> None:
     head = taken(World())
     shown = of_window(head, beat_of(head), RUN.name, BARS, 0)
-    assert shown == Shown("storing hbase", "window 1 of s/ingest", (Bar("logs/0", 10, 4),))
+    assert shown == ShownJob("storing hbase", "window 1 of s/ingest", (PartitionProgress("logs/0", 10, 4),))
     # What a task did twice is counted twice.
-    assert of_window(head, beat_of(head, done=14), RUN.name, BARS, 0).bars == (Bar("logs/0", 10, 10),)
+    assert of_window(head, beat_of(head, done=14), RUN.name, BARS, 0).bars == (PartitionProgress("logs/0", 10, 10),)
 
 
 def test_what_others_do_is_not_shown_as_this_runs() -> None:
     head = taken(World())
-    waiting = Shown(STARTING, "window 1 of s/ingest", BARS)
+    waiting = ShownJob(STARTING, "window 1 of s/ingest", BARS)
     # An older attempt's sign of life, which stays in the ledger; and a window that another run holds.
     assert of_window(head, beat_of(head, later=-1), RUN.name, BARS, 0) == waiting
     assert of_window(head, beat_of(head), OTHER.name, BARS, 0) == waiting
@@ -88,9 +88,9 @@ def test_a_committed_window_is_done() -> None:
     world = World()
     world.one_window()
     # Some messages were skipped, or were dead letters: the bar is full all the same.
-    done = Shown("committed", "window 1 of s/ingest", (Bar("logs/0", 10, 10),))
+    done = ShownJob("committed", "window 1 of s/ingest", (PartitionProgress("logs/0", 10, 10),))
     assert of_window(world.head, None, RUN.name, BARS, 0) == done
-    assert of_window(world.head, None, OTHER.name, BARS, 0) == Shown(STARTING)
+    assert of_window(world.head, None, OTHER.name, BARS, 0) == ShownJob(STARTING)
     world.pin()
     protocol.process(world.book, world.sweeps, NoWork(), hold, "ingest", 2, RUN)
     assert of_window(world.head, None, RUN.name, BARS, 0).window == "window 2 of s/ingest"
@@ -99,30 +99,32 @@ def test_a_committed_window_is_done() -> None:
 def test_the_bars_of_a_selection_are_as_long_as_what_is_selected() -> None:
     one, other = TopicPartition("logs", 2), TopicPartition("logs", 10)
     covers = RangeSet([OffsetRange(one, 5, 7), OffsetRange(one, 100, 101), OffsetRange(other, 0, 1000)])
-    assert bars_of(covers) == (Bar("logs/2", 3), Bar("logs/10", 1000))
+    assert bars_of(covers) == (PartitionProgress("logs/2", 3), PartitionProgress("logs/10", 1000))
 
 
 def test_what_the_program_itself_reads_has_a_bar_for_each_partition() -> None:
     one, other = TopicPartition("logs", 2), TopicPartition("logs", 10)
     reading = Reading()
-    assert of_reading("looking for the key", reading) == Shown("looking for the key")
+    assert of_reading("looking for the key", reading) == ShownJob("looking for the key")
     reading.begin(RangeSet([OffsetRange(one, 5, 7), OffsetRange(one, 100, 101), OffsetRange(other, 0, 1000)]))
     reading.passed(one, 2)
     reading.passed(one, 1)
-    bars = (Bar("logs/2", 3, 3), Bar("logs/10", 1000, 0))
-    assert of_reading("looking for the key", reading) == Shown("looking for the key", None, bars)
+    bars = (PartitionProgress("logs/2", 3, 3), PartitionProgress("logs/10", 1000, 0))
+    assert of_reading("looking for the key", reading) == ShownJob("looking for the key", None, bars)
     # Nothing is said of Spark before the first look.
-    display = Display(Console(file=io.StringIO(), width=80), Clock(), Shown("looking for the key"))
+    display = Display(Console(file=io.StringIO(), width=80), Clock(), ShownJob("looking for the key"))
     assert "looking for the key" in drawn(display)[0]
 
 
 def test_lanes_that_work_at_the_same_time_have_a_bar_each() -> None:
-    first = Shown("storing", "window 3 of logs/replay-1", (Bar("logs/2", 5, 4), Bar("logs/10", 3, 1)))
-    third = Shown("reading", "window 1 of logs/replay-3", (Bar("logs/2", 2, 0),))
+    first = ShownJob(
+        "storing", "window 3 of logs/replay-1", (PartitionProgress("logs/2", 5, 4), PartitionProgress("logs/10", 3, 1))
+    )
+    third = ShownJob("reading", "window 1 of logs/replay-3", (PartitionProgress("logs/2", 2, 0),))
     # The second one has no window yet.
-    bars = (Bar("lane 1: window 3", 8, 5), Bar("lane 3: window 1", 2, 0))
-    assert of_lanes([first, Shown(), third]) == Shown("2 lanes", None, bars)
-    assert of_lanes([Shown()]) == Shown()
+    bars = (PartitionProgress("lane 1: window 3", 8, 5), PartitionProgress("lane 3: window 1", 2, 0))
+    assert of_lanes([first, ShownJob(), third]) == ShownJob("2 lanes", None, bars)
+    assert of_lanes([ShownJob()]) == ShownJob()
 
 
 def test_an_audit_says_its_step_and_what_it_has_read() -> None:
@@ -130,18 +132,18 @@ def test_an_audit_says_its_step_and_what_it_has_read() -> None:
     noted = JobProgress(run="mine", at=1, step="reading", done={"logs/10": 7, "logs/2": 4, "logs/9": 1}, total=total)
     noted = decode(encode(noted), JobProgress, "a note")
     # Bars stand as the partitions do; what was read twice fills no bar twice.
-    bars = (Bar("logs/2", 5, 4), Bar("logs/10", 3, 3), Bar("logs/11", 4, 0))
-    assert of_job(noted, "mine", 1) == Shown("reading", None, bars)
-    assert of_job(noted, "another", 1) == of_job(None, "mine", 1) == of_job(noted, "mine", 2) == Shown(STARTING)
+    bars = (PartitionProgress("logs/2", 5, 4), PartitionProgress("logs/10", 3, 3), PartitionProgress("logs/11", 4, 0))
+    assert of_job(noted, "mine", 1) == ShownJob("reading", None, bars)
+    assert of_job(noted, "another", 1) == of_job(None, "mine", 1) == of_job(noted, "mine", 2) == ShownJob(STARTING)
 
 
 BAR_LISTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=40).map(
-    lambda found: [Bar(str(number), max(pair), min(pair)) for number, pair in enumerate(found)]
+    lambda found: [PartitionProgress(str(number), max(pair), min(pair)) for number, pair in enumerate(found)]
 )
 
 
 @given(bars=BAR_LISTS, most=st.integers(1, 20))
-def test_few_bars_stand_for_all(bars: list[Bar], most: int) -> None:
+def test_few_bars_stand_for_all(bars: list[PartitionProgress], most: int) -> None:
     shown = few(bars, most)
     assert len(shown) == min(most, len(bars))
     assert sum(one.total for one in shown) == sum(one.total for one in bars)
@@ -203,12 +205,12 @@ def drawn(display: Display, width: int = 80) -> list[str]:
 def test_the_step_and_a_bar_for_each_partition_are_drawn() -> None:
     clock = Clock()
     display = Display(Console(file=io.StringIO(), width=80), clock)
-    bars = (Bar("logs/0", 10_000), Bar("logs/1", 500))
-    display.show(Shown(STARTING, "window 7 of s/ingest", bars))
+    bars = (PartitionProgress("logs/0", 10_000), PartitionProgress("logs/1", 500))
+    display.show(ShownJob(STARTING, "window 7 of s/ingest", bars))
     for _ in range(3):
         clock.now += 2
-        bars = tuple(Bar(one.name, one.total, min(one.total, one.done + 500)) for one in bars)
-        display.show(Shown("storing hbase", "window 7 of s/ingest", bars), (3, 8))
+        bars = tuple(PartitionProgress(one.name, one.total, min(one.total, one.done + 500)) for one in bars)
+        display.show(ShownJob("storing hbase", "window 7 of s/ingest", bars), (3, 8))
     step, first, second = drawn(display)
     assert "window 7 of s/ingest: storing hbase 3 of 8 tasks" in step
     assert step.endswith("0:00:06")
@@ -219,16 +221,22 @@ def test_the_step_and_a_bar_for_each_partition_are_drawn() -> None:
     assert "500/500" in second
 
     # The next sink counts from zero, and the next window has other partitions.
-    display.show(Shown("storing parquet", "window 7 of s/ingest", (Bar("logs/0", 10_000, 20), Bar("logs/1", 500))))
+    display.show(
+        ShownJob(
+            "storing parquet",
+            "window 7 of s/ingest",
+            (PartitionProgress("logs/0", 10_000, 20), PartitionProgress("logs/1", 500)),
+        )
+    )
     assert drawn(display)[1].split()[-2:] == ["20/10000", "--:--"]
-    display.show(Shown("reading", "window 8 of s/ingest", (Bar("logs/5", 3),)))
+    display.show(ShownJob("reading", "window 8 of s/ingest", (PartitionProgress("logs/5", 3),)))
     assert [line.split()[0] for line in drawn(display)[1:]] == ["logs/5"]
 
 
 def test_what_is_drawn_fits_and_is_never_a_code() -> None:
     display = Display(Console(file=io.StringIO(), width=80), Clock())
     hostile = "[bold]\x1b[2J‮" + "t" * 249
-    display.show(Shown(hostile[:20], "window 1 of s/ingest", (Bar(f"{hostile}/0", 2 * 10**9, 10**9),)))
+    display.show(ShownJob(hostile[:20], "window 1 of s/ingest", (PartitionProgress(f"{hostile}/0", 2 * 10**9, 10**9),)))
     lines = drawn(display)
     assert len(lines) == 2
     assert all(len(line) <= 80 for line in lines)

@@ -20,7 +20,7 @@ from tests.support.avro_orders import written
 from tests.support.registry import LOGIN, PASSWORD, Answers, Misbehaviour, drip, redirect, serving
 from tests.support.servers import free_ports
 from tidemark.clients.connections import Connection
-from tidemark.clients.registry_answers import Refused
+from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
 from tidemark.errors import InvalidStreamFile, TidemarkError, Unreachable, WrongUse
 from tidemark.streams.loading import load
@@ -155,14 +155,14 @@ def test_references_that_cannot_be_resolved_concern_their_own_messages_alone() -
         found = SchemaRegistry(registry_endpoint(Connection("registry", served.url))).schemas(answers)
     named = "it refers to a schema without saying its subject and its version"
     assert found == {
-        1: Refused("it refers to version 1 of 'gone', which the registry does not have"),
-        2: Refused("it refers to version 1 of 'kinds', which is not an Avro schema"),
-        3: Refused("it refers to more than 100 schemas"),
-        4: Refused("with the schemas that it refers to, it has more than 4194304 bytes"),
-        5: Refused(named),
-        6: Refused(named),
-        7: Refused("of this schema and those that it refers to, one is nested deeper than 200 levels"),
-        8: Refused("of this schema and those that it refers to, one is not JSON"),
+        1: RefusedSchema("it refers to version 1 of 'gone', which the registry does not have"),
+        2: RefusedSchema("it refers to version 1 of 'kinds', which is not an Avro schema"),
+        3: RefusedSchema("it refers to more than 100 schemas"),
+        4: RefusedSchema("with the schemas that it refers to, it has more than 4194304 bytes"),
+        5: RefusedSchema(named),
+        6: RefusedSchema(named),
+        7: RefusedSchema("of this schema and those that it refers to, one is nested deeper than 200 levels"),
+        8: RefusedSchema("of this schema and those that it refers to, one is not JSON"),
         9: ORDER,
         10: None,
     }
@@ -257,7 +257,7 @@ def test_an_answer_that_is_too_large(packed: bool) -> None:
     piece = gzip.compress(bytes(2**26)) if packed else bytes(2**20)
     with serving({1: drip(head, piece, 0, 1_000)}) as served:
         registry = SchemaRegistry(registry_endpoint(Connection("registry", served.url)), most_bytes=2**22)
-        assert registry.schema(1) == Refused("the registry answers with more than 4194304 bytes")
+        assert registry.schema(1) == RefusedSchema("the registry answers with more than 4194304 bytes")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from tidemark.runs.requests.answers import (
     THE_INGESTS,
     UNIT_LOST,
 )
-from tidemark.runs.requests.dead_letters import DeadLetters, Redrive, too_often
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, Redrive, too_often
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.requests.plan import of_request
 from tidemark.runs.requests.selecting import between, between_offsets, divided
@@ -233,15 +233,15 @@ def test_dead_letters_by_their_reason(
     orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch, asked: str, reason: str | None
 ) -> None:
     """Which rows there are is a matter of the table; here only what becomes of them."""
-    heard: list[DeadLetters] = []
+    heard: list[DeadLetterFilter] = []
 
-    def redrive(opened: object, wanted: DeadLetters, view: object) -> Redrive:
+    def redrive(opened: object, wanted: DeadLetterFilter, view: object) -> Redrive:
         heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
 
     monkeypatch.setattr(dead_letters, "redrive", redrive)
     found = of_request(orders.opened, replay(dead_letters=asked))
-    assert heard == [DeadLetters(reason)]
+    assert heard == [DeadLetterFilter(reason)]
     assert found.ranges == offsets((0, 12, 13))
     # What is empty is not told.
     assert dict(found.left_out) == {EXPIRED: offsets((0, 2, 3))}
@@ -253,9 +253,9 @@ def test_dead_letters_by_their_reason(
 def test_dead_letters_of_a_window_and_between_two_times(
     orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[DeadLetters] = []
+    heard: list[DeadLetterFilter] = []
 
-    def redrive(opened: object, wanted: DeadLetters, view: object) -> Redrive:
+    def redrive(opened: object, wanted: DeadLetterFilter, view: object) -> Redrive:
         heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
 
@@ -265,7 +265,7 @@ def test_dead_letters_of_a_window_and_between_two_times(
     of_request(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
     of_request(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
     since, until = (datetime(1990, 1, 1, 0, 0, second, tzinfo=UTC) for second in (12, 15))
-    assert heard == [DeadLetters("too old", "ingest/2", since, until), DeadLetters(None, "replay-1")]
+    assert heard == [DeadLetterFilter("too old", "ingest/2", since, until), DeadLetterFilter(None, "replay-1")]
     turned = {"since": between_times["until_time"], "until_time": between_times["since"]}
     with pytest.raises(WrongUse, match="the first has to lie before the second"):
         of_request(orders.opened, replay(dead_letters="*", **turned))

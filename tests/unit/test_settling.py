@@ -19,7 +19,7 @@ from tidemark.errors import LedgerContradiction, TooLarge, Unreachable
 from tidemark.ledger.book import Book, Committed, head_key, receipt_key, record_key
 from tidemark.ledger.codec import encode
 from tidemark.ledger.records import (
-    Blocks,
+    BlockTallies,
     Gap,
     GapKind,
     Head,
@@ -219,7 +219,7 @@ def test_values_that_the_store_cannot_hold_are_refused(world: World) -> None:
     with pytest.raises(TooLarge, match="a selection of 20 offsets"):
         world.book.store_selection(ranges)
     attempt = world.book.records([(LANE, 1)])[0].attempt
-    many = Blocks(size=5, partitions=tuple(("t" * 50, 1, number, ()) for number in range(3)))
+    many = BlockTallies(size=5, partitions=tuple(("t" * 50, 1, number, ()) for number in range(3)))
     with pytest.raises(TooLarge, match="the tallies of window ingest/1 by blocks"):
         world.book.store_blocks(LANE, 1, attempt, many)
     assert not [key for key in world.store.values if key[0] in ("selection", "blocks")]

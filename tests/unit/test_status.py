@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory
-from tidemark.clients.kafka.retention import Forecast, Moment, State
+from tidemark.clients.kafka.retention import Forecast, Moment, RetentionState
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
@@ -111,7 +111,9 @@ def of(made: StreamInMemory, unread_since: int | None = None) -> Verdict:
     logs = made.kafka.topics(["orders"], "read_committed")
     end = logs["orders"].partitions[0].end
     forecasted = {
-        TopicPartition("orders", 0): Forecasted(Moment(made.now, 0, end, 0), Forecast(State.SAFE), unread_since)
+        TopicPartition("orders", 0): Forecasted(
+            Moment(made.now, 0, end, 0), Forecast(RetentionState.SAFE), unread_since
+        )
     }
     lately = newest_of_lane(opened.book, INGEST, head.head, 20)
     opened_at = register[1].lanes[INGEST].opened_at

@@ -12,7 +12,7 @@ from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, Sweeps, W
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner, Step
 from tidemark.errors import LedgerContradiction, StaleLedger, WrongUse
-from tidemark.ledger.book import Stored, record_key
+from tidemark.ledger.book import StoredHead, record_key
 from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, SinkReceipt, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -218,7 +218,7 @@ def test_without_positions_nothing_moves_and_every_window_may_write_again(world:
 def test_a_commit_needs_a_pending_window(world: World) -> None:
     taken = protocol.take(world.book, LANE, world.pin(), RUN)
     empty = structs.replace(taken.stored.head, pending=None)
-    without = protocol.Taken(Stored(taken.stored.bytes, empty), taken.pending, taken.attempt)
+    without = protocol.Taken(StoredHead(taken.stored.bytes, empty), taken.pending, taken.attempt)
     with pytest.raises(LedgerContradiction, match="s/ingest has no pending window to commit"):
         protocol.commit(world.book, without, NoWork().verify())
 

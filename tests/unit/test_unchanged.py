@@ -16,7 +16,7 @@ from tidemark.audit.unchanged import Stretch, counts_of, stretches
 from tidemark.commit.protocol import commit, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import Committed, View, authority_of
-from tidemark.ledger.records import Blocks, Record
+from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -103,7 +103,7 @@ def offsets_of(covers: RangeSet, at: TopicPartition) -> list[int]:
     return [offset for one in covers.only([at]) for offset in range(one.start, one.until)]
 
 
-def view_of(log: Log, reads: list[Read]) -> tuple[View, dict[int, Blocks | None]]:
+def view_of(log: Log, reads: list[Read]) -> tuple[View, dict[int, BlockTallies | None]]:
     windows, blocks = [], {}
     for generation, read in enumerate(reads, 1):
         tallies = tuple(tally_of(at, log, offsets_of(read.covers, at)) for at in read.covers.partitions)
@@ -119,7 +119,7 @@ def view_of(log: Log, reads: list[Read]) -> tuple[View, dict[int, Blocks | None]
             for at in read.covers.partitions
             if read.size is not None
         )
-        blocks[generation] = None if read.size is None else Blocks(size=read.size, partitions=parts)
+        blocks[generation] = None if read.size is None else BlockTallies(size=read.size, partitions=parts)
     return View(windows, authority_of(windows, None), {}, 0), blocks
 
 
@@ -253,7 +253,7 @@ def test_a_window_whose_tallies_the_ledger_has_lost_is_computed_again(problem: E
     reads = [Read(RangeSet([OffsetRange(at, start, start + 30)]), TODAY, SIZE) for start in (0, 30)]
     view, blocks = view_of(log, reads)
 
-    def lost(record: Record) -> Blocks | None:
+    def lost(record: Record) -> BlockTallies | None:
         if record.attempt.generation == 1:
             raise problem
         return blocks[record.attempt.generation]

@@ -23,7 +23,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.errors import Fenced, HeldByAnother
 from tidemark.ledger.book import head_key
-from tidemark.ledger.erased import Written
+from tidemark.ledger.erased import WrittenPlace
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -184,11 +184,11 @@ class Rows:
         self.after: Callable[[], None] = lambda: None
         self.fence: Fence | None = None
 
-    def reach(self, stream: str, places: Sequence[Written]) -> None: ...
+    def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None: ...
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None:
         if any(place.place == RESULTS.place for _, place in places):
             for offset in [one for one in self.rows if (at(0), one) in erased]:
                 self.rows[offset] = {one for one in self.rows[offset] if one >= record.attempt.generation}

@@ -22,7 +22,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.answers import totals
-from tidemark.runs.requests.dead_letters import DeadLetters
+from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.windows import ingest
@@ -307,7 +307,7 @@ def test_a_window_into_some_sinks_changes_no_outcome(tmp_path: Path) -> None:
     assert shown is not None
     assert (shown.only_sinks, [one.name for one in shown.sinks]) == (["hbase"], ["hbase"])
     # The dead letters that count are those of the ingest, and the run's own answer says what has no row.
-    assert dead_letters(world.opened, DeadLetters()).counted == 1
+    assert dead_letters(world.opened, DeadLetterFilter()).counted == 1
     records = committed_by(world.opened, lane, "alone")
     assert totals(answers_of(world.opened, records)) == {answers.STORED: 2, answers.NO_ROW: 1}
     # An ordinary replay over it counts everywhere.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import Blocks, Record
+from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -66,7 +66,7 @@ class WindowBlock:
 
 
 @dataclass(frozen=True)
-class Found:
+class BlockContents:
     """The contents of a place at the offsets of a block: rows and messages (or dead letters), and the digests of the contents.
 
     `said` is the digest of stored contents by the rows' marks, `content` that of the contents found. `taken` are the
@@ -81,14 +81,14 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BlockVerdict:
     """Whether a block could be compared, and what is wrong with it."""
 
     compared: bool
     wrong: BlockReport | None = None
 
 
-SAME, UNPROVEN = Verdict(compared=True), Verdict(compared=False)
+SAME, UNPROVEN = BlockVerdict(compared=True), BlockVerdict(compared=False)
 
 
 def wrote_to(record: Record, sink: str, place: Mapping[str, str]) -> bool:
@@ -97,7 +97,7 @@ def wrote_to(record: Record, sink: str, place: Mapping[str, str]) -> bool:
 
 
 def window_blocks(
-    committed: Committed, blocks: Blocks | None, authority: Authority, forgotten: RangeSet
+    committed: Committed, blocks: BlockTallies | None, authority: Authority, forgotten: RangeSet
 ) -> Iterator[WindowBlock]:
     """The blocks of a window with deleted offsets that still count. Without `blocks`, each partition is one block.
 
@@ -117,7 +117,7 @@ def window_blocks(
         yield WindowBlock(place[0], still[place], taken.get(place, _NONE), committed, tally)
 
 
-def _tallies(committed: Committed, blocks: Blocks | None) -> dict[Place, BlockTally]:
+def _tallies(committed: Committed, blocks: BlockTallies | None) -> dict[Place, BlockTally]:
     if blocks is None:
         return {(tally.at, 0): BlockTally.of(0, tally) for tally in committed.record.tallies}
     return {(one.at, tally.block): tally for one in blocks.partitions for tally in one.blocks}
@@ -130,7 +130,7 @@ def _by_block(offsets: RangeSet, size: int) -> dict[Place, RangeSet]:
     return {place: RangeSet(ranges) for place, ranges in found.items()}
 
 
-def compare_rows(block: WindowBlock, found: Found, fields: str) -> Verdict:
+def compare_rows(block: WindowBlock, found: BlockContents, fields: str) -> BlockVerdict:
     """Whether the results of a block are what the window stored.
 
     `fields` is the digest of today's fields. Contents of rows that were stored with other fields are not compared.
@@ -146,12 +146,12 @@ def compare_rows(block: WindowBlock, found: Found, fields: str) -> Verdict:
     return SAME
 
 
-def compare_dead_letters(block: WindowBlock, found: Found) -> Verdict:
+def compare_dead_letters(block: WindowBlock, found: BlockContents) -> BlockVerdict:
     """As `compare_rows`, for dead letters. Their contents are not compared."""
     return _compare_messages(block, block.tally.dead_letters, found)
 
 
-def compare_identity(block: WindowBlock, found: Found, *, may_lack: bool) -> Verdict:
+def compare_identity(block: WindowBlock, found: BlockContents, *, may_lack: bool) -> BlockVerdict:
     """As `compare_rows`, for rows that carry no digest of their contents: number and identity are compared.
 
     With `may_lack`, the place deletes rows by itself. A block that lacks some of its rows is then unproven.
@@ -166,7 +166,7 @@ def compare_identity(block: WindowBlock, found: Found, *, may_lack: bool) -> Ver
     return UNPROVEN if verdict.wrong is not None and may_lack and lacks else verdict
 
 
-def _compare_messages(block: WindowBlock, expected: Count, found: Found) -> Verdict:
+def _compare_messages(block: WindowBlock, expected: Count, found: BlockContents) -> BlockVerdict:
     if expected == found.messages + found.taken:
         return SAME
     if block.taken.count() > MOST_TAKEN:
@@ -176,7 +176,7 @@ def _compare_messages(block: WindowBlock, expected: Count, found: Found) -> Verd
     return _report(block, expected, found.messages, "messages")
 
 
-def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> Verdict:
+def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> BlockVerdict:
     first, last = min(block.offsets | block.taken), max(block.offsets | block.taken)
     record = block.committed.record
     wrong = BlockReport(
@@ -186,7 +186,7 @@ def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> Ver
         found=found.number,
         what=what,
     )
-    return Verdict(compared=True, wrong=wrong)
+    return BlockVerdict(compared=True, wrong=wrong)
 
 
 def explained(expected: Count, found: Count, taken: RangeSet) -> bool:

@@ -14,28 +14,28 @@ def name_after_repair(run: str) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RepairVerdict:
     """Whether the results are right now, and why, in one line."""
 
     clean: bool
     sentence: str
 
 
-def verdict(first: AuditReport, again: AuditReport | None) -> Verdict:
+def verdict(first: AuditReport, again: AuditReport | None) -> RepairVerdict:
     """The outcome of an audit, and of the audit that followed its repair; None when nothing was repaired.
 
     The second audit looks only at what was replayed. So what the findings of the first one do not cover stays wrong.
     """
     if again is None:
-        return Verdict(first.clean, first.sentence())
+        return RepairVerdict(first.clean, first.sentence())
     if not again.clean:
-        return Verdict(clean=False, sentence=f"the audit after the repair: {again.sentence()}")
+        return RepairVerdict(clean=False, sentence=f"the audit after the repair: {again.sentence()}")
     left = beyond_repair(first)
     if again.unproven:
         left += (f"{again.unproven} offsets could not be compared after the replay: Kafka has deleted their messages",)
     if left:
-        return Verdict(clean=False, sentence=f"the findings are repaired, and this is not: {'; '.join(left)}")
-    return Verdict(clean=True, sentence=f"repaired: {again.sentence()}")
+        return RepairVerdict(clean=False, sentence=f"the findings are repaired, and this is not: {'; '.join(left)}")
+    return RepairVerdict(clean=True, sentence=f"repaired: {again.sentence()}")
 
 
 def beyond_repair(report: AuditReport) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import Committed, View
-from tidemark.ledger.records import Blocks, Record
+from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally, together
@@ -65,7 +65,7 @@ def stretches(
     wanted: RangeSet,
     code_version: str,
     stream_digest: str,
-    blocks_of: Callable[[Record], Blocks | None],
+    blocks_of: Callable[[Record], BlockTallies | None],
     lacking: Callable[[str], None],
     *,
     size: int,
@@ -93,7 +93,7 @@ def stretches(
 
 
 def _of_window(
-    view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], Blocks | None], size: int
+    view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], BlockTallies | None], size: int
 ) -> Iterator[Stretch]:
     receipt = window.record.receipt
     if receipt is None or window.erased:

@@ -50,7 +50,7 @@ from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.model import Stream as StreamModel
-from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
+from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
 from tidemark.streams.places import problems_among
 from tidemark.views.overview import Overview, overview, transactions_shown
 from tidemark.views.status import Word
@@ -138,7 +138,7 @@ def _many_of_a_folder(paths: Iterable[Path]) -> Iterator[str]:
     for folder in dict.fromkeys(one.parent for one in paths):
         number, where = len(stream_files(folder)), f"{folder}: "
         about = "in one DAG file would take about"
-        if said := warning(number, number * OF_A_STREAM, Limits.of_environment(), where=where, about=about):
+        if said := warning(number, number * OF_A_STREAM, ParsingLimits.of_environment(), where=where, about=about):
             yield said
 
 

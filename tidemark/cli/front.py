@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tidemark.submit.address import sockets
-from tidemark.submit.client import ENDED, EXIT_UNREACHABLE, Gone, Refused, connected, handed_over
+from tidemark.submit.client import ENDED, EXIT_UNREACHABLE, EngineRefused, Gone, connected, handed_over
 
 # The commands that start a job. Loading what they need takes them longer than a small job.
 _WITH_A_JOB = ("run", "backfill", "replay", "erase", "audit", "compact")
@@ -31,7 +31,7 @@ def _in_an_engine(words: list[str]) -> int | None:
         with connection:
             try:
                 return handed_over(connection, {"do": "command", "command": words, "conf": {}})
-            except Refused:
+            except EngineRefused:
                 continue
             except Gone as problem:
                 sys.stderr.write(f"{ENDED} {problem}\n")

@@ -19,7 +19,7 @@ _TASKS = re.compile(r"\((\d+) \+ \d+\) / (\d+)")
 
 
 @dataclass(frozen=True)
-class Bar:
+class PartitionProgress:
     """A partition of a window: how many offsets the window covers there, and how many messages are done."""
 
     name: str
@@ -28,32 +28,36 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownJob:
     """What a job is at: of which window (None before there is one), in which step, and how far it is per partition."""
 
     step: str = STARTING
     window: str | None = None
-    bars: tuple[Bar, ...] = ()
+    bars: tuple[PartitionProgress, ...] = ()
 
 
-def bars_of(covers: RangeSet) -> tuple[Bar, ...]:
+def bars_of(covers: RangeSet) -> tuple[PartitionProgress, ...]:
     """A bar for each partition of the offsets that a window covers, with nothing done yet."""
-    return tuple(Bar(str(at), sum(until - start for start, until in covers.of(at))) for at in covers.partitions)
+    return tuple(
+        PartitionProgress(str(at), sum(until - start for start, until in covers.of(at))) for at in covers.partitions
+    )
 
 
-def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequence[Bar], since: int) -> Shown:
+def of_window(
+    head: Head | None, beat: Heartbeat | None, run: str, bars: Sequence[PartitionProgress], since: int
+) -> ShownJob:
     """How far a run is with the window of `window_of`. `bars` are that window's, with nothing done yet.
 
     A sign of life from before `since` (ms since 1970) is of an earlier try of the run.
     """
     window = window_of(head)
     if head is None or window is None:
-        return Shown()
+        return ShownJob()
     name = f"window {window.seq} of {head.stream}/{head.lane}"
     if head.pending is None:
         last = head.last
         mine = last is not None and last.attempt.run == run
-        return Shown("committed", name, tuple(replace(one, done=one.total) for one in bars)) if mine else Shown()
+        return ShownJob("committed", name, tuple(replace(one, done=one.total) for one in bars)) if mine else ShownJob()
     attempt = head.pending.attempt
     if (
         attempt is None
@@ -62,17 +66,17 @@ def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequenc
         or attempt.run != run
         or beat.generation != attempt.generation
     ):
-        return Shown(window=name, bars=tuple(bars))
+        return ShownJob(window=name, bars=tuple(bars))
     # Spark counts twice what a task has done twice.
     done = {one.name: min(one.total, beat.done.get(one.name, 0)) for one in bars}
-    return Shown(beat.step, name, tuple(replace(one, done=done[one.name]) for one in bars))
+    return ShownJob(beat.step, name, tuple(replace(one, done=done[one.name]) for one in bars))
 
 
-def of_lanes(shown: Sequence[Shown]) -> Shown:
+def of_lanes(shown: Sequence[ShownJob]) -> ShownJob:
     """How far a run is whose lanes work at the same time: a bar for the window of each."""
     bars = [
         # Names of lanes differ in their ends, for which a terminal has no room.
-        Bar(
+        PartitionProgress(
             f"lane {number}: {one.window.partition(' of ')[0]}",
             sum(bar.total for bar in one.bars),
             sum(bar.done for bar in one.bars),
@@ -80,7 +84,7 @@ def of_lanes(shown: Sequence[Shown]) -> Shown:
         for number, one in enumerate(shown, start=1)
         if one.window
     ]
-    return Shown(f"{len(bars)} lanes", None, tuple(bars)) if bars else Shown()
+    return ShownJob(f"{len(bars)} lanes", None, tuple(bars)) if bars else ShownJob()
 
 
 def window_of(head: Head | None) -> Window | None:
@@ -92,28 +96,28 @@ def window_of(head: Head | None) -> Window | None:
     return head.last.window if head.last is not None else None
 
 
-def of_reading(step: str, reading: Reading) -> Shown:
+def of_reading(step: str, reading: Reading) -> ShownJob:
     """How far this program itself is with reading offsets."""
-    return Shown(step, None, tuple(Bar(str(at), total, done) for at, total, done in reading.so_far()))
+    return ShownJob(step, None, tuple(PartitionProgress(str(at), total, done) for at, total, done in reading.so_far()))
 
 
-def of_job(noted: JobProgress | None, run: str, since: int) -> Shown:
+def of_job(noted: JobProgress | None, run: str, since: int) -> ShownJob:
     """How far a job is that holds no window. What another run noted, or was noted before `since`, says nothing about it."""
     if noted is None or noted.run != run or noted.at < since:
-        return Shown()
+        return ShownJob()
     # What is read twice is counted twice.
-    bars = (Bar(name, total, min(total, noted.done.get(name, 0))) for name, total in noted.total)
-    return Shown(noted.step, None, tuple(bars))
+    bars = (PartitionProgress(name, total, min(total, noted.done.get(name, 0))) for name, total in noted.total)
+    return ShownJob(noted.step, None, tuple(bars))
 
 
-def few(bars: Sequence[Bar], most: int = MOST_BARS) -> tuple[Bar, ...]:
+def few(bars: Sequence[PartitionProgress], most: int = MOST_BARS) -> tuple[PartitionProgress, ...]:
     """At most so many bars: the longest ones in their order, and one for all others together."""
     if len(bars) <= most:
         return tuple(bars)
     longest = sorted(range(len(bars)), key=lambda number: -bars[number].total)[: most - 1]
     kept = [bars[number] for number in sorted(longest)]
     others = [one for number, one in enumerate(bars) if number not in set(longest)]
-    rest = Bar(f"{len(others)} others", sum(one.total for one in others), sum(one.done for one in others))
+    rest = PartitionProgress(f"{len(others)} others", sum(one.total for one in others), sum(one.done for one in others))
     return (*kept, rest)
 
 

@@ -19,7 +19,7 @@ from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
 from tidemark.ledger.records import Pending, Window
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.answers import MOST_LINES, Answer
+from tidemark.runs.requests.answers import MOST_LINES, OffsetAnswer
 from tidemark.streams.engine import STAGES
 from tidemark.submit.command import WINDOW_JOB, job_environment, submit_command
 from tidemark.views.summary import committed_by, windows
@@ -167,10 +167,10 @@ def _said_by(name: str, line: str) -> None:
 
 def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
     """How far a run is with the windows of a lane."""
-    known: tuple[Window | None, tuple[progress.Bar, ...]] = (None, ())
+    known: tuple[Window | None, tuple[progress.PartitionProgress, ...]] = (None, ())
     began = opened.book.clock()
 
-    def look() -> progress.Shown:
+    def look() -> progress.ShownJob:
         nonlocal known
         found = opened.book.head(lane)
         head = found.head if found else None
@@ -189,7 +189,7 @@ def show_committed(
     run: str,
     *,
     as_json: bool,
-    answers: Sequence[Answer] | None = None,
+    answers: Sequence[OffsetAnswer] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """The windows that a run has committed in its lanes; after a backfill or replay also the answers to its offsets.
@@ -212,7 +212,7 @@ def show_committed(
         show_answers(answers)
 
 
-def show_answers(answers: Sequence[Answer]) -> None:
+def show_answers(answers: Sequence[OffsetAnswer]) -> None:
     """A table of the first answers; `--json` has all of them."""
     rows = [list(one.as_fields().values()) for one in answers[:MOST_LINES]]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))

@@ -29,7 +29,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tidemark.cli.output import plain
-from tidemark.cli.progress import Shown, few, of_reading, without_stages
+from tidemark.cli.progress import ShownJob, few, of_reading, without_stages
 from tidemark.errors import TidemarkError, WrongUse
 from tidemark.offsets.reading import Reading
 
@@ -38,7 +38,7 @@ LOOK_SECONDS = 1.0
 # As many lines of a log as say what went wrong, where the job itself did not say it.
 _LAST_LINES = 10
 
-Look = Callable[[], Shown]
+Look = Callable[[], ShownJob]
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -96,7 +96,7 @@ class Display:
     """Shows what a job is at, `first` until it is told. `get_time` gives seconds, for tests."""
 
     def __init__(
-        self, console: Console, get_time: Callable[[], float] | None = None, first: Shown | None = None
+        self, console: Console, get_time: Callable[[], float] | None = None, first: ShownJob | None = None
     ) -> None:
         name = Column(no_wrap=True, overflow="ellipsis", max_width=max(10, console.width // 3))
         self._step = Progress(
@@ -117,9 +117,9 @@ class Display:
         self._now = self._step.add_task("", total=None, tasks="")
         self._names: tuple[str | None, ...] = ()
         self.rendered = Group(self._step, self._bars)
-        self.show(first or Shown())
+        self.show(first or ShownJob())
 
-    def show(self, shown: Shown, tasks: tuple[int, int] | None = None) -> None:
+    def show(self, shown: ShownJob, tasks: tuple[int, int] | None = None) -> None:
         """Show this now. `tasks`: how many of Spark's tasks are done, of how many."""
         window = f"{shown.window}: " if shown.window else ""
         said = f"{tasks[0]} of {tasks[1]} tasks" if tasks else ""
@@ -148,7 +148,7 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def displayed(look: Look, log: JobLog | None, first: Shown | None = None) -> Iterator[None]:
+def displayed(look: Look, log: JobLog | None, first: ShownJob | None = None) -> Iterator[None]:
     """Show on standard error what `look` finds, until the block ends, and `first` before that. Needs a terminal there.
 
     With the job's log, Spark's tasks are counted too.
@@ -182,7 +182,7 @@ def displayed(look: Look, log: JobLog | None, first: Shown | None = None) -> Ite
 def reading_shown(step: str, reading: Reading) -> Iterator[None]:
     """Show at a terminal how far this program itself is with reading offsets, until the block ends. Elsewhere nothing."""
     if on_terminal():
-        with displayed(lambda: of_reading(step, reading), None, Shown(step)):
+        with displayed(lambda: of_reading(step, reading), None, ShownJob(step)):
             yield
     else:
         yield

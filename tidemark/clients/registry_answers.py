@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedSchema:
     """A schema of a registry that is not read, and why: what was written with it becomes dead letters."""
 
     why: str

@@ -21,7 +21,7 @@ import httpx
 
 from tidemark.clients.avro_references import joined
 from tidemark.clients.connections import Connection
-from tidemark.clients.registry_answers import Refused
+from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.errors import Unreachable, WrongUse
 
 
@@ -109,7 +109,7 @@ class SchemaRegistry:
         self._timeout_seconds = timeout_seconds
         self._most_bytes = most_bytes
 
-    def schema(self, number: int) -> str | Refused | None:
+    def schema(self, number: int) -> str | RefusedSchema | None:
         """The text of an Avro schema, with those that it refers to; None when the number is unknown, or names no Avro schema.
 
         Raises Unreachable when the registry does not answer in time. Raises WrongUse when the server refuses, or is no
@@ -117,7 +117,7 @@ class SchemaRegistry:
         """
         return self.schemas([number])[number]
 
-    def schemas(self, numbers: Iterable[int]) -> dict[int, str | Refused | None]:
+    def schemas(self, numbers: Iterable[int]) -> dict[int, str | RefusedSchema | None]:
         """As `schema`, for many numbers, with several requests at once."""
         return _in_own_loop(self._schemas(iter(numbers)))
 
@@ -131,8 +131,8 @@ class SchemaRegistry:
         except WrongUse:
             return None
 
-    async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | Refused | None]:
-        found: dict[int, str | Refused | None] = {}
+    async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | RefusedSchema | None]:
+        found: dict[int, str | RefusedSchema | None] = {}
 
         async def ask(client: httpx.AsyncClient) -> None:
             for number in numbers:
@@ -141,13 +141,13 @@ class SchemaRegistry:
                     status, body = await self._get(client, url, self._most_bytes)
                     found[number] = await self._avro(client, url, status, body)
                 except _TooMuch:
-                    found[number] = Refused(f"the registry answers with more than {self._most_bytes} bytes")
+                    found[number] = RefusedSchema(f"the registry answers with more than {self._most_bytes} bytes")
 
         async with self._client() as client:
             await asyncio.gather(*(ask(client) for _ in range(_AT_ONCE)))
         return found
 
-    async def _avro(self, client: httpx.AsyncClient, url: str, status: int, body: bytes) -> str | Refused | None:
+    async def _avro(self, client: httpx.AsyncClient, url: str, status: int, body: bytes) -> str | RefusedSchema | None:
         if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
             return None
         found = _of_schema(url, _answer(url, status, body))
@@ -160,9 +160,9 @@ class SchemaRegistry:
             referred = await asyncio.wait_for(self._referred(client, found), self._timeout_seconds)
             return joined(found.text, referred)
         except _Unresolved as problem:
-            return Refused(str(problem))
+            return RefusedSchema(str(problem))
         except ValueError as problem:
-            return Refused(f"of this schema and those that it refers to, {problem}")
+            return RefusedSchema(f"of this schema and those that it refers to, {problem}")
         except TimeoutError as problem:
             raise Unreachable(
                 f"the schema registry does not give what {url} refers to within {self._timeout_seconds:g} s"

@@ -36,9 +36,9 @@ from tidemark.errors import (
     StaleLedger,
     WrongUse,
 )
-from tidemark.ledger.book import Book, Stored, head_key, record_key
+from tidemark.ledger.book import Book, StoredHead, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
-from tidemark.ledger.erased import Written, erasures_since, places_to_clear, still_there
+from tidemark.ledger.erased import WrittenPlace, erasures_since, places_to_clear, still_there
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
     Abandoned,
@@ -134,7 +134,7 @@ class Sweeper(Protocol):
     without it (`ledger/places.py`).
     """
 
-    def reach(self, stream: str, places: Sequence[Written]) -> None:
+    def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None:
         """Ask each place's server whether `erase` will find it. Called before a window is committed that erases something.
 
         Raises what `erase` would raise.
@@ -148,7 +148,7 @@ class Sweeper(Protocol):
         """
         ...
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None:
         """Remove what older attempts have written of offsets that this window covers and has erased. Repeatable.
 
         `places`: where any attempt of the stream may have written, without any that is gone for good.
@@ -181,7 +181,7 @@ class Run:
 class Taken:
     """A window that this attempt holds, with the bytes of the head that the commit expects."""
 
-    stored: Stored
+    stored: StoredHead
     pending: Pending
     attempt: Attempt
 
@@ -268,7 +268,7 @@ def take(
         except NotMine:
             continue
         on_step(Step.TAKEN)
-        return Taken(Stored(encode(head), head), pending, attempt)
+        return Taken(StoredHead(encode(head), head), pending, attempt)
 
 
 def note_writing(book: Book, taken: Taken) -> Taken:
@@ -286,7 +286,7 @@ def note_writing(book: Book, taken: Taken) -> Taken:
         _swap_head(book, taken.stored, head, lambda now: noted(now) and _required_pending(now).ordinal == ordinal)
     except NotMine as problem:
         raise _lost(book, taken, problem.current) from None
-    return replace(taken, stored=Stored(encode(head), head), pending=pending)
+    return replace(taken, stored=StoredHead(encode(head), head), pending=pending)
 
 
 def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
@@ -345,7 +345,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
     return record
 
 
-def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) -> Stored:
+def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) -> StoredHead:
     """Step 7. Do what the lane's last commit still leaves to do, and give the settled head.
 
     Everything follows from the head: any run may do it, and may repeat it. The last write marks the window as settled: the
@@ -354,7 +354,7 @@ def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) 
     return _settled(book, sweeper, required_head(book, lane), on_step)
 
 
-def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = nobody) -> Stored:
+def _settled(book: Book, sweeper: Sweeper, found: StoredHead, on_step: Listener = nobody) -> StoredHead:
     record = found.head.last
     if record is None:
         return found
@@ -525,7 +525,7 @@ def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener)
     return receipt
 
 
-def _swap_head(book: Book, found: Stored, head: Head, is_mine: Callable[[Head], bool]) -> None:
+def _swap_head(book: Book, found: StoredHead, head: Head, is_mine: Callable[[Head], bool]) -> None:
     key = head_key(head.lane)
     swap_surely(book.store, key, found.bytes, encode(head), lambda stored: is_mine(decode(stored, Head, head.lane)))
 

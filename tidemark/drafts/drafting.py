@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from tidemark.drafts.format import Format
-from tidemark.drafts.sampling import Seen
+from tidemark.drafts.sampling import SampledMessage
 
 _KAFKA = "kafka_default"
 # Wider than any line: YAML breaks none.
@@ -20,23 +20,23 @@ _WIDTH = 1_000_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DraftOutcome:
     """The result of a draft for the messages that were looked at. `dead`: each that would be a dead letter, and why."""
 
     rows: int
-    dead: tuple[tuple[Seen, str], ...]
+    dead: tuple[tuple[SampledMessage, str], ...]
 
     def reasons(self) -> list[tuple[str, int]]:
         return Counter(why for _, why in self.dead).most_common()
 
 
-def outcome(found: Format, seen: Sequence[Seen]) -> Outcome:
+def outcome(found: Format, seen: Sequence[SampledMessage]) -> DraftOutcome:
     """A message without a value is a row that says so: a tombstone."""
     dead = tuple((one, why) for one in seen if one.value is not None and (why := found.refusal(one.value)) is not None)
-    return Outcome(len(seen) - len(dead), dead)
+    return DraftOutcome(len(seen) - len(dead), dead)
 
 
-def text_of(stream: str, topic: str, kafka: str, found: Format, made: Outcome, today: date) -> str:
+def text_of(stream: str, topic: str, kafka: str, found: Format, made: DraftOutcome, today: date) -> str:
     """A stream file with comments, which reads the topic into Parquet files and has its ledger in SQL."""
     number = made.rows + len(made.dead)
     source: dict[str, Any] = {"topics": [topic], "start": "earliest"}

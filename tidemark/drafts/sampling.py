@@ -20,14 +20,14 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Seen:
+class SampledMessage:
     """A message: its place, as `orders/0@17`, and its value."""
 
     at: str
     value: bytes | None
 
 
-def newest(log: KafkaLog, topic: str, most: int) -> list[Seen]:
+def newest(log: KafkaLog, topic: str, most: int) -> list[SampledMessage]:
     """Up to `most` messages from the ends of a topic's partitions, about as many of each; up to 64 MiB of values.
 
     Raises WrongUse when there is no such topic, or no message in it; NotAuthorized and Unreachable.
@@ -50,7 +50,7 @@ def newest(log: KafkaLog, topic: str, most: int) -> list[Seen]:
     return seen
 
 
-def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], most: int) -> Iterator[Seen]:
+def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], most: int) -> Iterator[SampledMessage]:
     left, size = most, 0
     filled = sorted((one.end - one.start, number) for number, one in partitions.items() if one.end > one.start)
     with consumer_of(log.endpoint, READ_COMMITTED) as consumer, reads_topic(log.endpoint, topic):
@@ -61,7 +61,7 @@ def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], m
             end = partitions[number].end
             at = KafkaTopicPartition(topic, number)
             for record in records_of(consumer, at, end, end - share) if share else ():
-                yield Seen(f"{topic}/{number}@{record.offset}", record.value)
+                yield SampledMessage(f"{topic}/{number}@{record.offset}", record.value)
                 size += len(record.value or b"")
                 if size > MOST_BYTES:
                     return

@@ -43,7 +43,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallResult:
     """What became of a message: its rows (none: the message is skipped), or why it is invalid, or how it failed."""
 
     message: Message
@@ -76,7 +76,7 @@ def _size(message: Message) -> int:
     return size
 
 
-class Raised(NamedTuple):
+class CallFailure(NamedTuple):
     """How a call failed: the exception's class and text, and whether a retry cannot help (`for_good`)."""
 
     error: str
@@ -89,7 +89,7 @@ class Result(NamedTuple):
 
     rows: tuple[tuple[Any, ...], ...] = ()
     invalid: str | None = None
-    raised: Raised | None = None
+    raised: CallFailure | None = None
 
 
 def result_of(function: Function, fields: Mapping[str, FieldType], message: Message) -> Result:
@@ -117,7 +117,7 @@ class Caller:
     look: Callable[[], None] = lambda: None
     at_once: int = MOST_AT_ONCE
 
-    def answers(self, messages: Iterable[Message]) -> Iterator[Answer]:
+    def answers(self, messages: Iterable[Message]) -> Iterator[CallResult]:
         """An answer for each message, in order. Messages that failed come later, after the others that went on meanwhile."""
         retries = Retries(self.policy)
         waiting = _Waiting()
@@ -143,7 +143,7 @@ class Caller:
                 break
         return found
 
-    def _wait(self, retries: Retries, waiting: _Waiting) -> Iterator[Answer]:
+    def _wait(self, retries: Retries, waiting: _Waiting) -> Iterator[CallResult]:
         """Sleep until the next message is due, but not longer than a nap. Then try the messages that are due."""
         pause = (retries.next_due_at() or 0) - self.now()
         if pause > 0:
@@ -151,7 +151,7 @@ class Caller:
         self.look()
         yield from self._due(retries, waiting)
 
-    def _due(self, retries: Retries, waiting: _Waiting) -> Iterator[Answer]:
+    def _due(self, retries: Retries, waiting: _Waiting) -> Iterator[CallResult]:
         # A message without a delay is due again as soon as it fails. Only one round, so that it delays the others no longer.
         for _ in range(len(retries)):
             at = retries.next_to_retry(self.now())
@@ -164,12 +164,12 @@ class Caller:
 
     def _try(
         self, messages: Sequence[Message], retries: Retries, waiting: _Waiting
-    ) -> Generator[Answer, None, Sequence[Message]]:
+    ) -> Generator[CallResult, None, Sequence[Message]]:
         """Yield the answers of the first messages, and return the rest."""
         results = self._results(messages)
         for message, result in zip(messages, results, strict=False):
             if result.raised is None:
-                yield Answer(message, result.rows, result.invalid)
+                yield CallResult(message, result.rows, result.invalid)
             else:
                 yield from self._noted(message, result, retries, waiting)
         return messages[len(results) :]
@@ -178,31 +178,31 @@ class Caller:
         self.look()
         return self.call(messages)
 
-    def _noted(self, message: Message, result: Result, retries: Retries, waiting: _Waiting) -> Iterator[Answer]:
+    def _noted(self, message: Message, result: Result, retries: Retries, waiting: _Waiting) -> Iterator[CallResult]:
         at = Coordinate(TopicPartition(message.topic, message.partition, message.incarnation), message.offset)
         if result.raised is None:
-            yield Answer(message, result.rows, result.invalid)
+            yield CallResult(message, result.rows, result.invalid)
         else:
             failures = retries.failed(at, self.now())
             if failures.due_at is not None and not result.raised.for_good:
                 waiting.add(at, message)
                 return
-            yield Answer(message, failed=_failed(result.raised, failures))
+            yield CallResult(message, failed=_failed(result.raised, failures))
         retries.acked(at)
 
 
-def _failed(why: Raised, failures: Failures) -> Failed:
+def _failed(why: CallFailure, failures: Failures) -> Failed:
     return Failed(why.error, why.detail, failures.number, failures.first_at, failures.last_at)
 
 
-def raised(problem: BaseException) -> Raised:
+def raised(problem: BaseException) -> CallFailure:
     """The part of an exception that is kept: a name that is the same in every process, and some of its text."""
     kind = type(problem)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     # `format_exception_only` also takes exceptions whose `__str__` raises.
     said = "".join(traceback.format_exception_only(problem)).strip()
     detail = said[:MOST_DETAIL].encode(errors="backslashreplace").decode()
-    return Raised(name, detail, isinstance(problem, PermanentFailure))
+    return CallFailure(name, detail, isinstance(problem, PermanentFailure))
 
 
 def steady_clock() -> Callable[[], int]:

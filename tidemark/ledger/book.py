@@ -19,16 +19,16 @@ from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
-    Audited,
-    Blocks,
+    AuditOutcome,
     BlocksRef,
+    BlockTallies,
     Gap,
     Guarantee,
     Head,
     Heartbeat,
     JobProgress,
     LaneState,
-    Late,
+    LateReceipt,
     Receipt,
     Record,
     Register,
@@ -47,7 +47,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 log = logging.getLogger(__name__)
 
 NOTHING = RangeSet()
-Advisory = TypeVar("Advisory", Audited, Heartbeat, JobProgress)
+Advisory = TypeVar("Advisory", AuditOutcome, Heartbeat, JobProgress)
 
 REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
@@ -80,7 +80,7 @@ def blocks_key(lane: str, seq: int, attempt: Attempt) -> Key:
     return ("blocks", lane, sortable(seq), attempt.token)
 
 
-def audit_key(audited: Audited) -> Key:
+def audit_key(audited: AuditOutcome) -> Key:
     """By day and time, so that the newest are found without reading or listing the others; two may end in one ms."""
     day = f"{datetime.fromtimestamp(audited.at / 1000, UTC):%Y-%m-%d}"
     return (*AUDITS, day, sortable(audited.at), digest(audited.run.encode()))
@@ -91,7 +91,7 @@ def settled_key(lane: str) -> Key:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredHead:
     """A head with the exact bytes that were read. A compare-and-set expects those bytes."""
 
     bytes: bytes
@@ -199,7 +199,7 @@ class Book:
         self.clock = clock
         self._selections = Selections(store, stream)
         # The head that was read last: mostly it is read again. Heads of a thousand partitions take a while to decode.
-        self._last: Stored | None = None
+        self._last: StoredHead | None = None
         self.hidden = NOTHING
 
     def hiding(self, hidden: RangeSet) -> Book:
@@ -216,21 +216,21 @@ class Book:
         stored = self.store.read(REGISTER)
         return None if stored is None else (stored, decode(stored, Register, self._name(REGISTER)))
 
-    def head(self, lane: str) -> Stored | None:
+    def head(self, lane: str) -> StoredHead | None:
         stored = self.store.read(head_key(lane))
         return None if stored is None else self.head_in(lane, stored)
 
-    def heads(self) -> dict[str, Stored]:
+    def heads(self) -> dict[str, StoredHead]:
         """Every lane's head, closed lanes included."""
         return {key[1]: self.head_in(key[1], stored) for key, stored in self.store.scan(("head",))}
 
-    def heads_of(self, lanes: Iterable[str]) -> dict[str, Stored]:
+    def heads_of(self, lanes: Iterable[str]) -> dict[str, StoredHead]:
         """The heads of some lanes, in one read. Lanes without a head are left out."""
         names = list(lanes)
         found = zip(names, self.store.read_several([head_key(name) for name in names]), strict=True)
         return {name: self.head_in(name, stored) for name, stored in found if stored is not None}
 
-    def head_in(self, lane: str, stored: bytes) -> Stored:
+    def head_in(self, lane: str, stored: bytes) -> StoredHead:
         """The head of a lane in these bytes. Raises LedgerContradiction when the head contradicts itself."""
         last = self._last
         if last is not None and (last.head.lane, last.bytes) == (lane, stored):
@@ -241,7 +241,7 @@ class Book:
             raise LedgerContradiction(
                 f"{self._name(head_key(lane))} contradicts itself: {contradiction}. It was left as it is."
             )
-        found = Stored(stored, head)
+        found = StoredHead(stored, head)
         # Another thread may note another head now.
         self._last = found
         return found
@@ -352,7 +352,7 @@ class Book:
         topics = register[1].topics if register else {}
         return Standing(tuple(self._committed(heads)), at_work, topics, self.standing)
 
-    def _committed(self, heads: Mapping[str, Stored]) -> list[Committed]:
+    def _committed(self, heads: Mapping[str, StoredHead]) -> list[Committed]:
         # The history has every window of a closed lane.
         last = {(lane, stored.head.seq): stored.head.last for lane, stored in heads.items()}
         found = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
@@ -371,7 +371,7 @@ class Book:
         self._selections.load(ref.digest for ref in refs if ref is not None)
         return [Committed(one, self.covers(one.window), self.erases(one.window)) for one in records]
 
-    def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, Stored]:
+    def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, StoredHead]:
         """The heads of the lanes that are not closed; all heads when the register is missing."""
         return self.heads() if register is None else self.heads_of(register[1].lanes)
 
@@ -385,15 +385,17 @@ class Book:
         key = receipt_key(record)
         stored = self.store.read(key)
         return (
-            record if stored is None else structs.replace(record, receipt=decode(stored, Late, self._name(key)).receipt)
+            record
+            if stored is None
+            else structs.replace(record, receipt=decode(stored, LateReceipt, self._name(key)).receipt)
         )
 
     def store_receipt(self, record: Record, receipt: Receipt) -> None:
         """Store the receipt of an attempt that committed before it read. Put if absent: the receipt never changes."""
-        key, value = receipt_key(record), encode(Late(receipt=receipt))
+        key, value = receipt_key(record), encode(LateReceipt(receipt=receipt))
         swap_surely(self.store, key, None, value, lambda stored: stored == value)
 
-    def store_blocks(self, lane: str, seq: int, attempt: Attempt, blocks: Blocks) -> BlocksRef:
+    def store_blocks(self, lane: str, seq: int, attempt: Attempt, blocks: BlockTallies) -> BlocksRef:
         """Store an attempt's tallies by blocks, and give the reference for its receipt. Put if absent: they never change.
 
         The attempt stores them before it commits. If it never commits, they stay in the ledger and no reader uses them.
@@ -405,7 +407,7 @@ class Book:
         swap_surely(self.store, key, None, value, lambda stored: stored == value)
         return BlocksRef(digest(value), blocks.size)
 
-    def blocks(self, record: Record) -> Blocks | None:
+    def blocks(self, record: Record) -> BlockTallies | None:
         """The tallies of a committed window by blocks; None when its receipt names none.
 
         Raises LedgerContradiction when they are missing, LedgerUnreadable when their digest differs from the receipt's.
@@ -424,7 +426,7 @@ class Book:
                 f"{self._name(key)} is not what the receipt of window {record.lane}/{record.seq} names: it was changed. "
                 f"It was left as it is. {RESTORE}"
             )
-        return decode(stored, Blocks, self._name(key))
+        return decode(stored, BlockTallies, self._name(key))
 
     def view(self, sink: str | None = None, *, closed: bool = False) -> View:
         """The committed windows and the authority for a sink now; without a sink, for dead letters and the offsets.
@@ -524,20 +526,20 @@ class Book:
     def report(self, name: str) -> bytes | None:
         return self.store.read(("report", name))
 
-    def store_audited(self, audited: Audited) -> None:
+    def store_audited(self, audited: AuditOutcome) -> None:
         """Note the outcome of an audit that has ended: as the last one, and among all of them."""
         value = encode(audited)
         self.store.put(audit_key(audited), value)
         self.store.put(LAST_AUDIT, value)
 
-    def newest_audits(self, limit: int) -> list[Audited]:
+    def newest_audits(self, limit: int) -> list[AuditOutcome]:
         """The outcomes of the audits that ended last, the newest first."""
-        found = (self._advisory(key, stored, Audited) for key, stored in self.store.newest(AUDITS, limit))
+        found = (self._advisory(key, stored, AuditOutcome) for key, stored in self.store.newest(AUDITS, limit))
         return [one for one in found if one is not None]
 
-    def last_audit(self) -> Audited | None:
+    def last_audit(self) -> AuditOutcome | None:
         """The outcome of the audit that ended last; None when no audit has said so."""
-        return self._advisory(LAST_AUDIT, self.store.read(LAST_AUDIT), Audited)
+        return self._advisory(LAST_AUDIT, self.store.read(LAST_AUDIT), AuditOutcome)
 
     # heartbeats
 

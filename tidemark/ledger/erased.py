@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidemark.ledger.book import Book, Committed, Standing
-from tidemark.ledger.records import Forgotten, Record, SinkReceipt, each_place
+from tidemark.ledger.records import ForgottenPlace, Record, SinkReceipt, each_place
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_utc
@@ -82,14 +82,14 @@ def erasures_since(book: Book, offsets: RangeSet, generation: int) -> list[Commi
     return [one for one in book.committed() if one.generation > generation and one.erased & offsets]
 
 
-class Written(NamedTuple):
+class WrittenPlace(NamedTuple):
     """A place where attempts may have written, and the windows whose rows stand next to what they have left there."""
 
     standing: Standing
     place: SinkReceipt
 
 
-def places_written(book: Book) -> list[Written]:
+def places_written(book: Book) -> list[WrittenPlace]:
     """Every place where any attempt of the stream may have written, each once.
 
     An attempt without a commit has no receipt, and its window may have covered any offset. So the places are those that
@@ -100,10 +100,10 @@ def places_written(book: Book) -> list[Written]:
     register = book.register()
     noted = register[1].places if register else ()
     receipts = (place for window in standing.windows for place in window.record.places)
-    return [Written(standing, place) for place in each_place((*noted, *receipts))]
+    return [WrittenPlace(standing, place) for place in each_place((*noted, *receipts))]
 
 
-def places_to_clear(book: Book) -> list[Written]:
+def places_to_clear(book: Book) -> list[WrittenPlace]:
     """Those among them that are not gone for good: see `places.py`."""
     written = places_written(book)
     there = still_there(book, (one.place for one in written))
@@ -117,7 +117,7 @@ def still_there(book: Book, places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
     return [one for one in wanted if one.as_place not in gone]
 
 
-def gone_places(book: Book) -> dict[tuple[object, ...], Forgotten]:
+def gone_places(book: Book) -> dict[tuple[object, ...], ForgottenPlace]:
     """The places that are gone for good, as people have said."""
     register = book.register()
     return {one.place.as_place: one for one in register[1].forgotten if not one.back} if register else {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from tidemark.ledger.records import Accepted, Raised, TopicChange, TopicIncarnation
+from tidemark.ledger.records import Accepted, RaisedOrder, TopicChange, TopicIncarnation
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # As in the register.
@@ -83,7 +83,7 @@ def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
     return {**topics, change.topic: (*others, last, following)}
 
 
-def still_rising(last: TopicIncarnation, starts: Mapping[int, int]) -> tuple[Raised, ...]:
+def still_rising(last: TopicIncarnation, starts: Mapping[int, int]) -> tuple[RaisedOrder, ...]:
     """The unfinished rise of the order epoch in a log that was cut: producers may not know the added partitions yet."""
     if not last.raised or last.raised[-1].later is not None:
         return ()

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import Blocks, Head, Pending, WindowRange, positions
+from tidemark.ledger.records import BlockTallies, Head, Pending, WindowRange, positions
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
@@ -45,7 +45,7 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
 
 def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int:
     """How many blocks of these partitions always fit into one value, whatever their tallies are."""
-    empty = Blocks(
+    empty = BlockTallies(
         size=_LARGEST,
         partitions=tuple(PartitionBlocks(at.topic, at.incarnation, at.partition, ()) for at in partitions),
     )

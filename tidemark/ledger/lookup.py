@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import REMEDY, Book, Stored
+from tidemark.ledger.book import REMEDY, Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
@@ -23,7 +23,7 @@ _LANES_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Found:
+class CoveringWindows:
     """The committed windows that cover one coordinate, the newest first, and the gaps that contain it.
 
     Some of the windows may have written some sinks alone.
@@ -50,7 +50,7 @@ class Found:
         return next((one for one in self.windows if one.window.counts_for(sink)), None)
 
 
-def look_up(book: Book, place: Coordinate) -> Found:
+def look_up(book: Book, place: Coordinate) -> CoveringWindows:
     """The windows that cover a coordinate: all that were committed when the search began, and perhaps newer ones.
 
     Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes
@@ -60,7 +60,7 @@ def look_up(book: Book, place: Coordinate) -> Found:
     """
     register = book.register()
     if register is None:
-        return Found((), ())
+        return CoveringWindows((), ())
     lanes = dict(register[1].lanes)
     for part in closed_lanes(book, register[1]):
         lanes |= {lane: entry for lane, entry in part.items() if _may_claim(entry, place)}
@@ -76,7 +76,7 @@ def look_up(book: Book, place: Coordinate) -> Found:
         if any(_holds(one, place) for one in record.window.ranges) and _selects(book, lanes[lane], record, place):
             windows.append(record)
         gaps += [(record, gap) for gap in record.window.gaps if _holds(gap, place)]
-    return Found(tuple(sorted(windows, key=lambda one: -one.attempt.generation)), tuple(gaps))
+    return CoveringWindows(tuple(sorted(windows, key=lambda one: -one.attempt.generation)), tuple(gaps))
 
 
 # which lanes
@@ -145,7 +145,7 @@ def _passing(book: Book, found: Iterable[_Search], place: Coordinate) -> dict[tu
     return {(lane, search.record.seq): search.record for lane, search in searches.items() if search.record is not None}
 
 
-def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, Stored]:
+def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, StoredHead]:
     """The heads of the lanes that are not closed. The history has all windows of the closed lanes."""
     names = [lane for lane, entry in lanes.items() if entry.windows is None]
     heads = book.heads_of(names)
@@ -159,7 +159,7 @@ def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, Stored]:
 
 
 def _searches(
-    lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored], claiming: Iterable[str], place: Coordinate
+    lanes: Mapping[str, LaneEntry], heads: Mapping[str, StoredHead], claiming: Iterable[str], place: Coordinate
 ) -> Iterator[_Search]:
     for lane in claiming:
         windows = lanes[lane].windows

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Head, Record, Register
 
 
-def open_heads(book: Book, register: Register) -> dict[str, Stored]:
+def open_heads(book: Book, register: Register) -> dict[str, StoredHead]:
     """The heads of the lanes that are not closed, in one read."""
     return book.heads_of(register.lanes)
 
 
-def newest_windows(book: Book, register: Register, heads: Mapping[str, Stored], limit: int) -> list[Record]:
+def newest_windows(book: Book, register: Register, heads: Mapping[str, StoredHead], limit: int) -> list[Record]:
     """The `limit` windows that were committed last, the newest first. `heads` are those of the lanes that are not closed.
 
     Takes one read for each lane that may have such a window. A lane has none newer than its head's last, or its closing.
@@ -28,7 +28,7 @@ def newest_windows(book: Book, register: Register, heads: Mapping[str, Stored], 
     return sorted(found.values(), key=lambda record: -record.committed_at)[:limit]
 
 
-def _by_time(book: Book, register: Register, heads: Mapping[str, Stored]) -> Iterator[tuple[int, str]]:
+def _by_time(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> Iterator[tuple[int, str]]:
     """The lanes, each with a time that its windows are not newer than, the newest first. Reads closed lanes as needed."""
     waiting = [(one.head.last.committed_at, lane) for lane, one in heads.items() if one.head.last is not None]
     waiting.sort(reverse=True)

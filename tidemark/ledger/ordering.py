@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from tidemark.ledger.incarnations import Topics, newest
-from tidemark.ledger.records import Raised, TopicIncarnation
+from tidemark.ledger.records import RaisedOrder, TopicIncarnation
 from tidemark.offsets.ranges import TopicPartition
 
 # Kafka's producers look for partitions again after five minutes, unless configured otherwise. This is twice as long.
@@ -54,7 +54,7 @@ def _noted(last: TopicIncarnation, ends: dict[int, int], now: int) -> TopicIncar
     if added:
         # Kafka numbers partitions from 0 without holes.
         older = tuple((partition, end) for partition, end in sorted(ends.items()) if partition < last.partitions)
-        raised = (*raised, Raised(at=now, ends=older))
+        raised = (*raised, RaisedOrder(at=now, ends=older))
     return last if raised is last.raised else structs.replace(last, partitions=len(ends), raised=raised)
 
 

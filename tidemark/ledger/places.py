@@ -13,12 +13,12 @@ from msgspec import structs
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import Written, places_written, tombstones
-from tidemark.ledger.records import Forgotten, Record, Register, SinkReceipt, each_place
+from tidemark.ledger.erased import WrittenPlace, places_written, tombstones
+from tidemark.ledger.records import ForgottenPlace, Record, Register, SinkReceipt, each_place
 from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet
 
-Clear = Callable[[Record, RangeSet, Sequence[Written]], None]
+Clear = Callable[[Record, RangeSet, Sequence[WrittenPlace]], None]
 
 
 def named(book: Book, words: Sequence[str], others: Iterable[SinkReceipt] = ()) -> SinkReceipt:
@@ -35,13 +35,13 @@ def named(book: Book, words: Sequence[str], others: Iterable[SinkReceipt] = ()) 
     raise WrongUse(f"{' '.join(words)!r} {several}: {listed}")
 
 
-def forget(book: Book, place: SinkReceipt, reason: str, by: str) -> Forgotten:
+def forget(book: Book, place: SinkReceipt, reason: str, by: str) -> ForgottenPlace:
     """Say that a place is gone for good. A place that was forgotten before stays as it is."""
 
     def edit(register: Register) -> Register:
         if found := _of(register, place):
             return register if not found.back else _with(register, structs.replace(found, back=False))
-        return _with(register, Forgotten(place=place, reason=reason, by=by, at=book.clock()))
+        return _with(register, ForgottenPlace(place=place, reason=reason, by=by, at=book.clock()))
 
     found = _of(change(book, edit), place)
     assert found is not None  # noqa: S101 - the edit has put it there
@@ -70,13 +70,13 @@ def come_back(book: Book, place: SinkReceipt, clear: Clear) -> int:
     return len(stones)
 
 
-def _of(register: Register, place: SinkReceipt) -> Forgotten | None:
+def _of(register: Register, place: SinkReceipt) -> ForgottenPlace | None:
     return next((one for one in register.forgotten if one.place.as_place == place.as_place), None)
 
 
-def _others(register: Register, place: SinkReceipt) -> tuple[Forgotten, ...]:
+def _others(register: Register, place: SinkReceipt) -> tuple[ForgottenPlace, ...]:
     return tuple(one for one in register.forgotten if one.place.as_place != place.as_place)
 
 
-def _with(register: Register, found: Forgotten) -> Register:
+def _with(register: Register, found: ForgottenPlace) -> Register:
     return structs.replace(register, forgotten=(*_others(register, found.place), found))

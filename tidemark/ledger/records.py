@@ -117,7 +117,7 @@ class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     approved_by: str | None = None
 
 
-class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RunRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The request that a run's lanes were opened for. The run's name stands for this request, and for no other.
 
     `fields`: what was filled in, by the names of a request's fields; a long text by its digest. `selection` and `again` are
@@ -359,7 +359,7 @@ def exported(record: Record, before: Iterable[Position] | None = None) -> Offset
     return found
 
 
-class Blocks(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BlockTallies(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The tallies of a window by blocks of `size` offsets. An attempt stores them before its commit; its receipt names them."""
 
     format: int = FORMAT
@@ -367,7 +367,7 @@ class Blocks(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     partitions: tuple[PartitionBlocks, ...]
 
 
-class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LateReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The receipt of a window that was committed before it was read."""
 
     format: int = FORMAT
@@ -405,7 +405,7 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Why the lane was closed before it was done; None for all other lanes.
     closed_early: str | None = None
     # The purpose of the lane; None for the ingest.
-    asked: Asked | None = None
+    asked: RunRequest | None = None
     # Higher than that of every attempt of another lane, or of a window without positions, at the lane's offsets. None: drawn
     # with the first take, or not needed.
     ordinal: int | None = None
@@ -429,7 +429,7 @@ class Accepted(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     at: int
 
 
-class Raised(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RaisedOrder(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Partitions were added to a topic, which changes the order of messages: see `ordering.py`.
 
     `ends` and `later` are (partition, offset) pairs of the older partitions. `ends`: where they ended when the ingest
@@ -457,7 +457,7 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     starts: tuple[tuple[int, int], ...] = ()
     # How many partitions the topic had when the ingest last looked (None before that), and when partitions were added.
     partitions: int | None = None
-    raised: tuple[Raised, ...] = ()
+    raised: tuple[RaisedOrder, ...] = ()
 
 
 class Paused(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -498,7 +498,7 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sinks: tuple[str, ...] | None = None
     erases: Erasure | None = None
     # As in the head.
-    asked: Asked | None = None
+    asked: RunRequest | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -509,7 +509,7 @@ class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     at: int
 
 
-class Forgotten(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ForgottenPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An event: somebody said that a place is gone for good, and what it holds with it. No erasure or sweep goes there.
 
     `back`: somebody has said since that it is there again. Erasures clear it again; nothing is written there until all that
@@ -552,7 +552,7 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Where attempts may have written, each place once, whether they committed or not: see `note_places`.
     places: tuple[SinkReceipt, ...] = ()
     # The places among them, and among those of receipts, that are gone for good: see `places.py`.
-    forgotten: tuple[Forgotten, ...] = ()
+    forgotten: tuple[ForgottenPlace, ...] = ()
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -585,7 +585,7 @@ class JobProgress(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     total: tuple[tuple[str, int], ...] = ()
 
 
-class Audited(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AuditOutcome(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of an audit that has ended. Advisory: the report of the run says the same, and more."""
 
     format: int = FORMAT
@@ -596,7 +596,7 @@ class Audited(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sentence: str
 
 
-class Piece(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class StoredPiece(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A part of a selection that is stored as a selection of its own: where it begins, and its digest."""
 
     topic: str
@@ -615,7 +615,7 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     format: int = FORMAT
     partitions: tuple[tuple[str, int, int, tuple[Interval, ...]], ...] = ()
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[StoredPiece, ...] = ()
 
     def __post_init__(self) -> None:
         for _, _, _, intervals in self.partitions:

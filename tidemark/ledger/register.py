@@ -24,7 +24,7 @@ from tidemark.errors import (
     OffsetsErased,
     WrongUse,
 )
-from tidemark.ledger.book import REGISTER, REMEDY, Book, Stored, View, head_key
+from tidemark.ledger.book import REGISTER, REMEDY, Book, StoredHead, View, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
@@ -33,7 +33,6 @@ from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
     AcceptedClock,
-    Asked,
     Erasure,
     Head,
     LaneEntry,
@@ -42,6 +41,7 @@ from tidemark.ledger.records import (
     Paused,
     Position,
     Register,
+    RunRequest,
     SelectionRef,
     SinkReceipt,
     each_place,
@@ -238,7 +238,7 @@ class NewLane(Struct, frozen=True, kw_only=True):
     rate: int | None = None
     sinks: tuple[str, ...] | None = None
     erases: Erasure | None = None
-    asked: Asked | None = None
+    asked: RunRequest | None = None
 
 
 def open_lane(
@@ -251,14 +251,14 @@ def open_lane(
     selection: SelectionRef | None = None,
     reason: str | None = None,
     sinks: tuple[str, ...] | None = None,
-) -> Stored:
+) -> StoredHead:
     """Open one lane, as `open_together`."""
     wanted = NewLane(lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, sinks=sinks)
     (found,) = open_together(book, wanted)
     return found
 
 
-def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | None = None) -> list[Stored]:
+def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | None = None) -> list[StoredHead]:
     """Open lanes in one step, all or none, and give their heads. Opening them again, as after a crash, gives the same heads.
 
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
@@ -295,7 +295,7 @@ def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | 
 class _Seen:
     """The state that claims are compared with. The ingest's head is read before the windows, so none lies between the two."""
 
-    ingest: Stored | None
+    ingest: StoredHead | None
     view: View
 
 
@@ -333,7 +333,7 @@ def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[],
     return structs.replace(register, lanes={**register.lanes, wanted.lane: entry})
 
 
-def required_head(book: Book, lane: str) -> Stored:
+def required_head(book: Book, lane: str) -> StoredHead:
     """A lane's head; a half-opened lane gets its head now. Raises LedgerContradiction when the head was lost."""
     found = book.head(lane)
     if found is not None:
@@ -345,7 +345,7 @@ def required_head(book: Book, lane: str) -> Stored:
     return _opened(book, lane, entry)
 
 
-def open_lanes(book: Book) -> dict[str, Stored]:
+def open_lanes(book: Book) -> dict[str, StoredHead]:
     """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way.
 
     Raises WrongUse for a ledger that was retired.
@@ -364,7 +364,7 @@ def open_lanes(book: Book) -> dict[str, Stored]:
     return heads
 
 
-def _opened(book: Book, lane: str, entry: LaneEntry) -> Stored:
+def _opened(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
     """The head of a lane in the register. An opening lane is marked as open."""
     head = _head_of(book, lane, entry)
     if entry.state == LaneState.OPENING:
@@ -382,7 +382,7 @@ def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | Non
     return tuple(hull[position.at][1] for position in start)
 
 
-def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
+def _head_of(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
     """The lane's head, made from the register's entry if it is missing. Every run makes the same head."""
     found = book.head(lane)
     if found is not None:
@@ -499,7 +499,7 @@ def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Reg
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
 
-def check_asked(stream: str, run: str, before: Asked | None, now: Mapping[str, str]) -> None:
+def check_asked(stream: str, run: str, before: RunRequest | None, now: Mapping[str, str]) -> None:
     """Raises AnotherRequest when a run's name was used for another request, which `before` has."""
     if before is None:
         raise AnotherRequest(

@@ -14,7 +14,7 @@ from hashlib import sha256
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.limits import check_size
-from tidemark.ledger.records import Piece, Selection, SelectionRef
+from tidemark.ledger.records import Selection, SelectionRef, StoredPiece
 from tidemark.ledger.stores.contract import Key, LedgerStore
 from tidemark.ledger.stores.doubt import swap_surely
 from tidemark.offsets.coordinates import Coordinate
@@ -33,7 +33,7 @@ class Selections:
         self._store = store
         self._stream = stream
         self._ranges: dict[str, RangeSet] = {}
-        self._indexes: dict[str, tuple[Piece, ...]] = {}
+        self._indexes: dict[str, tuple[StoredPiece, ...]] = {}
 
     def store(self, ranges: RangeSet) -> SelectionRef:
         """Store a set of offsets and give its reference. Put if absent: what has the same digest is the same.
@@ -134,7 +134,7 @@ def values_of(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
     A selection may be stored meanwhile. A scan that has passed its pieces may still find its index.
     """
     seen: set[str] = set()
-    indexes: list[tuple[Key, bytes, tuple[Piece, ...]]] = []
+    indexes: list[tuple[Key, bytes, tuple[StoredPiece, ...]]] = []
     for key, value in store.scan(("selection",)):
         pieces = decode(value, Selection, "/".join(key)).pieces
         if pieces:
@@ -162,9 +162,9 @@ def _key(digest: str) -> Key:
     return ("selection", digest)
 
 
-def _piece(part: Selection) -> Piece:
+def _piece(part: Selection) -> StoredPiece:
     topic, incarnation, partition, intervals = part.partitions[0]
-    return Piece(topic, incarnation, partition, intervals[0][0], selection_ref(part.as_ranges()).digest)
+    return StoredPiece(topic, incarnation, partition, intervals[0][0], selection_ref(part.as_ranges()).digest)
 
 
 def in_pieces(ranges: RangeSet, most: int) -> Iterator[Selection]:

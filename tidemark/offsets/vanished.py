@@ -12,14 +12,14 @@ from tidemark.offsets.tallies import Count
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedMessages:
     """How many messages a window has read at some offsets of one partition, with their ack value."""
 
     offsets: RangeSet
     messages: Count
 
 
-def vanished(wanted: RangeSet, counted: Iterable[Counted], there: RangeSet) -> RangeSet:
+def vanished(wanted: RangeSet, counted: Iterable[CountedMessages], there: RangeSet) -> RangeSet:
     """The `wanted` offsets at which a message was counted that is not `there` now; or may have been, where nobody can tell.
 
     `there` has all offsets of `wanted` and `counted` with a message now. As long as as many messages are there as were

@@ -38,7 +38,7 @@ def estimate(offsets: int, windows: Iterable[Record]) -> Estimate | None:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredMessages:
     """How many messages of some offsets have rows: at least and at most, by what their windows have counted."""
 
     least: int
@@ -56,7 +56,7 @@ class Stored:
         return {"stored_before": self.exact, "stored_at_least": self.least, "stored_at_most": self.most}
 
 
-def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: bool) -> Stored:
+def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: bool) -> StoredMessages:
     """How many messages of some offsets have given rows. Windows count messages, and few are like the average of theirs.
 
     `dead`: offsets that are known to be dead letters, of those that count in the view; `all_dead`: no other wanted one is.
@@ -85,9 +85,9 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
             lacking = letters + without - tally.dead_letters if whole and all_dead else without
             least += max(0, chosen - lacking)
             most += min(stored, chosen - letters)
-    return Stored(least, most)
+    return StoredMessages(least, most)
 
 
-def together(found: Sequence[Stored], offsets: int) -> Stored:
+def together(found: Sequence[StoredMessages], offsets: int) -> StoredMessages:
     """The number of this many offsets that are stored in any of some sinks."""
-    return Stored(max(one.least for one in found), min(offsets, sum(one.most for one in found)))
+    return StoredMessages(max(one.least for one in found), min(offsets, sum(one.most for one in found)))

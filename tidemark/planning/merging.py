@@ -18,7 +18,7 @@ USUAL_BYTES = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReadPiece:
     """Offsets that are read in one go, and how many of them are wanted."""
 
     range: OffsetRange
@@ -30,7 +30,7 @@ class Piece:
         return self.wanted == len(self.range)
 
 
-def merged(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None) -> list[Piece]:
+def merged(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None) -> list[ReadPiece]:
     """The cheapest pieces that hold the wanted offsets, ascending and disjoint.
 
     Each gap is either read or left out, whatever becomes of the others, so deciding gap by gap finds the least. `sizes` are
@@ -44,11 +44,11 @@ def merged(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None
         inside = before - start
         for first, until in intervals[1:]:
             if first - before > longest:
-                found.append(Piece(OffsetRange(at, start, before), inside))
+                found.append(ReadPiece(OffsetRange(at, start, before), inside))
                 start, inside = first, 0
             before = until
             inside += until - first
-        found.append(Piece(OffsetRange(at, start, before), inside))
+        found.append(ReadPiece(OffsetRange(at, start, before), inside))
     return found
 
 

@@ -31,7 +31,7 @@ AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
 
 
 @dataclass(frozen=True)
-class Erasing:
+class PlannedErasure:
     """The part of its selection that an erasure erases, and the note of it in its windows."""
 
     offsets: RangeSet
@@ -133,7 +133,7 @@ def next_selected(
     selection: RangeSet,
     ref: SelectionRef,
     at_once: AtOnce | None = None,
-    erasing: Erasing | None = None,
+    erasing: PlannedErasure | None = None,
     named: SelectionRef | None = None,
 ) -> Window | None:
     """The next window of a backfill, replay or erasure: the rest of its selection, from each partition's position on.

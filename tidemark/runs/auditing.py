@@ -22,10 +22,10 @@ from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
 from tidemark.ledger.holes import Ingest
-from tidemark.ledger.records import INGEST, Audited, Guarantee, Register
+from tidemark.ledger.records import INGEST, AuditOutcome, Guarantee, Register
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import RangeSet
-from tidemark.planning.estimating import Stored
+from tidemark.planning.estimating import StoredMessages
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers, plan, selecting, window_names
@@ -139,7 +139,7 @@ def store_report(opened: OpenStream, report: AuditReport) -> None:
             break
     opened.book.store_report(report.run, value)
     opened.book.store_audited(
-        Audited(
+        AuditOutcome(
             run=report.run,
             at=report.at,
             level=report.level.value,
@@ -184,7 +184,7 @@ class Repair:
     replay: Plan
     audit_after: str
     level_after: Level
-    stored: Stored
+    stored: StoredMessages
 
     def request(self, reason: str) -> ReplayRequest:
         """The request that a person would make for this repair."""

@@ -32,12 +32,12 @@ from tidemark.ledger.erased import (
 )
 from tidemark.ledger.records import (
     INGEST,
-    Asked,
     Erasure,
     Guarantee,
     LaneKind,
     Pending,
     Record,
+    RunRequest,
     SinkReceipt,
     Window,
     each_place,
@@ -218,7 +218,7 @@ def open_erasure(
             asked_by=by.asked,
             approved_by=by.approved,
             erases=noted,
-            asked=Asked(fields=dict(asked), selection=claim, erases=erases),
+            asked=RunRequest(fields=dict(asked), selection=claim, erases=erases),
         ),
     )
     return lane

@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from tidemark.clients.registry_answers import Refused
+from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.functions.types import FieldType
 from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.ddl import Member, Type, schema_of
@@ -368,7 +368,7 @@ class AvroScheme(SchemePart):
         "wire format).",
     )
     _writer: str = PrivateAttr("")
-    _writers: Mapping[int, str | Refused | None] | None = PrivateAttr(None)
+    _writers: Mapping[int, str | RefusedSchema | None] | None = PrivateAttr(None)
 
     def own_fields(self) -> Fields:
         return {**self.given}
@@ -379,7 +379,7 @@ class AvroScheme(SchemePart):
         return self._writer
 
     @property
-    def writers(self) -> Mapping[int, str | Refused | None]:
+    def writers(self) -> Mapping[int, str | RefusedSchema | None]:
         """The registry's schemas that are known so far, by number; None for a schema that the registry lacks."""
         return self._writers or {}
 
@@ -388,7 +388,7 @@ class AvroScheme(SchemePart):
         """Whether the registry has been asked."""
         return self._writers is not None
 
-    def with_writers(self, writers: Mapping[int, str | Refused | None]) -> AvroScheme:
+    def with_writers(self, writers: Mapping[int, str | RefusedSchema | None]) -> AvroScheme:
         copied = self.model_copy()
         copied._writers = dict(writers)  # noqa: SLF001 - its own, of a copy
         return copied

@@ -19,7 +19,7 @@ from tidemark.schemes.kinds import Fields
 from tidemark.settings.parts import Name, Part
 
 if TYPE_CHECKING:
-    from tidemark.ledger.lookup import Found
+    from tidemark.ledger.lookup import CoveringWindows
     from tidemark.sinks.stored import StoredRow
 
 
@@ -179,7 +179,7 @@ class PlainSink:
         """
         return f"a sink of type {settings.type} is not searched for one message"
 
-    def under_key(self, opened: Opened, settings: Any, row: StoredRow, found: Found) -> UnderKey | None:
+    def under_key(self, opened: Opened, settings: Any, row: StoredRow, found: CoveringWindows) -> UnderKey | None:
         """What a sink by key holds under the key of a message's `row`, which another sink has; None for other layouts.
 
         `found` has the windows that cover the message. Raises TidemarkError.
@@ -222,7 +222,7 @@ def in_columns(fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompactionRequest:
     """What to compact: windows committed `before` a time (milliseconds since 1970), at most so many `windows`.
 
     `again`: also windows that a compaction has taken already.
@@ -255,7 +255,7 @@ class Replacement:
 class Compaction(Protocol):
     """What a type of sink says about its compaction. `tidemark_spark.sinks.contract.CompactingSink` does the work."""
 
-    def planned(self, opened: Opened, settings: Any, asked: Asked) -> Sequence[Replaceable]:
+    def planned(self, opened: Opened, settings: Any, asked: CompactionRequest) -> Sequence[Replaceable]:
         """What a compaction would take now. This call changes nothing."""
         ...
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.elsewhere import for_readers
-from tidemark.ledger.lookup import Found, look_up
+from tidemark.ledger.lookup import CoveringWindows, look_up
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import BLOCK_BITS
-from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.stored import Place, StoredRow
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def places_of_pieces(
             rest = replace(rest, start=until)
 
 
-def read_at(book: Book, place: Coordinate, readers: Mapping[str, Callable[[Record], T]]) -> tuple[Found, dict[str, T]]:
+def read_at(
+    book: Book, place: Coordinate, readers: Mapping[str, Callable[[Record], T]]
+) -> tuple[CoveringWindows, dict[str, T]]:
     """What the ledger says of one coordinate, and what readers give of it by the name of their sink.
 
     A reader is called with the window that counts in its sink, and not where there is none. A name that is no sink's, such
@@ -129,7 +131,7 @@ def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
     """The first rows of a Parquet sink that count, at most `limit`, folder by folder; times are texts."""
     from tidemark.sinks.parquet.files import tables_that_count
 
-    def read(parts: list[Part], authority: Authority) -> list[dict[str, Any]]:
+    def read(parts: list[FolderPart], authority: Authority) -> list[dict[str, Any]]:
         return _first_rows(tables_that_count(parts, authority), limit)
 
     return steady(book, sink, read)

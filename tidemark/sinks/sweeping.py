@@ -10,7 +10,7 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import Written
+from tidemark.ledger.erased import WrittenPlace
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing
@@ -28,7 +28,7 @@ class SinkSweeper:
         self._connections = connections
         self._letters = letters
 
-    def reach(self, stream: str, places: Sequence[Written]) -> None:
+    def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None:
         for standing, sink in places:
             why = "Attempts may have written there, so an erasure clears it. Nothing was erased"
             with _at(sink, why, _forget(sink, stream)):
@@ -40,7 +40,7 @@ class SinkSweeper:
             with _at(sink, why, _forget(sink, record.stream)):
                 plain_of(sink.type).sweep(self._connections, sink.place, record, covers)
 
-    def erase(self, record: Record, erased: RangeSet, places: Sequence[Written]) -> None:
+    def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None:
         for standing, sink in places:
             with _at(sink, _owed(record, "has erased what lies there"), _forget(sink, record.stream)):
                 plain_of(sink.type).erase(self._connections, sink.place, Erasing(record, erased, standing))

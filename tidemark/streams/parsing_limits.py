@@ -15,14 +15,14 @@ OF_A_STREAM = 0.03
 
 
 @dataclass(frozen=True)
-class Limits:
+class ParsingLimits:
     """Seconds that Airflow's settings allow: to build a file's DAGs, and for all that is done with a file."""
 
     to_import: float = 30.0
     to_process: float = 50.0
 
     @classmethod
-    def of_environment(cls, env: Mapping[str, str] = os.environ) -> Limits:
+    def of_environment(cls, env: Mapping[str, str] = os.environ) -> ParsingLimits:
         """As far as the environment says it; a value that is no number is Airflow's own affair."""
         found = []
         for name, usual in (
@@ -36,7 +36,7 @@ class Limits:
         return cls(*found)
 
 
-def near_limits(seconds: float, limits: Limits) -> str | None:
+def near_limits(seconds: float, limits: ParsingLimits) -> str | None:
     """How near the building of some DAGs, in seconds, comes to Airflow's limits for a file, in words; None if it does not."""
     whole = seconds * (1 + SERIALISED)
     for took, most, key in (
@@ -48,7 +48,7 @@ def near_limits(seconds: float, limits: Limits) -> str | None:
     return None
 
 
-def warning(files: int, seconds: float, limits: Limits, *, where: str = "", about: str = "take") -> str | None:
+def warning(files: int, seconds: float, limits: ParsingLimits, *, where: str = "", about: str = "take") -> str | None:
     """What to say where the DAGs of some stream files come near a limit, and what to do; None where they do not."""
     said = near_limits(seconds, limits)
     if said is None:

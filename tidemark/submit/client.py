@@ -171,13 +171,13 @@ def run(path: str, words: list[str], conf: dict[str, str], command: list[str]) -
         with connection:
             try:
                 return handed_over(connection, {"do": "run", "command": command, "conf": conf})
-            except Refused:
+            except EngineRefused:
                 # It was about to end. The next one has another socket of the same name.
                 continue
     raise Gone("the engine took no run")
 
 
-class Refused(Exception):
+class EngineRefused(Exception):
     """Raised when the engine takes no more runs: nothing of this one has begun."""
 
 
@@ -196,12 +196,12 @@ def handed_over(connection: socket.socket, asked: dict[str, object]) -> int:
             if "say" in said:
                 _say(str(said["say"]))
             if "leaving" in said:
-                raise Refused
+                raise EngineRefused
             if "exit" in said:
                 return int(str(said["exit"]))
     except (Gone, ConnectionError):
         if not begun:
-            raise Refused from None
+            raise EngineRefused from None
         raise Gone(
             "the warm engine has ended, and this run with it. What was not committed does not count; run it again"
         ) from None

@@ -10,7 +10,7 @@ from tidemark.audit.repair import name_after_repair
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.errors import LedgerUnreadable
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Audited
+from tidemark.ledger.records import AuditOutcome
 from tidemark.runs.auditing import differing, find_report
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.values import Number
@@ -107,11 +107,11 @@ def last_audit(book: Book) -> AuditEnded | None:
     return None if found is None else _ended(found)
 
 
-def _ended(one: Audited) -> AuditEnded:
+def _ended(one: AuditOutcome) -> AuditEnded:
     return AuditEnded(one.run, one.at, one.level, one.clean, one.sentence)
 
 
-def newest_audits(book: Book, limit: int) -> list[Audited]:
+def newest_audits(book: Book, limit: int) -> list[AuditOutcome]:
     """The outcomes of the newest audits. Of those that ended before the ledger kept a list, only the last one is known."""
     found = book.newest_audits(limit)
     last = book.last_audit()
@@ -119,7 +119,9 @@ def newest_audits(book: Book, limit: int) -> list[Audited]:
     return found if known or last is None else sorted([last, *found], key=lambda one: -one.at)[:limit]
 
 
-def _shown(one: Audited, others: Sequence[Audited], problem: str | None, found: Findings | None) -> AuditShown:
+def _shown(
+    one: AuditOutcome, others: Sequence[AuditOutcome], problem: str | None, found: Findings | None
+) -> AuditShown:
     suffix = name_after_repair("")
     again = next(
         (other for other in others if other.run == name_after_repair(one.run) and other.at >= one.at),
@@ -155,7 +157,7 @@ def _place(one: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
     return PlaceOfAudit(one.name, {name: getattr(one, name) for name in counted}, at, blocks_at)
 
 
-def _report(opened: OpenStream, one: Audited) -> tuple[AuditReport | None, str | None]:
+def _report(opened: OpenStream, one: AuditOutcome) -> tuple[AuditReport | None, str | None]:
     try:
         found = find_report(opened, one.run)
     except LedgerUnreadable as problem:

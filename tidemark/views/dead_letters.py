@@ -12,7 +12,7 @@ from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.dead_letters import READ, DeadLetters
+from tidemark.runs.requests.dead_letters import READ, DeadLetterFilter
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
 from tidemark.sinks.stored import StoredRow
@@ -105,7 +105,7 @@ class _Group:
 
 def dead_letters(
     opened: OpenStream,
-    wanted: DeadLetters,
+    wanted: DeadLetterFilter,
     *,
     examples: int = EXAMPLES,
     enough: Callable[[int], bool] = lambda counted: False,
@@ -195,7 +195,7 @@ def _number(window: Committed) -> int:
     return sum(tally.dead_letters for tally in window.record.tallies)
 
 
-def _rows(opened: OpenStream, view: View, window: Committed, wanted: DeadLetters) -> Iterator[StoredRow | None]:
+def _rows(opened: OpenStream, view: View, window: Committed, wanted: DeadLetterFilter) -> Iterator[StoredRow | None]:
     """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
     own = view.authority.held_by(window.generation, window.covers.only(wanted.may_be_in(window.record)))
     table = opened.dead_letter_table().only(READ)

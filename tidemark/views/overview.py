@@ -9,7 +9,7 @@ from itertools import islice
 from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
 from tidemark.clients.kafka.topics import READ_COMMITTED, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
-from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
@@ -302,7 +302,7 @@ def _status(judged: Mapping[tuple[str, int], Verdict]) -> Status | None:
 
 
 def _partitions(
-    ingest: Stored | None,
+    ingest: StoredHead | None,
     logs: dict[str, TopicLog],
     forecasted: Mapping[TopicPartition, Forecasted],
     judged: Mapping[tuple[str, int], Verdict],
@@ -340,7 +340,7 @@ def _partitions(
     return rows
 
 
-def _committed_windows(entry: LaneEntry, stored: Stored | None) -> int | None:
+def _committed_windows(entry: LaneEntry, stored: StoredHead | None) -> int | None:
     """How many windows a lane has committed; None for one that is only just being opened."""
     return stored.head.seq if stored else entry.windows
 
@@ -349,7 +349,7 @@ def _lane(name: str, entry: LaneEntry, windows: int) -> LaneNow:
     return LaneNow(name, entry.kind.value, entry.state.value, entry.run, entry.reason, entry.opened_at, windows)
 
 
-def _windows(book: Book, register: Register, heads: Mapping[str, Stored]) -> list[NewestWindow]:
+def _windows(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> list[NewestWindow]:
     pending = [_pending(book, lane, stored.head.pending) for lane, stored in heads.items() if stored.head.pending]
     pending.sort(key=lambda row: -row.at)
     committed = [_committed(record) for record in newest_windows(book, register, heads, _WINDOWS)]

@@ -12,7 +12,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.estimating import Estimate
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import plan
-from tidemark.runs.requests.answers import Answer, exact, totals
+from tidemark.runs.requests.answers import OffsetAnswer, exact, totals
 from tidemark.runs.requests.approval import needs_approval
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import Plan, Replaced
@@ -119,7 +119,7 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanS
     )
 
 
-def _left_out(answers: Sequence[Answer]) -> LeftOut:
+def _left_out(answers: Sequence[OffsetAnswer]) -> LeftOut:
     shown = [
         AnswerShown(str(at.partition), at.start, at.until, one.offsets, one.answer)
         for one in answers[:MOST_LINES]

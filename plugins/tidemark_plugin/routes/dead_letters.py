@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.dead_letters import DeadLetters
+from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.forms import MOST_TIME, WINDOW_PATTERN
 from tidemark.runs.requests.selecting import times
 from tidemark.streams.loading import StreamFile
@@ -39,7 +39,7 @@ def routes(viewing: Viewing) -> APIRouter:
 
     def everything(file: StreamFile) -> DeadLettersShown:
         """Kept for whoever looks next: the first look at a long history takes longer than a viewer waits."""
-        return _counted(viewing.servers.open(file), DeadLetters(), EXAMPLES, seconds)
+        return _counted(viewing.servers.open(file), DeadLetterFilter(), EXAMPLES, seconds)
 
     @router.get("/streams/{name}/dead-letters", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
@@ -59,9 +59,9 @@ def routes(viewing: Viewing) -> APIRouter:
         first, as many as can be counted in time.
         """
         file = await viewing.stream(name, user)
-        wanted = DeadLetters(reason or None, window)
+        wanted = DeadLetterFilter(reason or None, window)
         table = dead_letters_of(file)
-        if wanted == DeadLetters() and not since and not until and examples == EXAMPLES:
+        if wanted == DeadLetterFilter() and not since and not until and examples == EXAMPLES:
             kept: DeadLettersShown = await viewing.kept(file, everything, table, ledger_only=True)
             return kept
 
@@ -74,7 +74,7 @@ def routes(viewing: Viewing) -> APIRouter:
     return router
 
 
-def _counted(opened: OpenStream, wanted: DeadLetters, examples: int, seconds: float) -> DeadLettersShown:
+def _counted(opened: OpenStream, wanted: DeadLetterFilter, examples: int, seconds: float) -> DeadLettersShown:
     until: list[float] = []
 
     def enough(_: int) -> bool:

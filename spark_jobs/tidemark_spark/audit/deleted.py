@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidemark.audit.deleted import (
+    BlockContents,
     BlockReport,
-    Found,
-    Verdict,
+    BlockVerdict,
     WindowBlock,
     compare_dead_letters,
     compare_identity,
@@ -21,7 +21,7 @@ from tidemark.audit.deleted import (
 )
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import Book, Committed, View
-from tidemark.ledger.records import Blocks, Record, SinkReceipt
+from tidemark.ledger.records import BlockTallies, Record, SinkReceipt
 from tidemark.offsets.blocks import block_size, fields_digest, in_blocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import NOTHING
@@ -37,7 +37,7 @@ _FROM, _UNTIL, _NUMBER, _TAKEN = "_from", "_until", "_number", "_taken"
 _PLACE = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {BLOCK} long"
 _PIECES = f"{_PLACE}, {_FROM} long, {_UNTIL} long, {_NUMBER} int, {_TAKEN} boolean"
 
-Judge = Callable[[WindowBlock, Found], Verdict]
+Judge = Callable[[WindowBlock, BlockContents], BlockVerdict]
 # Whether a place may have deleted rows of a window by itself.
 Lossy = Callable[[Committed], bool]
 
@@ -75,7 +75,7 @@ class PlaceBlocks:
 
 
 @dataclass(frozen=True)
-class Forgotten:
+class DeletedOffsets:
     """The windows with `offsets` that Kafka has deleted, and their tallies by blocks.
 
     `problems`: tallies that the ledger lacks.
@@ -83,7 +83,7 @@ class Forgotten:
 
     book: Book
     view: View
-    windows: tuple[tuple[Committed, Blocks | None], ...]
+    windows: tuple[tuple[Committed, BlockTallies | None], ...]
     offsets: RangeSet
     problems: tuple[str, ...]
     fields: str
@@ -101,7 +101,7 @@ class Forgotten:
     def of_sink_by_identity(self, sink: str, wrote: Callable[[SinkReceipt], bool], lossy: Lossy) -> PlaceBlocks:
         """For rows without a digest of their contents. `wrote`: whether the sink still reads where a receipt points."""
 
-        def judge(block: WindowBlock, found: Found) -> Verdict:
+        def judge(block: WindowBlock, found: BlockContents) -> BlockVerdict:
             return compare_identity(block, found, may_lack=lossy(block.committed))
 
         def wrote_there(record: Record) -> bool:
@@ -127,9 +127,9 @@ class Forgotten:
         ]
 
 
-def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> Forgotten:
+def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> DeletedOffsets:
     """What the windows with some of these offsets have counted, by blocks."""
-    found: list[tuple[Committed, Blocks | None]] = []
+    found: list[tuple[Committed, BlockTallies | None]] = []
     problems: list[str] = []
     for window in view.windows:
         if not window.covers & forgotten:
@@ -138,10 +138,12 @@ def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> For
             found.append((window, opened.book.blocks(window.record)))
         except (LedgerContradiction, LedgerUnreadable) as problem:
             problems.append(str(problem))
-    return Forgotten(opened.book, view, tuple(found), forgotten, tuple(problems), fields_digest(opened.stream.fields))
+    return DeletedOffsets(
+        opened.book, view, tuple(found), forgotten, tuple(problems), fields_digest(opened.stream.fields)
+    )
 
 
-def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Found]:
+def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[BlockContents]:
     """What rows there are in each of the blocks, in their order."""
     if not blocks:
         return []
@@ -173,11 +175,11 @@ def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Fou
     return [_found(found.get((number, False)), found.get((number, True))) for number in range(len(blocks))]
 
 
-def _found(held: Row | None, taken: Row | None) -> Found:
+def _found(held: Row | None, taken: Row | None) -> BlockContents:
     others = NOTHING if taken is None else count_of(taken["messages"], taken["messages_ack"])
     if held is None:
-        return Found(taken=others)
-    return Found(
+        return BlockContents(taken=others)
+    return BlockContents(
         rows=count_of(held["rows"], held["rows_ack"]),
         messages=count_of(held["messages"], held["messages_ack"]),
         taken=others,

@@ -21,7 +21,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartiti
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.reading import RowsByOffset, pieces
-from tidemark_spark.audit.deleted import ByBlocks, Forgotten, PlaceBlocks
+from tidemark_spark.audit.deleted import ByBlocks, DeletedOffsets, PlaceBlocks
 from tidemark_spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, message_hash, row_hash
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_places
 from tidemark_spark.rows import outcomes
@@ -108,7 +108,7 @@ def dead_letter_sums(known: Sequence[Stretch], others: DataFrame | None, size: i
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedPlace:
     """An audit's report on one place, and the offsets that a replay would repair.
 
     `by_blocks` is None for a place whose contributions are compared, window by window, instead of rows.
@@ -149,7 +149,7 @@ class Audit:
     in_kafka: RangeSet
     compacted: Collection[str]
     uncommitted: RangeSet
-    forgotten: Forgotten
+    forgotten: DeletedOffsets
     # The offsets whose rows are compared; None for all of them.
     some: RangeSet | None = None
     # The sums of the blocks of `stored`, as the pass over the messages has given them.
@@ -176,7 +176,7 @@ class Audit:
         """The rows that a sink should hold, with their fields."""
         return outcomes.stored(self.messages)
 
-    def rows_of(self, sink: str, found: DataFrame | RowsAt, place: Mapping[str, str]) -> Audited:
+    def rows_of(self, sink: str, found: DataFrame | RowsAt, place: Mapping[str, str]) -> AuditedPlace:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
         blocks = self.forgotten.of_sink(sink, place)
         return compare_place(self, sink, lambda: self.stored, _at(found), blocks, self.sums)
@@ -188,7 +188,7 @@ class Audit:
         found: RowsAt,
         known: DeadLetterSums | None,
         beside: Executor,
-    ) -> Callable[[], Audited]:
+    ) -> Callable[[], AuditedPlace]:
         """Begin to read the dead letters at a place, `beside` all else. What this gives compares them.
 
         `place` is theirs as receipts name it. `expected` gives the dead letters, with their digests.
@@ -208,7 +208,7 @@ class Audit:
         blocks: PlaceBlocks,
         deleted: Deleted | None = None,
         sums: Mapping[Block, Sums] | None = None,
-    ) -> Audited:
+    ) -> AuditedPlace:
         """Compare rows with their digests, and rows whose messages Kafka has deleted by blocks.
 
         Digests of blocks are compared first. Only at the offsets of blocks that differ, rows are read again and compared.
@@ -264,7 +264,7 @@ def compare_place(
     by_tallies: PlaceBlocks,
     sums: Mapping[Block, Sums] | None,
     deleted: Deleted | None = None,
-) -> Audited:
+) -> AuditedPlace:
     """Compare one place: first sums of blocks, then the rows of the blocks that differ."""
     read = _read(audit, rows_at, by_tallies, row_hash(), RangeSet())
     return _compare(audit, name, expected, rows_at, by_tallies, read, sums, deleted)
@@ -301,7 +301,7 @@ def _compare(
     read: _Read,
     sums: Mapping[Block, Sums] | None,
     deleted: Deleted | None = None,
-) -> Audited:
+) -> AuditedPlace:
     size = audit.block_size
     compared = by_tallies.compare(read.there.where(COUNTS))
     if by_tallies.blocks:
@@ -328,7 +328,7 @@ def _compare(
         blocks=len(compared.wrong),
         blocks_at=compared.wrong[:SHOWN_COORDINATES],
     )
-    return Audited(report, rows.findings, compared)
+    return AuditedPlace(report, rows.findings, compared)
 
 
 def sums_found(

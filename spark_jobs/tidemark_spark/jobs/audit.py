@@ -40,7 +40,7 @@ from tidemark.sinks.kinds import kind_of
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.differences import (
     Audit,
-    Audited,
+    AuditedPlace,
     RowsAt,
     dead_letter_sums,
     read_beforehand,
@@ -233,7 +233,7 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
 
 def _places(
     audit: Audit, expected: Expected, steps: Steps, dead_letters: RowsAt, beside: Executor
-) -> Iterator[Audited]:
+) -> Iterator[AuditedPlace]:
     """Every sink that can be audited, and the dead letters, whose sums are computed while Spark reads the sinks."""
     compare_dead_letters = _dead_letters(audit, expected, dead_letters, beside)
     for settings in audit.opened.stream.sinks:
@@ -244,7 +244,7 @@ def _places(
     yield compare_dead_letters()
 
 
-def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Executor) -> Callable[[], Audited]:
+def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Executor) -> Callable[[], AuditedPlace]:
     letters = audit.opened.stream.dead_letters
     # A connection may have another name today.
     place = {name: said for name, said in letters.place(audit.opened.connections).items() if name != "connection"}
@@ -262,7 +262,7 @@ def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Execu
     )
 
 
-def _not_compared(opened: OpenStream, places: Sequence[Audited], level: Level) -> tuple[str, ...]:
+def _not_compared(opened: OpenStream, places: Sequence[AuditedPlace], level: Level) -> tuple[str, ...]:
     """The sinks that this audit has not compared. Without messages, only blocks can be."""
     compared = {one.report.name for one in places if level.reads_messages or one.by_blocks is not None}
     return tuple(one.name for one in opened.stream.sinks if one.name not in compared)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidemark.errors import EXIT_DONE
 from tidemark.runs.live.open_stream import open_stream
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import kind_of, sink_to_compact
 
 
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--again", action="store_true", help="compacted folders too")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
-    asked = Asked(options.before, options.windows, options.again)
+    asked = CompactionRequest(options.before, options.windows, options.again)
     sink = sink_to_compact(opened.stream.sinks, opened.stream.name, options.sink)
     kind_of(sink.type).with_spark().compact(opened, sink, options.run, asked)
     return EXIT_DONE

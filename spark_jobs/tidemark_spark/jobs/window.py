@@ -113,7 +113,7 @@ def process_windows(
     return committed
 
 
-class Shown(Protocol):
+class WorkProgress(Protocol):
     """How far the work on a window is, as `runtime.progress.Progress` says it."""
 
     step: str
@@ -125,7 +125,7 @@ class WindowWork(Work, Protocol):
     """The work on one window, which says how far it is, and is closed when it has ended."""
 
     @property
-    def progress(self) -> Shown: ...
+    def progress(self) -> WorkProgress: ...
 
     def close(self) -> None: ...
 

@@ -18,7 +18,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.errors import TidemarkError, VerificationFailed
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Guarantee, Receipt, Window, reads_again, replays
+from tidemark.ledger.records import Attempt, BlocksRef, BlockTallies, Guarantee, Receipt, Window, reads_again, replays
 from tidemark.ledger.register import note_places
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.ranges import RangeSet
@@ -297,9 +297,9 @@ class SparkWork:
             return None
         return self._opened.book.store_blocks(self._lane, self._window.seq, self._attempt, blocks)
 
-    def _counted_blocks(self) -> Blocks | None:
+    def _counted_blocks(self) -> BlockTallies | None:
         """The tallies by blocks; None where a partition is one block."""
-        return None if self._block_size == WHOLE else Blocks(size=self._block_size, partitions=self._blocks)
+        return None if self._block_size == WHOLE else BlockTallies(size=self._block_size, partitions=self._blocks)
 
     def close(self) -> None:
         """Free the memory that the rows take in Spark."""

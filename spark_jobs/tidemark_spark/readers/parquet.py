@@ -15,7 +15,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists, schema_of_file
-from tidemark.sinks.parquet.parts import Part
+from tidemark.sinks.parquet.parts import FolderPart
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark_spark.rows.selecting import without_lost
@@ -39,7 +39,9 @@ def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
     return max(_FEWEST_ROWS, int(min(_MOST_ROWS, _BYTES_AT_A_TIME / max(average, 1))))
 
 
-def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType, *, windows: bool = False) -> DataFrame:
+def rows_of(
+    spark: SparkSession, parts: Iterable[FolderPart], schema: StructType, *, windows: bool = False
+) -> DataFrame:
     """The rows that count in some folders. The plan has two reads at most, however many folders and newer windows there are.
 
     Columns: those of `schema`, null where a file lacks one. With `windows`, also the window and generation that wrote the
@@ -100,13 +102,13 @@ def _with_windows(rows: DataFrame, schema: StructType, generation: str) -> DataF
     return rows.select(*(rows[f"`{name}`"] for name in schema.names), *windows)
 
 
-def columns_of(spark: SparkSession, part: Part) -> StructType:
+def columns_of(spark: SparkSession, part: FolderPart) -> StructType:
     """The columns that the files of a folder have, without those of the window."""
     found = spark.read.option("recursiveFileLookup", True).parquet(*part.paths).schema
     return StructType([one for one in found if one.name not in WINDOW_COLUMNS])
 
 
-def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, gone: bool = False) -> DataFrame:
+def parquet_rows(spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, *, gone: bool = False) -> DataFrame:
     """The rows of some folders of a Parquet sink that count: coordinate, `_index`, `_tombstone`, `_digest`, and the fields.
 
     The fields are those of today's stream file; a field that older files lack is null. With `gone`, a missing folder has no
@@ -123,7 +125,9 @@ def schema_of(fields: Fields) -> StructType:
     return cast("StructType", StructType.fromDDL(f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"))
 
 
-def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet | None = None) -> DataFrame:
+def places_of(
+    spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet | None = None
+) -> DataFrame:
     """The rows of some folders as an audit compares them: with `_counts` and `_found_digest`. Missing folders have no rows.
 
     With `within`, only folders whose windows cover some of these offsets.
@@ -134,7 +138,7 @@ def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest(tuple(fields))})
 
 
-def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet) -> DataFrame:
+def values_of(spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet) -> DataFrame:
     """The rows of some folders as a comparison takes them: coordinate, `_index`, the fields' text or bytes, `_others`.
 
     Only of folders whose windows cover some of `within`. `_others` names the columns with a value that today's stream file
@@ -143,7 +147,7 @@ def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     ours = schema_of(fields)
     chosen = [one for one in parts if any(part.covers & within for part in one.windows) and all(map(exists, one.paths))]
     # Folders of one stream file have the same columns: mostly all of them. To ask Spark of each takes a job.
-    alike: dict[tuple[str, ...], list[Part]] = {}
+    alike: dict[tuple[str, ...], list[FolderPart]] = {}
     for part in chosen:
         if part.holds:
             beyond = [f"{one.name} {one.type}" for one in schema_of_file(part) if one.name not in ours.names]

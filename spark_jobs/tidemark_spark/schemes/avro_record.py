@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
-from tidemark.clients.registry_answers import Refused
+from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.errors import WrongUse
 from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
@@ -53,7 +53,7 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
     frame = messages.withColumn(_ID, _schema_id())
     known: list[_Written] = []
     for number, text in sorted(scheme.writers.items()):
-        if isinstance(text, Refused):
+        if isinstance(text, RefusedSchema):
             known.append(_Written(number, "", problem=text.why))
         elif text is not None:
             payload = F.when(F.col(_ID) == number, F.expr(f"substring({VALUE}, 6)"))
@@ -65,7 +65,7 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
     return _typed(frame, messages.columns, known, scheme.given, reason)
 
 
-def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | Refused | None]:
+def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | RefusedSchema | None]:
     """The schemas that messages name, each asked for once. Of very many, only those that the registry lists.
 
     Raises Unreachable, WrongUse.

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from tidemark.commit.fence import HeadFence
 from tidemark.functions import Message, load_function
-from tidemark.functions.caller import Answer, Caller, result_of, steady_clock
+from tidemark.functions.caller import Caller, CallResult, result_of, steady_clock
 from tidemark.functions.child import Child
 from tidemark.functions.retries import RetryPolicy
 from tidemark.offsets.tallies import Outcome
@@ -105,7 +105,7 @@ class _Call:
         finally:
             child.close()
 
-    def _batches(self, answers: Iterable[Answer]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, answers: Iterable[CallResult]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[Any, ...]] = []
         size = 0
         for answer in answers:
@@ -118,7 +118,7 @@ class _Call:
         if rows:
             yield batch_of(rows, self.schema)
 
-    def _rows(self, answer: Answer) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, answer: CallResult) -> Iterator[tuple[Any, ...]]:
         message, failed = answer.message, answer.failed
         tombstone = message.value is None
         for index, fields in enumerate(answer.rows):

@@ -15,8 +15,8 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.contract import Asked
-from tidemark_spark.audit.differences import Audit, Audited
+from tidemark.sinks.contract import CompactionRequest
+from tidemark_spark.audit.differences import Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 
 
@@ -119,7 +119,7 @@ class SparkSink(Protocol):
         """The rows that count, for users: coordinate, `_index`, `_tombstone`, and the fields with their types."""
         ...
 
-    def audit(self, audit: Audit, settings: Any) -> Audited | None:
+    def audit(self, audit: Audit, settings: Any) -> AuditedPlace | None:
         """Compare what the sink holds with what it should hold. None: audits skip this type."""
         ...
 
@@ -143,7 +143,7 @@ class ComparingSink(SparkSink, Protocol):
 class CompactingSink(SparkSink, Protocol):
     """A type of sink whose Kind names a `compaction`: it can rewrite the output of many windows into fewer files."""
 
-    def compact(self, opened: OpenStream, settings: Any, run: str, asked: Asked) -> object:
+    def compact(self, opened: OpenStream, settings: Any, run: str, asked: CompactionRequest) -> object:
         """Compact what is asked for, and finish what an earlier compaction left. The rows that count stay the same.
 
         Raises Fenced when another compaction of the sink has begun meanwhile.

@@ -12,11 +12,11 @@ from tidemark.cli import finding
 from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Json, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, number
-from tidemark.cli.progress import Shown
+from tidemark.cli.progress import ShownJob
 from tidemark.cli.submitting import new_run, submit
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.sinks.contract import Asked, Replaceable, Replacement, SinkSettings
+from tidemark.sinks.contract import CompactionRequest, Replaceable, Replacement, SinkSettings
 from tidemark.sinks.kinds import kind_of, sink_to_compact
 from tidemark.submit.command import COMPACT_JOB
 
@@ -47,7 +47,7 @@ def compact(
     chosen = sink_to_compact(opened.stream.sinks, opened.stream.name, sink)
     until = milliseconds(read_time(before)) if before else None
     if asking.shows:
-        shown = _show_plan(opened, chosen, Asked(until, windows, again), as_json=as_json and asking.dry_run)
+        shown = _show_plan(opened, chosen, CompactionRequest(until, windows, again), as_json=as_json and asking.dry_run)
         if not shown or not asking.agrees(_question(shown)):
             return
     name = run_name or new_run()
@@ -55,7 +55,7 @@ def compact(
     arguments += ["--before", str(until)] if until is not None else []
     arguments += ["--windows", str(windows)] if windows is not None else []
     arguments += ["--again"] if again else []
-    submit(opened, COMPACT_JOB, arguments, look=lambda: Shown(f"compacting {chosen.name}"), verbose=verbose)
+    submit(opened, COMPACT_JOB, arguments, look=lambda: ShownJob(f"compacting {chosen.name}"), verbose=verbose)
     made = kind_of(chosen.type).with_compaction().made(opened, chosen, name)
     _show(opened, chosen, made, Replacement, as_json=as_json)
 
@@ -65,7 +65,9 @@ def _question(shown: Sequence[Replaceable]) -> str:
     return f"Merge {number(folders, 'folder')} into {len(shown)}, and remove them once nobody reads them?"
 
 
-def _show_plan(opened: OpenStream, sink: SinkSettings, asked: Asked, *, as_json: bool) -> Sequence[Replaceable]:
+def _show_plan(
+    opened: OpenStream, sink: SinkSettings, asked: CompactionRequest, *, as_json: bool
+) -> Sequence[Replaceable]:
     compaction = kind_of(sink.type).with_compaction()
     shown = compaction.planned(opened, sink, asked)
     _show(opened, sink, shown, Replaceable, as_json=as_json)

@@ -11,7 +11,7 @@ from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.errors import WrongUse
 from tidemark.offsets.times import in_words
-from tidemark.runs.requests.dead_letters import DeadLetters
+from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.window import PartitionOfWindow, parse_window, window_of
 
@@ -65,7 +65,7 @@ def dead_letters(
 
     Example: tidemark dead-letters orders --window ingest/17
     """
-    found = in_groups(finding.opened(stream), DeadLetters(reason, window))
+    found = in_groups(finding.opened(stream), DeadLetterFilter(reason, window))
     rows = [
         (
             one.number,

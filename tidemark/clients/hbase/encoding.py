@@ -28,14 +28,14 @@ _NOTHING = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True)
-class Rows:
+class EncodedRows:
     """The rows of a call: how many, and their bytes."""
 
     number: int
     encoded: memoryview
 
 
-def rows_of(keys: pa.Array, cells: Sequence[tuple[bytes | pa.Array, pa.Array]]) -> Rows:
+def rows_of(keys: pa.Array, cells: Sequence[tuple[bytes | pa.Array, pa.Array]]) -> EncodedRows:
     """Rows by their keys, with a cell for each column (with its family) and value. A null value is no cell.
 
     A column is the same for all rows, or an array with one for each.
@@ -51,10 +51,10 @@ def rows_of(keys: pa.Array, cells: Sequence[tuple[bytes | pa.Array, pa.Array]]) 
         *mutations,
         _STOP,
     ]
-    return Rows(len(keys), _bytes(_joined(row)))
+    return EncodedRows(len(keys), _bytes(_joined(row)))
 
 
-def call_of(table: bytes, rows: Rows, timestamp: int) -> bytes:
+def call_of(table: bytes, rows: EncodedRows, timestamp: int) -> bytes:
     """The call that puts rows into a table, with one timestamp for all cells."""
     name = CALL.encode()
     begin = struct.pack(">Ii", _BEGIN, len(name)) + name + struct.pack(">i", 0)

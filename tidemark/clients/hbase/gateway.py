@@ -30,7 +30,7 @@ from tidemark.errors import AnotherServer, Unreachable
 from tidemark.offsets import time_limit
 
 if TYPE_CHECKING:
-    from tidemark.clients.hbase.encoding import Rows
+    from tidemark.clients.hbase.encoding import EncodedRows
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Gateway:
                     raise Unreachable(f"HBase at {self.endpoint} did not {what}: {reason(problem)}") from problem
                 time.sleep(0.3)
 
-    def put(self, table: str, rows: Rows, timestamp: int) -> None:
+    def put(self, table: str, rows: EncodedRows, timestamp: int) -> None:
         """Put many rows, with one timestamp for all cells. Returns when HBase has acknowledged them. Raises Unreachable."""
         # Arrow takes a third of a second to load, and readers do not need it.
         from tidemark.clients.hbase.encoding import CALL, call_of

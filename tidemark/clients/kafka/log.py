@@ -29,8 +29,8 @@ from tidemark.clients.kafka.admission import kafka_errors, lacking
 from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
-from tidemark.clients.kafka.retention import Settings
-from tidemark.clients.kafka.slots import Found, Slot, at_offset
+from tidemark.clients.kafka.retention import RetentionSettings
+from tidemark.clients.kafka.slots import OffsetContents, Slot, at_offset
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog, asked_time
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, Unreachable
@@ -224,7 +224,7 @@ class KafkaLog:
         still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
         return transactions.open_transactions(held, still, known)
 
-    def slot(self, topic: str, partition: int, offset: int) -> Found | None:
+    def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         """What is at one offset now: a message, or why there is none. None when there is no such topic or partition.
 
         Takes one or two requests, each of one batch at least. Raises Unreachable, NotAuthorized.
@@ -243,10 +243,10 @@ class KafkaLog:
             answer = self._fetched(admin, place, offset, leader, IsolationLevel.READ_COMMITTED)
             if answer is None or offset < start:
                 high = _offsets(admin, [place], OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)[place]
-                return Found(Slot.EXPIRED if offset < start else Slot.BEYOND, start, high)
+                return OffsetContents(Slot.EXPIRED if offset < start else Slot.BEYOND, start, high)
             stable, high = answer.last_stable_offset, answer.high_watermark
             if offset >= high:
-                return Found(Slot.BEYOND, start, high)
+                return OffsetContents(Slot.BEYOND, start, high)
             aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
             if offset >= stable:
                 again = self._fetched(admin, place, offset, leader, IsolationLevel.READ_UNCOMMITTED)
@@ -255,7 +255,7 @@ class KafkaLog:
                 answer = again
         batches = MemoryRecords(answer.records or b"")
         found, message = at_offset(iter(batches.next_batch, None), offset, aborted, stable)
-        return Found(found, start, high, message)
+        return OffsetContents(found, start, high, message)
 
     def _fetched(
         self, admin: KafkaAdminClient, place: KafkaTopicPartition, offset: int, leader: int, level: IsolationLevel
@@ -308,7 +308,7 @@ class KafkaLog:
                     records = records_of(consumer, at, one.until, one.start)
                     yield one, ((record.offset, record.key) for record in records)
 
-    def retention(self, topics: Iterable[str]) -> dict[str, Settings]:
+    def retention(self, topics: Iterable[str]) -> dict[str, RetentionSettings]:
         """How long and how much topics keep. Topics whose settings we may not see are left out."""
         with self._admin() as admin:
             return topic_settings.settings(admin, topics)

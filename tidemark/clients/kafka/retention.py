@@ -14,7 +14,7 @@ from enum import StrEnum
 from tidemark.offsets.times import in_words
 
 
-class State(StrEnum):
+class RetentionState(StrEnum):
     """`safe`: no deletion within the warning time, or nothing is unread. `warning`: a deletion within it. `lost`: deleted.
 
     `unknown`: a setting could delete the offset, but the time cannot be told.
@@ -35,7 +35,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RetentionSettings:
     """How long and how much of a partition a topic keeps, in ms and bytes; None: without limit."""
 
     time_ms: int | None
@@ -53,7 +53,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenPartition:
     """What is known about a partition; None for what is not known.
 
     `before`: an earlier moment. `timestamp`: of the first message at or after the position. `size`: of the log, in bytes.
@@ -61,7 +61,7 @@ class Seen:
 
     now: Moment
     before: Moment | None = None
-    settings: Settings | None = None
+    settings: RetentionSettings | None = None
     timestamp: int | None = None
     size: int | None = None
 
@@ -70,53 +70,53 @@ class Seen:
 class Forecast:
     """`in_ms`: the least time from now until the next unread offset is deleted. None: never, or not known."""
 
-    state: State
+    state: RetentionState
     in_ms: int | None = None
     reason: Reason | None = None
 
 
-def forecast(seen: Seen, warn_ms: int) -> Forecast:
+def forecast(seen: SeenPartition, warn_ms: int) -> Forecast:
     """The earliest forecast of time, size and movement, compared with the warning time."""
     now = seen.now
     if now.position < now.start:
-        return Forecast(State.LOST, 0)
+        return Forecast(RetentionState.LOST, 0)
     if now.position == now.end:
-        return Forecast(State.SAFE)
+        return Forecast(RetentionState.SAFE)
     if now.position > now.end:
         # The log was truncated; the planner handles that.
-        return Forecast(State.UNKNOWN)
+        return Forecast(RetentionState.UNKNOWN)
     estimates = {Reason.TIME: _by_time(seen), Reason.SIZE: _by_size(seen), Reason.MOVEMENT: _by_movement(seen)}
     known = {reason: estimate for reason, estimate in estimates.items() if estimate is not None}
     soonest = min(known, key=lambda reason: known[reason], default=None)
     if soonest is not None and known[soonest] <= warn_ms:
-        return Forecast(State.WARNING, math.floor(known[soonest]), soonest)
+        return Forecast(RetentionState.WARNING, math.floor(known[soonest]), soonest)
     for reason in (Reason.TIME, Reason.SIZE):
         if reason not in known:
-            return Forecast(State.UNKNOWN, None, reason)
+            return Forecast(RetentionState.UNKNOWN, None, reason)
     if soonest is None or known[soonest] == math.inf:
-        return Forecast(State.SAFE)
-    return Forecast(State.SAFE, math.floor(known[soonest]), soonest)
+        return Forecast(RetentionState.SAFE)
+    return Forecast(RetentionState.SAFE, math.floor(known[soonest]), soonest)
 
 
 def in_table(found: Forecast) -> str:
     """A forecast in few words: `safe`, `warning: 9 h 5 min (time)`."""
-    if found.state == State.LOST or found.in_ms is None:
+    if found.state == RetentionState.LOST or found.in_ms is None:
         return found.state.value
     return f"{found.state.value}: {in_words(found.in_ms)} ({found.reason})"
 
 
 def headroom(partition: str, now: Moment, found: Forecast) -> str | None:
     """How long the next unread offset is safe, as a sentence; None where no time is known."""
-    if found.in_ms is None or found.state == State.LOST:
+    if found.in_ms is None or found.state == RetentionState.LOST:
         return None
     return f"{partition}: offset {now.position}, the next unread one, may be deleted in {in_words(found.in_ms)}"
 
 
 def alarm(partition: str, now: Moment, found: Forecast) -> str | None:
     """The warning for a partition's forecast; None when there is nothing to do."""
-    if found.state == State.LOST:
+    if found.state == RetentionState.LOST:
         return f"{partition} [{now.position}, {now.start}): Kafka has deleted it before it was read"
-    if found.state != State.WARNING or found.in_ms is None:
+    if found.state != RetentionState.WARNING or found.in_ms is None:
         return None
     when = in_words(found.in_ms)
     if found.reason == Reason.MOVEMENT:
@@ -128,7 +128,7 @@ def alarm(partition: str, now: Moment, found: Forecast) -> str | None:
     return f"{partition}: {setting} may delete offset {now.position}, the next unread one, in {when}, not before"
 
 
-def _by_time(seen: Seen) -> float | None:
+def _by_time(seen: SeenPartition) -> float | None:
     """Until the message at the position is too old, Kafka does not delete the position's segment."""
     if seen.settings is None:
         return None
@@ -139,7 +139,7 @@ def _by_time(seen: Seen) -> float | None:
     return max(0, seen.timestamp + seen.settings.time_ms - seen.now.at)
 
 
-def _by_size(seen: Seen) -> float | None:
+def _by_size(seen: SeenPartition) -> float | None:
     """Until the log from the position on has the size that the topic keeps, Kafka does not delete the position's segment."""
     if seen.settings is None:
         return None
@@ -158,7 +158,7 @@ def _by_size(seen: Seen) -> float | None:
     return left / growth if growth > 0 else math.inf
 
 
-def _by_movement(seen: Seen) -> float | None:
+def _by_movement(seen: SeenPartition) -> float | None:
     """When the log start reaches the position, if it goes on gaining as it has since the earlier moment."""
     now, before = seen.now, seen.before
     if before is None or before.at >= now.at:

@@ -30,7 +30,7 @@ class Slot(StrEnum):
 
 
 @dataclass(frozen=True)
-class Message:
+class KafkaMessage:
     """A message as Kafka has it. `timestamp` is in milliseconds since 1970; None when it has none.
 
     `appended`: the broker has set the timestamp, and not the producer.
@@ -44,18 +44,18 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Found:
+class OffsetContents:
     """What is at an offset, with the log's bounds at that moment; `message` also when it is aborted or not committed yet."""
 
     slot: Slot
     log_start: int
     end: int
-    message: Message | None = None
+    message: KafkaMessage | None = None
 
 
 def at_offset(
     batches: Iterable[Any], offset: int, aborted: Collection[tuple[int, int]], stable: int
-) -> tuple[Slot, Message | None]:
+) -> tuple[Slot, KafkaMessage | None]:
     """What some batches of a log say of an offset. They begin with the first one that ends at or above it.
 
     `aborted`: (producer id, first offset) of the aborted transactions that end at or above the offset. `stable`: the last
@@ -89,8 +89,8 @@ def _slot(batch: Any, offset: int, aborted: Collection[tuple[int, int]], stable:
     return Slot.ABORTED if gone else Slot.MESSAGE
 
 
-def _message(record: Any) -> Message:
-    return Message(
+def _message(record: Any) -> KafkaMessage:
+    return KafkaMessage(
         None if record.timestamp is None or record.timestamp < 0 else record.timestamp,
         record.timestamp_type == 1,
         None if record.key is None else bytes(record.key),

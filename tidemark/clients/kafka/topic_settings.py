@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
-from tidemark.clients.kafka.retention import Settings
+from tidemark.clients.kafka.retention import RetentionSettings
 
 Place = tuple[str, int]
 
@@ -26,7 +26,7 @@ _FETCH_BYTES = 4096
 _STEP_MS = 500
 
 
-def settings(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Settings]:
+def settings(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, RetentionSettings]:
     """How long and how much topics keep. Topics whose settings we may not see are left out."""
     return {topic: _settings(found) for topic, found in _described(admin, topics).items()}
 
@@ -52,11 +52,11 @@ def _described(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Mapp
     return {topic: found for topic, found in described.items() if _POLICY in found}
 
 
-def _settings(found: Mapping[str, Mapping[str, Any]]) -> Settings:
+def _settings(found: Mapping[str, Mapping[str, Any]]) -> RetentionSettings:
     # Only `delete` deletes by age or size; compaction alone keeps the newest value of each key for ever.
     if "delete" not in found[_POLICY]["value"]:
-        return Settings(None, None)
-    return Settings(*(None if (value := int(found[name]["value"])) < 0 else value for name in (_TIME, _SIZE)))
+        return RetentionSettings(None, None)
+    return RetentionSettings(*(None if (value := int(found[name]["value"])) < 0 else value for name in (_TIME, _SIZE)))
 
 
 def sizes(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Place, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.clients.kafka.slots import Found
+from tidemark.clients.kafka.slots import OffsetContents
 from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.elsewhere import erased_elsewhere
@@ -30,7 +30,7 @@ class Looked:
     `hidden`: by what the message was erased, here or in another stream of the ledger. Then nothing of it is shown.
     """
 
-    slot: Found | str | None
+    slot: OffsetContents | str | None
     hidden: str | None = None
     # Whether the topic is one of the stream: otherwise Kafka was not asked.
     ours: bool = True

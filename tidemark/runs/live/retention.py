@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.clients.kafka.retention import Forecast, Moment, Seen, forecast
+from tidemark.clients.kafka.retention import Forecast, Moment, SeenPartition, forecast
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import TopicPartition
 
@@ -40,7 +40,7 @@ def forecasts(
     found = {}
     for at, now in moments.items():
         place = (at.topic, at.partition)
-        seen = Seen(now, before.get(at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
+        seen = SeenPartition(now, before.get(at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
         found[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS), seen.timestamp)
     return found
 

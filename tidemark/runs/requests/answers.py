@@ -43,7 +43,7 @@ _NOTHING_ERASED: Mapping[str, RangeSet] = {}
 
 
 @dataclass(frozen=True, order=True)
-class Answer:
+class OffsetAnswer:
     """The answer for `offsets` of the offsets in a range: for all of them, or for so many that were only counted."""
 
     within: OffsetRange
@@ -120,7 +120,7 @@ def dead_letter(redrives: int, most: int) -> str:
 
 def after(
     covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str, RangeSet], *, some_sinks: bool = False
-) -> list[Answer]:
+) -> list[OffsetAnswer]:
     """What became of the offsets that the windows of a run cover, by partition.
 
     `dead` has the dead letters of these windows that still count, by their answer. The other offsets are only counted in a
@@ -146,7 +146,7 @@ def after(
     return sorted(found)
 
 
-def _of_each(here: RangeSet, counts: Mapping[str, Count]) -> list[Answer]:
+def _of_each(here: RangeSet, counts: Mapping[str, Count]) -> list[OffsetAnswer]:
     """The answers for some offsets of a partition: for each offset where the counts can tell, otherwise as numbers."""
     left, told = here, dict[str, RangeSet]()
     for why in (STORED, SKIPPED):
@@ -156,14 +156,14 @@ def _of_each(here: RangeSet, counts: Mapping[str, Count]) -> list[Answer]:
     rest = {why: count.number for why, count in counts.items() if why not in told}
     if len(rest) == 1:
         return exact({**told, next(iter(rest)): left})
-    return exact(told) + [Answer(one, number, why) for one in left.hull() for why, number in rest.items()]
+    return exact(told) + [OffsetAnswer(one, number, why) for one in left.hull() for why, number in rest.items()]
 
 
-def exact(answers: Mapping[str, RangeSet]) -> list[Answer]:
+def exact(answers: Mapping[str, RangeSet]) -> list[OffsetAnswer]:
     """Each range with its answer, by partition and offset."""
     # A million records are sorted as numbers, and not as values.
     return [
-        Answer(OffsetRange(at, start, until), until - start, why)
+        OffsetAnswer(OffsetRange(at, start, until), until - start, why)
         for at in sorted({at for part in answers.values() for at in part.partitions})
         for start, until, why in sorted(
             (start, until, why) for why, part in answers.items() for start, until in part.of(at)
@@ -171,7 +171,7 @@ def exact(answers: Mapping[str, RangeSet]) -> list[Answer]:
     ]
 
 
-def totals(answers: Iterable[Answer]) -> dict[str, int]:
+def totals(answers: Iterable[OffsetAnswer]) -> dict[str, int]:
     """How many offsets have each answer."""
     found: dict[str, int] = {}
     for one in answers:
@@ -179,7 +179,7 @@ def totals(answers: Iterable[Answer]) -> dict[str, int]:
     return found
 
 
-def as_texts(answers: Sequence[Answer], most: int) -> dict[str, Any]:
+def as_texts(answers: Sequence[OffsetAnswer], most: int) -> dict[str, Any]:
     """The totals and the first answers for browsers, which round large numbers: all of them are texts."""
     fields = (one.as_fields() for one in answers[:most])
     return {
@@ -188,7 +188,7 @@ def as_texts(answers: Sequence[Answer], most: int) -> dict[str, Any]:
     }
 
 
-def table(answers: Sequence[Answer]) -> list[str]:
+def table(answers: Sequence[OffsetAnswer]) -> list[str]:
     """The first answers as lines of a log, in columns."""
     names = ("partition", "from", "until", "offsets", "answer")
     rows = [names, *([str(one.as_fields()[name]) for name in names] for one in answers[:MOST_LINES])]

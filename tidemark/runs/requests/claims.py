@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import Asked, LaneKind, positions
+from tidemark.ledger.records import LaneKind, RunRequest, positions
 from tidemark.ledger.register import NewLane, open_together
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.dividing import in_parts
@@ -49,7 +49,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     divided = [(one, name, _divided(opened, planned, one, part, at_once)) for one, name, part in chosen]
     at_once = max(len(parts) for _, _, parts in divided)
     claimed = {name: opened.book.store_selection(part) for _, name, part in chosen}
-    noted = Asked(
+    noted = RunRequest(
         fields=dict(planned.fields),
         selection=claimed.get(run),
         again=claimed.get(lanes.again_of(run)),

@@ -25,7 +25,7 @@ READ = ("reason", "error", "redrives", "timestamp")
 
 
 @dataclass(frozen=True)
-class DeadLetters:
+class DeadLetterFilter:
     """Which dead letters are asked for: those that fit all of it."""
 
     # Exactly this reason, or this error class; None for any.
@@ -88,7 +88,7 @@ class Redrive:
     too_often: RangeSet
 
 
-def redrive(opened: OpenStream, wanted: DeadLetters, view: View | None = None) -> Redrive:
+def redrive(opened: OpenStream, wanted: DeadLetterFilter, view: View | None = None) -> Redrive:
     """The dead letters that count and are asked for. Raises WrongUse when there are none: the error names all reasons.
 
     `view`: the ledger as it was read for the request.
@@ -102,7 +102,7 @@ def redrive(opened: OpenStream, wanted: DeadLetters, view: View | None = None) -
     return Redrive(held - tired, found - held, held & tired)
 
 
-def _rows(opened: OpenStream, wanted: DeadLetters, view: View) -> Iterator[StoredRow]:
+def _rows(opened: OpenStream, wanted: DeadLetterFilter, view: View) -> Iterator[StoredRow]:
     """The dead letters that count, where windows may have made some that are asked for."""
     there = RangeSet(
         part
@@ -121,7 +121,7 @@ def _reasons(opened: OpenStream) -> str:
     return ", ".join(f"{why!r} ({number})" for why, number in seen.most_common()) or "there are none at all"
 
 
-def chosen(rows: Iterable[StoredRow], wanted: DeadLetters, most: int) -> tuple[RangeSet, RangeSet]:
+def chosen(rows: Iterable[StoredRow], wanted: DeadLetterFilter, most: int) -> tuple[RangeSet, RangeSet]:
     """The coordinates of the rows that are asked for, and of those among them that were redriven `most` times or more."""
     found: list[OffsetRange] = []
     tired: list[OffsetRange] = []

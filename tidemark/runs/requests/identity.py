@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from tidemark.errors import RecordsGone
-from tidemark.ledger.records import Asked
+from tidemark.ledger.records import RunRequest
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest
@@ -14,7 +14,7 @@ from tidemark.runs.requests.record_tables import named_records
 
 
 def fields_of(
-    opened: OpenStream, request: BackfillRequest | ReplayRequest | EraseRequest, before: Asked | None
+    opened: OpenStream, request: BackfillRequest | ReplayRequest | EraseRequest, before: RunRequest | None
 ) -> dict[str, str]:
     """What a request asks for, by field, with a digest of the records that its file has now: a file may be written anew.
 

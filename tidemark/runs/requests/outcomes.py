@@ -10,7 +10,7 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
-from tidemark.runs.requests.answers import Answer
+from tidemark.runs.requests.answers import OffsetAnswer
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
 
@@ -23,7 +23,7 @@ _REASONS = {
 }
 
 
-def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
+def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[OffsetAnswer]:
     """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
     covers = RangeSet(one for record in records for one in opened.book.covers(record.window))
     tallies = [tally for record in records for tally in record.tallies]
@@ -35,7 +35,7 @@ def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
     return _with_reasons(opened, found)
 
 
-def _with_reasons(opened: OpenStream, found: list[Answer]) -> list[Answer]:
+def _with_reasons(opened: OpenStream, found: list[OffsetAnswer]) -> list[OffsetAnswer]:
     """The answers, with why there is no message at an offset, where few are without one and Kafka says why."""
     missing = [one for one in found if one.answer == answers.INVISIBLE and one.offsets == len(one.within)]
     if not missing or sum(one.offsets for one in missing) > _MOST_ASKED:

@@ -18,7 +18,7 @@ from tidemark.ledger.erased import erased
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.estimating import Stored
+from tidemark.planning.estimating import StoredMessages
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers, selecting
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
@@ -247,7 +247,7 @@ def estimated(opened: OpenStream, plan: Plan) -> dict[str, Any] | None:
     return estimates.estimated(opened, plan.all, plan.request.rate or opened.stream.limits.max_records_per_second)
 
 
-def stored_now(opened: OpenStream, plan: Plan) -> Stored:
+def stored_now(opened: OpenStream, plan: Plan) -> StoredMessages:
     """How many messages of what is read have rows now, in the sinks that the run writes."""
     return estimates.stored_now(opened, plan.view, plan.all, plan.sinks, plan.dead)
 

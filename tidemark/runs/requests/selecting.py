@@ -21,7 +21,7 @@ from tidemark.runs.live.discovery import known_now, newest_incarnations, topics_
 from tidemark.runs.live.looking import of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers, dead_letters, window_names
-from tidemark.runs.requests.dead_letters import DeadLetters
+from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.record_tables import named_records
 from tidemark.runs.windows.ingest import start_positions
@@ -49,7 +49,7 @@ def select(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequ
     if isinstance(request, ReplayRequest) and request.dead_letters:
         reason = None if request.dead_letters == "*" else request.dead_letters
         bounds = times(request.since, request.until_time)
-        return _dead_letters(opened, view, DeadLetters(reason, request.dead_letters_window, *bounds))
+        return _dead_letters(opened, view, DeadLetterFilter(reason, request.dead_letters_window, *bounds))
     within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
@@ -103,7 +103,7 @@ def with_incarnations(view: View, named: Named) -> RangeSet:
     return filled | named.exact
 
 
-def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetters) -> Selected:
+def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetterFilter) -> Selected:
     found = dead_letters.redrive(opened, wanted, view)
     most = opened.stream.dead_letters.max_redrives
     left_out = {answers.EXPIRED: found.expired, dead_letters.too_often(most): found.too_often}

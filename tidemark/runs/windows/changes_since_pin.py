@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import SourceChanged
-from tidemark.ledger.records import Blocks, Window, WindowRange
+from tidemark.ledger.records import BlockTallies, Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.discovery import newer_epochs_of
@@ -22,7 +22,7 @@ def check_since_pin(
     window: Window,
     read: RangeSet,
     tallies: Iterable[PartitionTally],
-    blocks: Blocks | None = None,
+    blocks: BlockTallies | None = None,
 ) -> None:
     """Step 5: whether Kafka is as it was at the pin, and has given what was counted before (`counted.py`).
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.errors import SourceChanged
 from tidemark.ledger.book import Committed, View
-from tidemark.ledger.records import Blocks, Window
+from tidemark.ledger.records import BlockTallies, Window
 from tidemark.offsets.blocks import WHOLE, BlockTally
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
-from tidemark.offsets.vanished import Counted, vanished
+from tidemark.offsets.vanished import CountedMessages, vanished
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.chosen_sinks import Sinks
 
@@ -56,7 +56,7 @@ class Attempted:
 
     covers: RangeSet
     tallies: tuple[PartitionTally, ...]
-    blocks: Blocks | None = None
+    blocks: BlockTallies | None = None
 
 
 def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> None:
@@ -139,7 +139,7 @@ class _ByBlock:
     counts: Mapping[int, Count]
 
     @classmethod
-    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: Blocks | None) -> _ByBlock:
+    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: BlockTallies | None) -> _ByBlock:
         for one in blocks.partitions if blocks is not None else ():
             counts = {tally.block: _messages(tally) for tally in one.blocks}
             # Older versions have not counted all outcomes by blocks.
@@ -226,7 +226,7 @@ def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -
             yield window, RangeSet(found[window.generation])
 
 
-def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterator[Counted]:
+def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterator[CountedMessages]:
     """What a window has counted around some offsets: by blocks where its tallies of blocks have all messages."""
     record = window.record
     tallies = {one.at: one for one in record.tallies}
@@ -242,9 +242,9 @@ def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterat
         known = {one.block: _messages(one) for one in by_block.get(at, ())}
         if blocks is not None and sum(known.values(), NOTHING) == tally.read:
             for block, part in _blocks_of(at, offsets, blocks.size):
-                yield Counted(here & part, known.get(block, NOTHING))
+                yield CountedMessages(here & part, known.get(block, NOTHING))
         else:
-            yield Counted(here, tally.read)
+            yield CountedMessages(here, tally.read)
 
 
 def _messages(one: BlockTally) -> Count:

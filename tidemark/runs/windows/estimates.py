@@ -10,7 +10,7 @@ from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.times import in_words
-from tidemark.planning.estimating import Stored, estimate, stored_before, together
+from tidemark.planning.estimating import StoredMessages, estimate, stored_before, together
 from tidemark.planning.merging import scatter
 from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
@@ -57,7 +57,7 @@ def said(found: dict[str, Any] | None) -> str:
     )
 
 
-def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, dead: RangeSet) -> Stored:
+def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, dead: RangeSet) -> StoredMessages:
     """How many messages of some offsets have rows in the sinks that a run would write; `dead` are known dead letters.
 
     Looks up which of the others are dead letters, where these are few and the dead letters can be asked.

@@ -17,13 +17,13 @@ from tidemark.errors import LaneClosed, SourceChanged, TidemarkError, WrongUse
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import (
     INGEST,
-    Asked,
     Head,
     LaneEntry,
     LaneKind,
     LaneState,
     Pending,
     Record,
+    RunRequest,
     SelectionRef,
     Window,
     selected_lane,
@@ -60,7 +60,7 @@ def this_run(opened: OpenStream, name: str) -> protocol.Run:
     return protocol.Run(name, code_version(), opened.file.digest)
 
 
-def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> Asked | None:
+def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> RunRequest | None:
     """What a run was asked for when it began, with all that it has claimed; None when no run of this name has begun.
 
     `fields` are those of a request: raises AnotherRequest when the run has begun with another one. Without `fields`, whoever
@@ -74,7 +74,7 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
     asked = entry.asked if entry is not None else required_head(opened.book, mine[0]).head.asked
     if fields is not None:
         check_asked(opened.book.stream, run, asked, fields)
-    return asked or Asked(fields={})
+    return asked or RunRequest(fields={})
 
 
 def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
@@ -249,10 +249,10 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
     return pinning.pin(opened, lane, plan)
 
 
-def _erasing(opened: OpenStream, entry: LaneEntry) -> planner.Erasing | None:
+def _erasing(opened: OpenStream, entry: LaneEntry) -> planner.PlannedErasure | None:
     if entry.erases is None:
         return None
-    return planner.Erasing(opened.book.selection(entry.erases.selection), entry.erases)
+    return planner.PlannedErasure(opened.book.selection(entry.erases.selection), entry.erases)
 
 
 def rate_of(opened: OpenStream, lane: str) -> int | None:

@@ -37,7 +37,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPart
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
-from tidemark.sinks.parquet.parts import Part, parts
+from tidemark.sinks.parquet.parts import FolderPart, parts
 
 TYPE = "delta"
 GENERATION = "_generation"
@@ -388,7 +388,7 @@ def files_of(base: str) -> dict[int, list[str]]:
     return found
 
 
-def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Authority, list[Part]]:
+def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Authority, list[FolderPart]]:
     """The files of each window of a sink, and the authority that goes with them.
 
     A commit's sweep may have deleted rows that counted when the heads were read. So the heads are read again after the
@@ -417,6 +417,6 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
     return view.authority, [part for part in known if part.files]
 
 
-def with_files(part: Part, files: Mapping[int, list[str]]) -> Part:
+def with_files(part: FolderPart, files: Mapping[int, list[str]]) -> FolderPart:
     """A window's part with its files, as `files_of` gives them."""
     return replace(part, files=tuple(files.get(part.windows[0].generation, ())))

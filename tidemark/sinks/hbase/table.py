@@ -24,7 +24,7 @@ from tidemark.sinks.owners import OWNER_ROW, check_owner
 from tidemark.sinks.stored import Mark, Place, StoredRow
 
 if TYPE_CHECKING:
-    from tidemark.clients.hbase.encoding import Rows
+    from tidemark.clients.hbase.encoding import EncodedRows
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class ResultTable:
         )
         return dict(json.loads(cells[0].value)) if cells else {}
 
-    def write(self, rows: Rows, generation: int) -> None:
+    def write(self, rows: EncodedRows, generation: int) -> None:
         """Write a batch of rows, each cell with `generation` as its timestamp; writing it again changes nothing.
 
         Returns when HBase has acknowledged all of them. Raises Unreachable.

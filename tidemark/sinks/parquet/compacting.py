@@ -13,11 +13,11 @@ from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
 from tidemark.offsets.authority import Authority
-from tidemark.sinks.contract import Asked, Opened, Replaceable, Replacement
+from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.parquet import compactions, folders
-from tidemark.sinks.parquet.compactions import Compactions, Span, WindowName, described, spans
+from tidemark.sinks.parquet.compactions import Compactions, WindowName, WindowSpan, described, spans
 from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS, delete, holds_erased, on_disk
-from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 
 # The columns of a folder, and their types.
@@ -33,10 +33,10 @@ class Size:
 class ParquetCompaction:
     """The compaction of the sink `parquet`, without Spark."""
 
-    def planned(self, opened: Opened, settings: ParquetSink, asked: Asked) -> Sequence[Replaceable]:
+    def planned(self, opened: Opened, settings: ParquetSink, asked: CompactionRequest) -> Sequence[Replaceable]:
         base = settings.base(opened.connections)
 
-        def read(parts: list[Part], _: Authority) -> list[Replaceable]:
+        def read(parts: list[FolderPart], _: Authority) -> list[Replaceable]:
             return [_replaceable(group) for group in groups(choose(parts, base, asked))]
 
         return steady(opened.book, settings.name, read)
@@ -51,27 +51,27 @@ class ParquetCompaction:
         return [Replacement(_named(one.windows), one.rows, one.folder) for one in made]
 
 
-def _replaceable(group: Sequence[Part]) -> Replaceable:
+def _replaceable(group: Sequence[FolderPart]) -> Replaceable:
     found = size(group)
     return Replaceable(
         _named(spans(name for part in group for name in part.names)), len(group), found.files, found.bytes
     )
 
 
-def _named(windows: Sequence[Span]) -> list[str]:
+def _named(windows: Sequence[WindowSpan]) -> list[str]:
     return [described([one]) for one in windows]
 
 
-def choose(parts: Sequence[Part], base: str, asked: Asked) -> list[Part]:
+def choose(parts: Sequence[FolderPart], base: str, asked: CompactionRequest) -> list[FolderPart]:
     """The folders below `base` that are asked for, the oldest commits first.
 
     Folders with rows that were erased are among them, also if a compaction has made them.
     """
 
-    def oldest(part: Part) -> int:
+    def oldest(part: FolderPart) -> int:
         return min(window.record.committed_at for window in part.windows)
 
-    chosen: list[Part] = []
+    chosen: list[FolderPart] = []
     left = asked.windows
     for part in sorted((one for one in parts if one.base == base), key=oldest):
         newest = max(window.record.committed_at for window in part.windows)
@@ -89,13 +89,13 @@ def choose(parts: Sequence[Part], base: str, asked: Asked) -> list[Part]:
     return chosen
 
 
-def groups(parts: Sequence[Part]) -> list[list[Part]]:
+def groups(parts: Sequence[FolderPart]) -> list[list[FolderPart]]:
     """Groups of folders that become one folder each. A group has one schema, so nothing is lost or converted.
 
     Folders without a row that counts go with the first group. Where nothing counts at all, those with rows that were erased
     are a group of their own, which becomes a folder without rows. Raises LedgerContradiction when a folder is missing.
     """
-    found: dict[_Schema, list[Part]] = {}
+    found: dict[_Schema, list[FolderPart]] = {}
     empty = []
     for part in parts:
         if (schema := _schema(part)) is None:
@@ -110,7 +110,7 @@ def groups(parts: Sequence[Part]) -> list[list[Part]]:
     return [group for group in together if len(group) > 1 or any(part.stale for part in group)]
 
 
-def _schema(part: Part) -> _Schema | None:
+def _schema(part: FolderPart) -> _Schema | None:
     if not part.holds:
         return None
     with folders.opened(part.folder) as (filesystem, path):
@@ -125,7 +125,7 @@ def _schema(part: Part) -> _Schema | None:
     return tuple((one.name, str(one.type)) for one in schema if one.name not in WINDOW_COLUMNS)
 
 
-def size(parts: Sequence[Part]) -> Size:
+def size(parts: Sequence[FolderPart]) -> Size:
     sizes: list[int] = []
     for part in parts:
         with folders.opened(part.folder) as (filesystem, path):

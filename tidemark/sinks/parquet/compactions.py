@@ -31,7 +31,7 @@ _TOKENS = 32
 WindowName = tuple[str, int]
 
 
-class Span(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class WindowSpan(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The windows [start, until) of a lane, by their numbers."""
 
     lane: str
@@ -48,7 +48,7 @@ class CompactedFolder(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     base: str
     folder: str
     generation: int
-    windows: tuple[Span, ...]
+    windows: tuple[WindowSpan, ...]
     rows: int
     run: str
     at: int
@@ -83,7 +83,7 @@ class Compactions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCompactions:
     """The value with the bytes that were read. A compare-and-set expects exactly these bytes."""
 
     bytes: bytes
@@ -98,10 +98,10 @@ def _decoded(book: Book, sink: str, stored: bytes) -> Compactions:
     return decode(stored, Compactions, _values(book).name(sink))
 
 
-def find(book: Book, sink: str) -> Stored | None:
+def find(book: Book, sink: str) -> StoredCompactions | None:
     """What compactions have replaced; None before the first compaction."""
     stored = _values(book).find(sink)
-    return None if stored is None else Stored(stored, _decoded(book, sink, stored))
+    return None if stored is None else StoredCompactions(stored, _decoded(book, sink, stored))
 
 
 def of_all_sinks(book: Book) -> list[Compactions]:
@@ -109,17 +109,17 @@ def of_all_sinks(book: Book) -> list[Compactions]:
     return [_decoded(book, sink, stored) for sink, stored in _values(book).of_all_sinks()]
 
 
-def spans(names: Iterable[WindowName]) -> tuple[Span, ...]:
+def spans(names: Iterable[WindowName]) -> tuple[WindowSpan, ...]:
     """Windows as ranges of neighbouring numbers."""
     found = []
     # Consecutive numbers of a lane have the same distance from their indexes in the sorted list.
     for (lane, _), run in groupby(enumerate(sorted(set(names))), key=lambda one: (one[1][0], one[1][1] - one[0])):
         seqs = [seq for _, (_, seq) in run]
-        found.append(Span(lane, seqs[0], seqs[-1] + 1))
+        found.append(WindowSpan(lane, seqs[0], seqs[-1] + 1))
     return tuple(found)
 
 
-def claim(book: Book, sink: str, run: str) -> Stored:
+def claim(book: Book, sink: str, run: str) -> StoredCompactions:
     """Begin a compaction: from now on, earlier compactions can replace nothing."""
     while True:
         found = find(book, sink)
@@ -132,7 +132,7 @@ def claim(book: Book, sink: str, run: str) -> Stored:
             continue
 
 
-def replaced(held: Stored, folder: CompactedFolder) -> Compactions:
+def replaced(held: StoredCompactions, folder: CompactedFolder) -> Compactions:
     """The value with a new folder. Compacted folders that share windows with the new one are left out."""
     taken = set(folder.names())
     kept = tuple(one for one in held.value.folders if taken.isdisjoint(one.names()))
@@ -145,31 +145,31 @@ def check_room(book: Book, value: Compactions) -> None:
     _values(book).check_room(encode(value), f"what was compacted of {book.stream}/{value.sink}", todo)
 
 
-def replace(book: Book, held: Stored, folder: CompactedFolder) -> Stored:
+def replace(book: Book, held: StoredCompactions, folder: CompactedFolder) -> StoredCompactions:
     """Make a folder count instead of the folders of its windows. Raises Fenced, OutcomeUnknown."""
     return _hold(book, held, replaced(held, folder))
 
 
-def finish(book: Book, held: Stored) -> None:
+def finish(book: Book, held: StoredCompactions) -> None:
     """Release the claim, unless another compaction has taken it. The new folders count. Raises OutcomeUnknown."""
     with suppress(NotMine):
         _swap(book, held.bytes, structs.replace(held.value, claim=None))
 
 
-def check_held(book: Book, held: Stored) -> None:
+def check_held(book: Book, held: StoredCompactions) -> None:
     """Raises Fenced when another compaction has begun: it may have removed the files of this one."""
     found = find(book, held.value.sink)
     if found is None or found.bytes != held.bytes:
         raise _fenced(book, held.value.sink, found.value if found else None)
 
 
-def described(windows: Sequence[Span]) -> str:
+def described(windows: Sequence[WindowSpan]) -> str:
     return ", ".join(
         f"{one.lane}/{one.start}" + (f" to {one.until - 1}" if one.until - one.start > 1 else "") for one in windows
     )
 
 
-def _hold(book: Book, held: Stored, value: Compactions) -> Stored:
+def _hold(book: Book, held: StoredCompactions, value: Compactions) -> StoredCompactions:
     try:
         return _swap(book, held.bytes, value)
     except NotMine as problem:
@@ -186,7 +186,7 @@ def _fenced(book: Book, sink: str, newer: Compactions | None) -> Fenced:
     )
 
 
-def _swap(book: Book, expected: bytes | None, value: Compactions) -> Stored:
+def _swap(book: Book, expected: bytes | None, value: Compactions) -> StoredCompactions:
     token = new_token()
     value = structs.replace(value, token=token, tokens=(*value.tokens, token)[-_TOKENS:])
     check_room(book, value)
@@ -196,4 +196,4 @@ def _swap(book: Book, expected: bytes | None, value: Compactions) -> Stored:
         return token in _decoded(book, value.sink, current).tokens
 
     _values(book).swap(value.sink, expected, stored, is_mine)
-    return Stored(stored, value)
+    return StoredCompactions(stored, value)

@@ -33,7 +33,7 @@ from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders, marking
 from tidemark.sinks.parquet.compactions import described, spans
-from tidemark.sinks.parquet.parts import TYPE, Part
+from tidemark.sinks.parquet.parts import TYPE, FolderPart
 
 __all__ = ["TYPE", "WINDOW_COLUMNS"]
 
@@ -267,13 +267,13 @@ def _are_in(table: pa.Table, wanted: RangeSet) -> Iterator[bool]:
         yield (TopicPartition(topic, partition, incarnation), offset) in wanted
 
 
-def schema_of_file(part: Part) -> pa.Schema:
+def schema_of_file(part: FolderPart) -> pa.Schema:
     """The columns of the first file of a folder; none if it has no files."""
     with folders.opened(part.paths[0]) as (filesystem, path):
         return ds.dataset(path, filesystem=filesystem, format=FORMAT).schema
 
 
-def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[pa.Table]:
+def tables_that_count(parts: Iterable[FolderPart], authority: Authority) -> Iterator[pa.Table]:
     """The rows that count, a table for each folder that has any, in the order of the folders.
 
     Raises LedgerContradiction when a folder is missing.
@@ -292,7 +292,7 @@ def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[p
             yield kept.drop_columns(list(WINDOW_COLUMNS)) if part.compacted else kept
 
 
-def holds_erased(part: Part) -> bool:
+def holds_erased(part: FolderPart) -> bool:
     """Whether a folder's files have rows of offsets that were erased. Reads their coordinates, if any were erased."""
     return holds(part.folder, part.erased)
 
@@ -326,7 +326,7 @@ def _have(found: ds.Dataset, wanted: RangeSet) -> bool:
     return False
 
 
-def _table(part: Part) -> pa.Table:
+def _table(part: FolderPart) -> pa.Table:
     found = []
     for place in part.paths:
         with folders.opened(place) as (filesystem, path):

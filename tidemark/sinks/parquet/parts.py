@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Part:
+class FolderPart:
     """A folder, and the committed windows whose rows it has. With `files`, readers take only these files of it.
 
     `erased`: what was erased of these windows. `stale`: the files still hold rows of that; None if nobody has looked.
@@ -48,7 +48,7 @@ class Part:
 
 def parts(
     windows: Iterable[Committed], authority: Authority, sink: str, known: Compactions | None = None, kind: str = TYPE
-) -> list[Part]:
+) -> list[FolderPart]:
     """The folders of a sink (of type `kind`), in the order of their first windows. Read `known` before the windows.
 
     `authority`: what counts in this sink.
@@ -76,7 +76,7 @@ def parts(
 
 def _part(
     at: tuple[str, str], windows: Sequence[Committed], authority: Authority, gone: RangeSet, *, compacted: bool
-) -> Part:
+) -> FolderPart:
     lost, holds = {}, False
     for window in windows:
         held = authority.held_by(window.generation, window.covers)
@@ -86,10 +86,10 @@ def _part(
         if others := window.covers - held:
             lost[window.generation] = others
     without = RangeSet(one for window in windows for one in window.covers & gone) if gone else NOTHING
-    return Part(*at, tuple(windows), compacted, holds, lost, erased=without)
+    return FolderPart(*at, tuple(windows), compacted, holds, lost, erased=without)
 
 
-def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) -> T:
+def steady(book: Book, sink: str, read: Callable[[list[FolderPart], Authority], T]) -> T:
     """Read until no compaction has replaced a folder meanwhile. Gives the rows that counted when the heads were read.
 
     The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader.
@@ -110,7 +110,7 @@ def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) ->
             return found
 
 
-def _check_there(found: Iterable[Part]) -> None:
+def _check_there(found: Iterable[FolderPart]) -> None:
     """Raises Unreachable where a folder's disk may not be mounted: its rows are not deleted."""
     # Not at the top: most programs that know of parts never read one, and Arrow takes long to load.
     from tidemark.sinks.parquet.folders import check_there
@@ -122,5 +122,5 @@ def _check_there(found: Iterable[Part]) -> None:
         check_there(base, records)
 
 
-def _same_folders(before: compactions.Stored | None, now: compactions.Stored | None) -> bool:
+def _same_folders(before: compactions.StoredCompactions | None, now: compactions.StoredCompactions | None) -> bool:
     return (before.value.folders if before else ()) == (now.value.folders if now else ())

@@ -15,8 +15,8 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.attempts import InFolders
-from tidemark.sinks.parquet.compactions import Span, described, spans
-from tidemark.sinks.parquet.parts import TYPE, Part, steady
+from tidemark.sinks.parquet.compactions import WindowSpan, described, spans
+from tidemark.sinks.parquet.parts import TYPE, FolderPart, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import parquet_rows
 from tidemark.sinks.stored import StoredRow
@@ -36,7 +36,7 @@ class PlainParquet(InFolders):
 
         named: set[str] = set()
 
-        def read(parts: list[Part], _: Authority) -> list[Span]:
+        def read(parts: list[FolderPart], _: Authority) -> list[WindowSpan]:
             named.update(folders.path_of(part.folder) for part in parts)
             # In a dry run, nothing is erased yet.
             wanted = (replace(part, erased=erased & RangeSet(_covered(part))) for part in parts)
@@ -108,5 +108,5 @@ class PlainParquet(InFolders):
         return map(of_file, parquet_rows(opened.book, settings.name, limit))
 
 
-def _covered(part: Part) -> Iterator[OffsetRange]:
+def _covered(part: FolderPart) -> Iterator[OffsetRange]:
     return (one for window in part.windows for one in window.covers)

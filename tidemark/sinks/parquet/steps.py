@@ -22,11 +22,11 @@ from msgspec import structs
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
-from tidemark.sinks.contract import Asked, Opened
+from tidemark.sinks.contract import CompactionRequest, Opened
 from tidemark.sinks.parquet import compacting, compactions, folders
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
-from tidemark.sinks.parquet.parts import Part, parts
+from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.sinks.parquet.settings import ParquetSink
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _MOST_ROWS = 2**63 - 1
 
 
-class Step(StrEnum):
+class CompactionStep(StrEnum):
     """The step that the compaction has just done."""
 
     CLAIMED = "claimed"
@@ -45,17 +45,17 @@ class Step(StrEnum):
     FINISHED = "finished"
 
 
-Listener = Callable[[Step], None]
+Listener = Callable[[CompactionStep], None]
 # Steps 2 and 3: writes the rows that count in some folders into a new folder, and gives their number.
-Rewrite = Callable[[Sequence[Part], str, Listener], int]
+Rewrite = Callable[[Sequence[FolderPart], str, Listener], int]
 
 
-def nobody(step: Step) -> None:
+def nobody(step: CompactionStep) -> None:
     """A listener that ignores all steps."""
 
 
 def compact(
-    opened: Opened, sink: ParquetSink, run: str, asked: Asked, rewrite: Rewrite, on_step: Listener = nobody
+    opened: Opened, sink: ParquetSink, run: str, asked: CompactionRequest, rewrite: Rewrite, on_step: Listener = nobody
 ) -> list[CompactedFolder]:
     """Compact what is asked for, and finish what an earlier compaction left; returns the new folders.
 
@@ -70,12 +70,12 @@ def compact(
     folders.check_there(base, (one.record for one in book.committed()))
     parquet_files.own(base, book.stream, register[1].ledger, sink.name)
 
-    def heard(step: Step) -> None:
+    def heard(step: CompactionStep) -> None:
         log.info("compaction of %s/%s: %s", book.stream, sink.name, step.value)
         on_step(step)
 
     held = compactions.claim(book, sink.name, run)
-    heard(Step.CLAIMED)
+    heard(CompactionStep.CLAIMED)
     view = book.view(sink.name)
     with _unless_fenced(book, held):
         chosen = compacting.choose(parts(view.windows, view.authority, sink.name, held.value), base, asked)
@@ -88,16 +88,16 @@ def compact(
             rows = rewrite(group, folder.folder, heard)
         made.append(structs.replace(folder, rows=rows))
         held = compactions.replace(book, held, made[-1])
-        heard(Step.REPLACED)
+        heard(CompactionStep.REPLACED)
     compacting.remove_replaced(book, held.value, base, _claim(held).generation)
-    heard(Step.REMOVED)
+    heard(CompactionStep.REMOVED)
     compactions.finish(book, held)
-    heard(Step.FINISHED)
+    heard(CompactionStep.FINISHED)
     return made
 
 
 @contextmanager
-def _unless_fenced(book: Book, held: compactions.Stored) -> Iterator[None]:
+def _unless_fenced(book: Book, held: compactions.StoredCompactions) -> Iterator[None]:
     """Whatever fails in the block does so as Fenced where another compaction has begun: it removes folders."""
     try:
         yield
@@ -106,14 +106,14 @@ def _unless_fenced(book: Book, held: compactions.Stored) -> Iterator[None]:
         raise
 
 
-def _claim(held: compactions.Stored) -> compactions.Claim:
+def _claim(held: compactions.StoredCompactions) -> compactions.Claim:
     if held.value.claim is None:
         raise ValueError("nobody holds this compaction")
     return held.value.claim
 
 
 def _planned(
-    opened: Opened, held: compactions.Stored, base: str, number: int, group: Sequence[Part]
+    opened: Opened, held: compactions.StoredCompactions, base: str, number: int, group: Sequence[FolderPart]
 ) -> CompactedFolder:
     claim = _claim(held)
     return CompactedFolder(

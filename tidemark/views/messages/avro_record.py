@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.kafka.slots import Message
-from tidemark.clients.registry_answers import Refused
+from tidemark.clients.kafka.slots import KafkaMessage
+from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
 from tidemark.errors import TidemarkError
 from tidemark.schemes.kinds import AvroScheme
@@ -37,7 +37,7 @@ def is_avro(stream: Stream) -> bool:
     return isinstance(stream.scheme, AvroScheme)
 
 
-def avro_record(stream: Stream, connections: Connections, message: Message | None) -> AvroRecord | None:
+def avro_record(stream: Stream, connections: Connections, message: KafkaMessage | None) -> AvroRecord | None:
     """The record of a message; None without a value, and in a stream of another scheme. Raises nothing that depends on it."""
     scheme = stream.scheme
     if not isinstance(scheme, AvroScheme) or message is None or message.value is None:
@@ -59,7 +59,7 @@ def avro_record(stream: Stream, connections: Connections, message: Message | Non
         return AvroRecord(named, None, f"{type(away).__name__}: {away}")
     if schema is None:
         return AvroRecord(named, None, f"schema {number} is not an Avro schema of the registry")
-    if isinstance(schema, Refused):
+    if isinstance(schema, RefusedSchema):
         return AvroRecord(named, None, f"schema {number}: {schema.why}")
     return _read(named, schema, message.value[_MAGIC:])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.clients.kafka.slots import Found as InKafka
-from tidemark.clients.kafka.slots import Message, Slot
+from tidemark.clients.kafka.slots import KafkaMessage, Slot
+from tidemark.clients.kafka.slots import OffsetContents as InKafka
 from tidemark.ledger.records import Pending, Record
 from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
@@ -198,7 +198,7 @@ def page_of(
     )
 
 
-def message_shown(message: Message | None, look: Callable[[bytes], Value | Masked] = shown) -> TheMessage | None:
+def message_shown(message: KafkaMessage | None, look: Callable[[bytes], Value | Masked] = shown) -> TheMessage | None:
     if message is None:
         return None
     key, value = (None if one is None else look(one) for one in (message.key, message.value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.clients.kafka.slots import Found, Slot
+from tidemark.clients.kafka.slots import OffsetContents, Slot
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.where import Located
 
@@ -40,7 +40,7 @@ def _why_not(found: Located) -> str | None:
         return "it was erased, and nothing reads it again"
     if found.counting is None and found.fate not in _UNREAD:
         return "nothing has been read yet that could be read again"
-    if not isinstance(found.kafka, Found):
+    if not isinstance(found.kafka, OffsetContents):
         return "Kafka has it no longer, or did not answer"
     if found.kafka.slot in (Slot.EXPIRED, Slot.COMPACTED):
         return "Kafka no longer holds it"

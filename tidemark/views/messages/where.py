@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tidemark.clients.kafka.slots import Found as InKafka
-from tidemark.clients.kafka.slots import Message
+from tidemark.clients.kafka.slots import KafkaMessage
+from tidemark.clients.kafka.slots import OffsetContents as InKafka
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import TidemarkError, WrongUse
-from tidemark.ledger.book import Stored
+from tidemark.ledger.book import StoredHead
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.incarnations import by_cuts
-from tidemark.ledger.lookup import Found
+from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, Gap, Pending, Record
 from tidemark.offsets.coordinates import Coordinate, Named, parse_records
@@ -48,7 +48,7 @@ class Located:
     at: Coordinate
     fate: Fate
     may_be: frozenset[Fate]
-    found: Found
+    found: CoveringWindows
     pending: tuple[tuple[str, Pending], ...]
     rows: Mapping[str, list[StoredRow]]
     kafka: InKafka | str | None
@@ -67,7 +67,7 @@ class Located:
         return self.found.counting()
 
     @property
-    def message(self) -> Message | None:
+    def message(self) -> KafkaMessage | None:
         return self.kafka.message if isinstance(self.kafka, InKafka) else None
 
 
@@ -139,7 +139,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
 
 def _stored(
     opened: OpenStream, at: Coordinate, *, all_sinks: bool
-) -> tuple[Found, Mapping[str, list[StoredRow] | str], tuple[str, ...]]:
+) -> tuple[CoveringWindows, Mapping[str, list[StoredRow] | str], tuple[str, ...]]:
     """What the ledger knows, the rows of each sink or why they are not said, and the sinks that were not asked."""
     kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
     asked = [one for one in opened.stream.sinks if all_sinks or kinds[one.name].looks_quickly]
@@ -162,7 +162,7 @@ def _rows(
 
 
 def _under_keys(
-    opened: OpenStream, found: Found, rows: Mapping[str, list[StoredRow]]
+    opened: OpenStream, found: CoveringWindows, rows: Mapping[str, list[StoredRow]]
 ) -> tuple[list[tuple[str, StoredRow, UnderKey]], dict[str, str]]:
     """What sinks by key hold for the first rows of the message, and why one of them did not say it, by its name.
 
@@ -185,7 +185,7 @@ def _under_keys(
     return under_keys, problems
 
 
-def newest_gap(found: Found) -> tuple[Record, Gap]:
+def newest_gap(found: CoveringWindows) -> tuple[Record, Gap]:
     """The newest window that jumped over the coordinate, and its gap. Only where there is one."""
     return max(found.gaps, key=lambda one: one[0].attempt.generation)
 
@@ -208,7 +208,7 @@ def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition
     return partitions is None or at.partition in partitions.get(at.topic, ())
 
 
-def _pending(opened: OpenStream, heads: Mapping[str, Stored], at: Coordinate) -> tuple[tuple[str, Pending], ...]:
+def _pending(opened: OpenStream, heads: Mapping[str, StoredHead], at: Coordinate) -> tuple[tuple[str, Pending], ...]:
     """The pending windows that will read the offset, the ingest's first."""
     found = []
     for lane, stored in sorted(heads.items(), key=lambda one: (one[0] != INGEST, one[0])):
@@ -221,7 +221,9 @@ def _pending(opened: OpenStream, heads: Mapping[str, Stored], at: Coordinate) ->
     return tuple(found)
 
 
-def _covering(opened: OpenStream, found: Found, at: Coordinate, rows: Mapping[str, list[StoredRow]]) -> Covering | None:
+def _covering(
+    opened: OpenStream, found: CoveringWindows, at: Coordinate, rows: Mapping[str, list[StoredRow]]
+) -> Covering | None:
     """What is known of the offset from the window that counts there; None when no committed window covers it."""
     counting = found.counting()
     if counting is None:

@@ -11,7 +11,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.delta.table import check_types, columns, parts_that_count, versions_of
-from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.differences import Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark_spark.sinks.contract import Sink
@@ -29,7 +29,7 @@ class SparkDelta:
         _, parts = parts_that_count(opened.book, settings.name)
         return shown(parquet_rows(spark, parts, fields), fields)
 
-    def audit(self, audit: Audit, settings: DeltaSink) -> Audited:
+    def audit(self, audit: Audit, settings: DeltaSink) -> AuditedPlace:
         fields = _checked(audit.opened, settings)
         _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
         return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields), {})

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark_spark.audit.differences import Audit, Audited, rows_of_table
+from tidemark_spark.audit.differences import Audit, AuditedPlace, rows_of_table
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
 from tidemark_spark.readers.places import COUNTS, contents_of, hbase_places, typed
@@ -28,7 +28,7 @@ class SparkHBase:
         rows = hbase_places(spark, opened.book, table, settings.name, field_names(opened.stream))
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
 
-    def audit(self, audit: Audit, settings: HBaseSink) -> Audited:
+    def audit(self, audit: Audit, settings: HBaseSink) -> AuditedPlace:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
         digested = contents_of(opened.fields)

@@ -13,7 +13,7 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.errors import NotAuthorized
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka.settings import KafkaSink
-from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.differences import Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
@@ -34,7 +34,7 @@ class SparkKafka:
         cluster = kafka_endpoint(opened.connections(settings.kafka))
         return messages_that_count(spark, opened.book, cluster, settings.targets(), settings.name)
 
-    def audit(self, audit: Audit, settings: KafkaSink) -> Audited | None:
+    def audit(self, audit: Audit, settings: KafkaSink) -> AuditedPlace | None:
         """None without the right to read the topics: writing them needs no such right. The report names the sink then."""
         return _if_allowed(settings, lambda: audit_messages(audit, settings))
 

@@ -19,7 +19,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka import expiring
 from tidemark.sinks.kafka.settings import KafkaSink
-from tidemark_spark.audit.differences import EXPIRED, REPLACED, WHY, Audit, Audited
+from tidemark_spark.audit.differences import EXPIRED, REPLACED, WHY, Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, OFFSET, TOMBSTONE, content_digest
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
@@ -32,7 +32,7 @@ _KEY = [*COORDINATE, INDEX]
 _CONTENT = ("topic", "key", "value")
 
 
-def audit_messages(audit: Audit, sink: KafkaSink) -> Audited:
+def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
     """Compare the messages of one sink. An output topic has no index by coordinate, so all of it is read."""
     opened = audit.opened
     cluster = kafka_endpoint(opened.connections(sink.kafka))

@@ -10,11 +10,11 @@ from tidemark.audit.comparison import PlaceComparison
 from tidemark.offsets.authority import Authority
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.parquet import types
-from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.settings import ParquetSink
-from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.differences import Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark_spark.sinks.contract import Sink
@@ -33,10 +33,10 @@ class SparkParquet:
         fields = _checked(opened, settings)
         return shown(steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields)), fields)
 
-    def audit(self, audit: Audit, settings: ParquetSink) -> Audited:
+    def audit(self, audit: Audit, settings: ParquetSink) -> AuditedPlace:
         fields = _checked(audit.opened, settings)
 
-        def compared(parts: list[Part], _: Authority) -> Audited:
+        def compared(parts: list[FolderPart], _: Authority) -> AuditedPlace:
             found = partial(places_of, audit.spark, parts, fields)
             return audit.rows_of(settings.name, found, {})
 
@@ -46,14 +46,14 @@ class SparkParquet:
     def compare(self, comparing: Comparing, settings: ParquetSink) -> PlaceComparison:
         fields = _checked(comparing.opened, settings)
 
-        def compared(parts: list[Part], _: Authority) -> PlaceComparison:
+        def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
             found = values_of(comparing.spark, parts, fields, comparing.offsets)
             return comparing.rows_of(settings.name, found)
 
         # As for the audit.
         return steady(comparing.opened.book, settings.name, compared)
 
-    def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: Asked) -> None:
+    def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: CompactionRequest) -> None:
         compacting.compact(opened, settings, run, asked)
 
 

@@ -9,12 +9,12 @@ from pyspark.sql import functions as F
 
 from tidemark.errors import VerificationFailed
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.sinks.contract import Asked
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.parquet import compacting, steps
 from tidemark.sinks.parquet.compactions import CompactedFolder, described, spans
-from tidemark.sinks.parquet.parts import Part
+from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.settings import ParquetSink
-from tidemark.sinks.parquet.steps import Listener, Step, nobody
+from tidemark.sinks.parquet.steps import CompactionStep, Listener, nobody
 from tidemark_spark.columns import field
 from tidemark_spark.readers.parquet import columns_of, rows_of
 from tidemark_spark.runtime.session import stream_session
@@ -25,18 +25,18 @@ FILE_BYTES = 128 * 1024 * 1024
 
 
 def compact(
-    opened: OpenStream, sink: ParquetSink, run: str, asked: Asked, on_step: Listener = nobody
+    opened: OpenStream, sink: ParquetSink, run: str, asked: CompactionRequest, on_step: Listener = nobody
 ) -> list[CompactedFolder]:
     """As `steps.compact`. Raises VerificationFailed too."""
     spark = stream_session(f"tidemark compaction of {opened.book.stream}/{sink.name}", opened)
 
-    def rewrite(group: Sequence[Part], folder: str, heard: Listener) -> int:
+    def rewrite(group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
         return _rewrite(spark, sink, group, folder, heard)
 
     return steps.compact(opened, sink, run, asked, rewrite, on_step)
 
 
-def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[Part], folder: str, heard: Listener) -> int:
+def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
     """Write the rows that count in some folders into a new folder, and return their number."""
     # Where nothing counts any more, a folder with rows that were erased has the columns.
     with_columns = [part for part in group if part.holds] or [part for part in group if part.stale]
@@ -46,7 +46,7 @@ def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[Part], fold
     keys = keys_of(sink, rows)
     spread = rows.repartition(files, *(field(key.field) for key in keys)) if keys else rows.coalesce(files)
     write(spread, sink, folder)
-    heard(Step.WRITTEN)
+    heard(CompactionStep.WRITTEN)
     held = spark.read.schema(rows.schema).option("recursiveFileLookup", True).parquet(folder)
     read, found = _fingerprint(rows), _fingerprint(held)
     if read != found:
@@ -54,7 +54,7 @@ def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[Part], fold
             f"{described(spans(name for part in group for name in part.names))} have {read[0]} rows that count, and "
             f"{folder} has {found[0]}, or others. It does not count, and nothing was removed. Run it again."
         )
-    heard(Step.VERIFIED)
+    heard(CompactionStep.VERIFIED)
     return found[0]
 
 

@@ -13,7 +13,7 @@ from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockColumns:
     """The columns of the window that is written. `covers`: its offsets."""
 
     covers: RangeSet
@@ -27,21 +27,21 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenColumns:
     """The columns that one attempt writes. `first`: the windows that it reads again; None where it is the first to read."""
 
-    columns: Blocks
+    columns: BlockColumns
     first: FirstWindows | None
 
 
-def written(book: Book, lane: str, seq: int, generation: int, block: int, sink: str) -> Written:
+def written(book: Book, lane: str, seq: int, generation: int, block: int, sink: str) -> WrittenColumns:
     """The columns of a window that an attempt of this generation is writing.
 
     Raises WrongUse for a replay of only a part of some unit, and Fenced when another attempt has taken the window.
     """
     covers = _covers(book, lane, seq, generation)
     if not reads_again(lane):
-        return Written(Blocks(covers), None)
+        return WrittenColumns(BlockColumns(covers), None)
     first = FirstWindows(book.committed())
     # The replay was planned in whole units, unless the sink came into the stream file later.
     if lacking := first.whole(covers, [block]) - covers - first.erased:
@@ -50,7 +50,7 @@ def written(book: Book, lane: str, seq: int, generation: int, block: int, sink: 
             f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
         )
     # A block keeps its column, also if its first offset was erased.
-    return Written(Blocks(covers | first.erased), first.touched(covers))
+    return WrittenColumns(BlockColumns(covers | first.erased), first.touched(covers))
 
 
 def _covers(book: Book, lane: str, seq: int, generation: int) -> RangeSet:

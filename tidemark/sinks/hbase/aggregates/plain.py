@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book, Standing
-from tidemark.ledger.lookup import Found
+from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import NO_KEY, Columns, Erasing, Opened, PlainSink, UnderKey
@@ -52,7 +52,9 @@ class PlainAggregates(PlainSink):
     ) -> list[StoredRow] | str:
         return NO_KEY
 
-    def under_key(self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, found: Found) -> UnderKey | None:
+    def under_key(
+        self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, found: CoveringWindows
+    ) -> UnderKey | None:
         """What the message's unit contributes to its key. The total of a key has contributions of any number of units."""
         aggregates = settings.aggregates(opened.fields)
         key = {name: row.fields.get(name) for name in settings.key}

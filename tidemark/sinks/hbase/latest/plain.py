@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Standing
-from tidemark.ledger.lookup import Found
+from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
@@ -47,7 +47,9 @@ class PlainLatest(PlainSink):
     ) -> list[StoredRow] | str:
         return NO_KEY
 
-    def under_key(self, opened: Opened, settings: HBaseLatestSink, row: StoredRow, found: Found) -> UnderKey | None:
+    def under_key(
+        self, opened: Opened, settings: HBaseLatestSink, row: StoredRow, found: CoveringWindows
+    ) -> UnderKey | None:
         from tidemark.sinks.hbase.latest.table import latest_table
 
         table = latest_table(opened.connections, settings.hbase, settings.table)

@@ -9,7 +9,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import aggregate_table
-from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.differences import Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase.aggregates.audit import audit_contributions, compare_contributions
@@ -25,10 +25,10 @@ class SparkAggregates:
     def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseAggregatesSink) -> DataFrame:
         return key_totals(spark, opened, settings)
 
-    def audit(self, audit: Audit, settings: HBaseAggregatesSink) -> Audited:
+    def audit(self, audit: Audit, settings: HBaseAggregatesSink) -> AuditedPlace:
         whole = RangeSet(one for one in audit.in_kafka if one.partition.topic not in audit.compacted)
         report, findings = audit_contributions(audit, settings, whole)
-        return Audited(report, findings, None)
+        return AuditedPlace(report, findings, None)
 
     def compare(self, comparing: Comparing, settings: HBaseAggregatesSink) -> PlaceComparison:
         return compare_contributions(comparing, settings)

@@ -20,7 +20,7 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.aggregates import columns
-from tidemark.sinks.hbase.aggregates.columns import Blocks
+from tidemark.sinks.hbase.aggregates.columns import BlockColumns
 from tidemark.sinks.hbase.aggregates.rows import TYPE, encode, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import AggregateTable, Layout, place_of
@@ -105,7 +105,7 @@ class _Writer:
     table: AggregateTable
     values: tuple[str, ...]
     keys: int
-    columns: Blocks
+    columns: BlockColumns
     context: WriteContext
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

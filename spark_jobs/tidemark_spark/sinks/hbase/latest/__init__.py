@@ -8,7 +8,7 @@ from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.latest.table import latest_table
-from tidemark_spark.audit.differences import Audit, Audited
+from tidemark_spark.audit.differences import Audit, AuditedPlace
 from tidemark_spark.audit.replay_comparison import Comparing
 from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
 from tidemark_spark.readers.places import COUNTS, typed
@@ -30,7 +30,7 @@ class SparkLatest:
         rows = newest_values(spark, opened.book, settings.name, table, field_names(opened.stream))
         return rows.select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
 
-    def audit(self, audit: Audit, settings: HBaseLatestSink) -> Audited:
+    def audit(self, audit: Audit, settings: HBaseLatestSink) -> AuditedPlace:
         opened = audit.opened
         table = latest_table(opened.connections, settings.hbase, settings.table)
         found = all_values(audit.spark, opened.book, settings.name, table, opened.fields)

@@ -13,12 +13,20 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.protocol_world import LANE, RUN, NoWork, World
-from tidemark.audit.deleted import MOST_TAKEN, BlockReport, Found, WindowBlock, compare_rows, explained, window_blocks
+from tidemark.audit.deleted import (
+    MOST_TAKEN,
+    BlockContents,
+    BlockReport,
+    WindowBlock,
+    compare_rows,
+    explained,
+    window_blocks,
+)
 from tidemark.audit.report import AuditReport
 from tidemark.commit.protocol import commit, take
 from tidemark.ledger.book import Committed
 from tidemark.ledger.codec import decode
-from tidemark.ledger.records import Blocks, Record
+from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash, row_hash
@@ -50,10 +58,10 @@ def digest(row: Row) -> int:
     return hash(row) & (1 << 64) - 1
 
 
-def found(rows: Iterable[Row], said: Iterable[Row] | None = None) -> Found:
+def found(rows: Iterable[Row], said: Iterable[Row] | None = None) -> BlockContents:
     """What is there; `said` is what was stored, where somebody has changed it since."""
     there = list(rows)
-    return Found(
+    return BlockContents(
         rows=count(row_hash(coordinate_hash(AT, offset), index) for offset, index, _ in there),
         messages=count(coordinate_hash(AT, offset) for offset, index, _ in there if index == 0),
         said=count(digest(row) for row in (there if said is None else said)).ack,
@@ -66,7 +74,7 @@ class Sink:
     """Windows over one partition, and the rows that count."""
 
     windows: list[Committed] = field(default_factory=list)
-    blocks: list[Blocks | None] = field(default_factory=list)
+    blocks: list[BlockTallies | None] = field(default_factory=list)
     rows: dict[int, list[Row]] = field(default_factory=dict)
     unproven: int = 0
 
@@ -101,7 +109,9 @@ class Sink:
         )
         self.windows.append(Committed(record, covers))
         self.blocks.append(
-            None if size == WHOLE else Blocks(size=size, partitions=(PartitionBlocks("logs", 1, 0, tuple(tallies)),))
+            None
+            if size == WHOLE
+            else BlockTallies(size=size, partitions=(PartitionBlocks("logs", 1, 0, tuple(tallies)),))
         )
         for offset in list(self.rows):
             if (AT, offset) in covers:

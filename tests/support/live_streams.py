@@ -114,7 +114,7 @@ class Kafka:
         self._admin.close()
 
 
-class Playground:
+class LiveStream:
     """One stream for one test: its file, its messages, its runs, and their right results."""
 
     def __init__(self, site: Site, kafka: Kafka, folder: Path, example: Example, **changes: Any) -> None:
@@ -260,7 +260,7 @@ class Playground:
             assert {place[:3]: fields["reason"] for place, fields in dead} == wanted.dead
 
 
-Make = Callable[..., Playground]
+Make = Callable[..., LiveStream]
 
 
 @pytest.fixture(scope="session")
@@ -309,8 +309,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def make(site: Site, kafka: Kafka, tmp_path: Path) -> Make:
     """Makes a playground for an example, the stream file's contents changed as told."""
 
-    def made(example: Example = EXAMPLES[0], **changes: Any) -> Playground:
-        return Playground(site, kafka, tmp_path, example, **changes)
+    def made(example: Example = EXAMPLES[0], **changes: Any) -> LiveStream:
+        return LiveStream(site, kafka, tmp_path, example, **changes)
 
     return made
 
@@ -322,6 +322,6 @@ def ledger(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def play(make: Make, example: Example, ledger: str) -> Playground:
+def live(make: Make, example: Example, ledger: str) -> LiveStream:
     """A playground for an example, with either ledger."""
     return make(example, ledger=LEDGERS[ledger])

@@ -17,7 +17,7 @@ from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
-from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
+from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
 from tidemark.submit.command import WINDOW_JOB, local_cores, master, submit_command
 
 
@@ -158,8 +158,8 @@ def test_a_folder_with_so_many_streams_that_airflow_may_drop_their_dags(
     said = capsys.readouterr().err
     assert f"warning: {tmp_path}: The DAGs of 2 stream files in one DAG file would take about 0.1 of the 0.1 s" in said
     assert "build_dags(..., shard=(1, 2))" in said
-    assert warning(300, 300 * OF_A_STREAM, Limits()) is None
-    assert warning(400, 400 * OF_A_STREAM, Limits()) is not None
+    assert warning(300, 300 * OF_A_STREAM, ParsingLimits()) is None
+    assert warning(400, 400 * OF_A_STREAM, ParsingLimits()) is not None
 
 
 def test_streams_of_a_folder_with_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
