@@ -152,6 +152,8 @@ BUGS = {
         "    if record.owes_sweep:\n"
         "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n"
         "        on_step(Step.SWEPT)\n"
+        "    if isinstance(sweeper, HandsOn):\n"
+        "        sweeper.hand_on(book, record)\n"
         "    book.mark_settled(record)\n",
         "    book.mark_settled(record)\n"
         "    if record.owes_sweep:\n"
