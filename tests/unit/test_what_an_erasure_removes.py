@@ -98,6 +98,25 @@ def test_a_table_that_only_a_cancelled_attempt_has_written(
     assert [made.left_of(one) for one in (5, 16)] == [{}, {}]
 
 
+@pytest.mark.covers("N27")
+def test_a_column_that_is_of_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backfill that was given up has begun within what another one has read as a whole."""
+    text = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
+    monkeypatch.setattr("tests.support.sums_in_memory.TEXT", text)
+    made = Sums(tmp_path, monkeypatch, 10)
+    made.ingest(30)
+    made.dies = True
+    lane = claim_lane(made.stream.opened, LaneKind.BACKFILL, "wrong", offsets((0, 3, 10)), "bug 17")
+    with pytest.raises(Killed):
+        made.work(lane, "wrong")
+    steering.cancel(made.stream.opened, lane, "the wrong offsets")
+    made.dies = False
+    made.work(claim_lane(made.stream.opened, LaneKind.BACKFILL, "right", offsets((0, 0, 10)), "bug 17"), "right")
+    assert len(made.left_of(5)) == 2
+    made.erase(5)
+    assert (made.left_of(5), len(made.left_of(1))) == ({}, 1)
+
+
 def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ingest is at work in the other half of the block, when its messages below are erased."""
     made = Sums(tmp_path, monkeypatch, 10)
