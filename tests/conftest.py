@@ -18,7 +18,7 @@ from tests.support.quick import MUTANTS, UNIT
 from tests.support.turns import Turns
 
 pytest_plugins = [
-    f"tests.support.{name}" for name in ("covering", "second_look", "servers", "stores", "playground", "secure")
+    f"tests.support.{name}" for name in ("covering", "second_look", "servers", "stores", "live_streams", "secure")
 ]
 
 
