@@ -19,6 +19,7 @@ from tidemark.ledger import selections
 from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.runs.live import discovery
+from tidemark.sinks.parquet import parts
 
 # How often each operation is on the menu.
 LEDGER = {
@@ -105,6 +106,8 @@ def explore(
         patch.object(discovery, "_STALE_PAUSE_SECONDS", 0.0),
         # A few offsets in each piece, so that actors die between two of them.
         patch.object(selections, "PIECE_BYTES", 90),
+        # The model's folders are in memory: no disk of theirs could be away.
+        patch.object(parts, "_check_there", lambda found: None),
     ):
         for seed in seeds:
             setting, steps = sequence(focus, seed)
