@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def with_table(live: LiveStream, limits: dict[str, Any] | None = None, **sink: Any) -> None:
-    """A Delta table beside the sinks that a playground checks by itself."""
+    """A Delta table beside the sinks that a stream of its own checks by itself."""
     table, folder = {"type": "hbase", "table": live.name}, {"type": "parquet", "folder": live.name}
     sinks = [{"type": "delta", "folder": f"{live.name}_delta", **sink}, table, folder]
     live.rewrite(sinks=sinks, limits=limits or {})

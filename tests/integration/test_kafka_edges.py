@@ -68,7 +68,7 @@ LINES = Example(
 
 @pytest.fixture
 def producer(make: Make) -> Iterator[tuple[LiveStream, KafkaProducer]]:
-    """A playground, and a producer that writes to its topic in transactions."""
+    """A stream of its own, and a producer that writes to its topic in transactions."""
     live = make(CDN)
     made = KafkaProducer(bootstrap_servers=live.kafka.servers, transactional_id=live.name)
     made.init_transactions()

@@ -19,7 +19,7 @@ HOUR = 3_600_000
 
 @pytest.fixture
 def live(make: Make) -> LiveStream:
-    """A playground whose topic rolls a new segment for each day of messages."""
+    """A stream of its own whose topic rolls a new segment for each day of messages."""
     live = make(CDN)
     alter(live, {"segment.ms": str(24 * HOUR), "retention.ms": str(168 * HOUR)})
     return live

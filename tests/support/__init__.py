@@ -1,1 +1,1 @@
-"""What tests share: the servers, the playground, builders, oracles and readers. No test is here."""
+"""What tests share: the servers, the live streams, builders, oracles and readers. No test is here."""

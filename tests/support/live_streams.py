@@ -215,7 +215,7 @@ class LiveStream:
         return process_windows(opened, lane, pending.window.seq, run, on_step=on_step, wait=wait)
 
     def ranges(self, topic: int, partition: int, *intervals: tuple[int, int]) -> RangeSet:
-        """Ranges of one of the playground's partitions."""
+        """Ranges of one of the stream's partitions."""
         at = TopicPartition(self.topics[topic], partition)
         return RangeSet(OffsetRange(at, start, until) for start, until in intervals)
 
@@ -307,7 +307,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def make(site: Site, kafka: Kafka, tmp_path: Path) -> Make:
-    """Makes a playground for an example, the stream file's contents changed as told."""
+    """Makes a stream of its own for an example, the stream file's contents changed as told."""
 
     def made(example: Example = EXAMPLES[0], **changes: Any) -> LiveStream:
         return LiveStream(site, kafka, tmp_path, example, **changes)
@@ -323,5 +323,5 @@ def ledger(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def live(make: Make, example: Example, ledger: str) -> LiveStream:
-    """A playground for an example, with either ledger."""
+    """A stream of its own for an example, with either ledger."""
     return make(example, ledger=LEDGERS[ledger])
