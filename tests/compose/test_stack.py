@@ -21,7 +21,7 @@ STREAM = "cdn_logs"
 FIRST = 2000
 SECOND = 500
 _SIZE = 1_500_000_000
-_SMALL = 3 << 30
+_SMALL = 4 << 30
 
 
 @pytest.fixture(scope="module")
