@@ -19,6 +19,7 @@ from tidemark.sinks.contract import CompactionRequest, Kind, Replaceable, Replac
 from tidemark.sinks.kinds import KINDS, kind_of, sink_to_compact
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import CompactedFolder, WindowSpan
+from tidemark.sinks.parquet.folders import OWNER_FILE
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 
 
@@ -59,6 +60,7 @@ def test_what_parquet_says_of_its_compactions(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         pq.write_table(pa.table({"id": ["a"]}), file)
         sizes.append(file.stat().st_size)
+    (tmp_path / "orders" / OWNER_FILE).write_text("{}")
     book = Book(MemoryStore(), "s", clock=lambda: 1_000_000)
     book.view = lambda sink=None: SimpleNamespace(windows=windows, authority=authority_of(windows))  # type: ignore[method-assign]
     opened = SimpleNamespace(book=book, connections=lambda name: lake)
