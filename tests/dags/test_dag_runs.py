@@ -212,10 +212,10 @@ def test_ingest(
     ] * 5
     assert sent[f"tidemark.latency_ms.{STREAM}"] == shown.latency.last_ms
     counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "dead_letters")]
-    assert counted == [shown["windows"][0][name] for name in ("read", "stored", "dead_letters")]
+    assert counted == [getattr(shown.windows[0], name) for name in ("read", "stored", "dead_letters")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
     assert passed_over == {"lost": 0, "skipped": 0}
-    assert shown["windows"][0]["passed_over"] == {"lost": "0", "skipped": "0"}
+    assert shown.windows[0].passed_over == PassedOver(lost=0, skipped=0)
     # A secret is on no command line, on no page of Spark's, in no log, and in nothing that Airflow has stored.
     assert secrets_watched.seen == []
     assert "Hadoop Properties" in secrets_watched.page
