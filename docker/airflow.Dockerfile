@@ -69,10 +69,11 @@ COPY docker/airflow/api.py docker/airflow/first_lines.py docker/airflow/healthy.
 COPY --chmod=755 docker/airflow/with_secrets.sh /opt/tidemark/bin/with-secrets
 RUN ln -s with-secrets /opt/tidemark/bin/tidemark && ln -s with-secrets /opt/tidemark/bin/airflow
 
+# The interpreter by the name that the programs have: by another, their commands would start a second warm engine.
 ENV PATH=/opt/tidemark/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     AIRFLOW_HOME=/opt/airflow \
     SPARK_CONF_DIR=/opt/spark/conf \
-    PYSPARK_PYTHON=/opt/venv/bin/python3 \
-    PYSPARK_DRIVER_PYTHON=/opt/venv/bin/python3
+    PYSPARK_PYTHON=/opt/venv/bin/python \
+    PYSPARK_DRIVER_PYTHON=/opt/venv/bin/python
 USER tidemark
 WORKDIR /opt/airflow
