@@ -13,7 +13,6 @@ from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.requests import selecting
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import EraseRequest
 from tidemark.streams.model import Stream
@@ -70,6 +69,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
         def erase(**context: Any) -> str:
             """Open the lane, which claims the offsets, and erase what needs no Spark. Goes on to `process` for the rest."""
             from tidemark.runs import erasing
+            from tidemark.runs.requests import selecting
             from tidemark.runs.windows import lanes
             from tidemark_dags.connections import open_here
 

@@ -14,7 +14,6 @@ from airflow.sdk import DAG, CronTriggerTimetable, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.runs.windows import ingest
 from tidemark.streams.model import Stream
 from tidemark.views.messages.payloads import visible
 from tidemark_dags.complete import announce
@@ -55,7 +54,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
 
             A retry after the job has committed gives the first window that the run has committed.
             """
-            from tidemark.runs.windows import lanes
+            from tidemark.runs.windows import ingest, lanes
             from tidemark_dags.connections import open_here
             from tidemark_dags.metrics import send_positions
 

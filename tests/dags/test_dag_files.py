@@ -310,25 +310,25 @@ def test_a_callback_that_fails_is_logged_and_goes_no_further(
 def test_the_tasks_log_says_what_a_person_should_know(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shown: dict[str, Any] = {
-        "partitions": [],
-        "status": {"word": "OK", "rule": "no lag", "sentence": "a/0: the lag is 0"},
-        "latency": {"last_ms": None, "alarm": None, "sentence": None},
-        "retention_alarms": [],
-        "retention_headroom": "a/0: offset 10, the next unread one, may be deleted in 31 h",
-    }
+    shown = SimpleNamespace(
+        partitions=[],
+        status=SimpleNamespace(word="OK", rule="no lag", sentence="a/0: the lag is 0"),
+        latency=SimpleNamespace(last_ms=None, alarm=None, sentence=None),
+        retention_alarms=[],
+        retention_headroom="a/0: offset 10, the next unread one, may be deleted in 31 h",
+    )
     monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown)
     opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
     caplog.set_level("INFO", logger="tidemark_dags.metrics")
     send_positions(opened)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         ("INFO", "status OK (no lag): a/0: the lag is 0"),
-        ("INFO", f"retention: {shown['retention_headroom']}"),
+        ("INFO", f"retention: {shown.retention_headroom}"),
     ]
     caplog.clear()
-    shown["status"]["word"] = "STOPPED"
-    shown["latency"]["sentence"] = "late"
-    shown["retention_alarms"] = ["soon"]
+    shown.status.word = "STOPPED"
+    shown.latency.sentence = "late"
+    shown.retention_alarms = ["soon"]
     send_positions(opened)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         ("WARNING", "status STOPPED (no lag): a/0: the lag is 0"),
