@@ -142,7 +142,7 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
 @pytest.mark.covers("O13")
 def test_a_wrong_key_is_named_and_never_shown(bucket: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = replace(bucket, password="canary-wrong-key")
-    object_stores.note("wrong", {"aws_default": []}, lambda name: wrong)
+    object_stores.note("wrong", {"aws_default": ["wrong"]}, lambda name: wrong)
     base = f"{bucket.extra['path']}/wrong"
     calls: list[Callable[[], object]] = [
         lambda: files.owner(base),
@@ -160,7 +160,7 @@ def test_a_wrong_key_is_named_and_never_shown(bucket: Connection, monkeypatch: p
 @pytest.mark.covers("O13")
 def test_two_commits_of_one_version_of_a_table(bucket: Connection) -> None:
     """The server refuses the second put of a version, and delta-rs makes the next version of it."""
-    object_stores.note("two", {"aws_default": []}, from_environment)
+    object_stores.note("two", {"aws_default": ["two"]}, from_environment)
     base = f"{bucket.extra['path']}/two"
     rows = pa.table({"id": [1, 2]})
     write_deltalake(folders.escaped(base), rows, storage_options=folders.options(base))
