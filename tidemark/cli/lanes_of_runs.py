@@ -35,8 +35,8 @@ def repair(
     verbose: bool,
 ) -> None:
     """Replay an audit's findings."""
-    for lane in claims.claim(opened, plan.of_request(opened, request, run), run, people):
-        process(opened, command, lane, run, _pending(opened, lane, run), verbose=verbose)
+    mine = claims.claim(opened, plan.of_request(opened, request, run), run, people)
+    work_off(opened, command, [mine], run, take_over=False, verbose=verbose)
 
 
 def _pending(opened: OpenStream, lane: str, run: str) -> Pending | None:

@@ -9,21 +9,11 @@ from tidemark.errors import WrongUse
 
 # Characters with a meaning of their own in a path of Spark or of delta-rs.
 _TAKEN = "*?[]{}^\\%"
-
-
 _OF_FILES = ("path", "hadoop")
-
-
 # As Airflow's Amazon provider names them.
 OBJECT_STORE = "aws"
-
-
 _OF_BUCKETS = ("endpoint_url", "region_name", "aws_session_token", "allow_insecure")
-
-
 _ROLES = "Give a key's id as login and its secret as password, or neither: then the machine's own role is used."
-
-
 _NO_ROLES = dict.fromkeys(("role_arn", "assume_role_method", "assume_role_kwargs", "profile_name"), _ROLES)
 
 

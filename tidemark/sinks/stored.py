@@ -10,11 +10,7 @@ from typing import NamedTuple
 from tidemark.offsets.ranges import TopicPartition
 
 FLAG_TOMBSTONE = 1
-
-
 MARK_FORMAT = 1
-
-
 _MARK = struct.Struct(">BBQQQ")
 
 

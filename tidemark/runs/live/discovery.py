@@ -169,17 +169,15 @@ def newest_incarnations(register: Register) -> dict[str, int]:
     return {topic: newest(register.topics, topic).incarnation for topic in register.topics}
 
 
-def newer_epochs(window: Window, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
-    """The partitions of a window that have a newer leader epoch now, with the epoch that the window was pinned under."""
-    return newer_epochs_of(window, window.ranges, logs)
-
-
-def newer_epochs_of(
-    window: Window, ranges: Iterable[WindowRange], logs: Mapping[str, TopicLog]
+def newer_epochs(
+    window: Window, logs: Mapping[str, TopicLog], ranges: Iterable[WindowRange] | None = None
 ) -> dict[tuple[str, int], int]:
-    """The same for some ranges of the window."""
+    """The partitions of a window that have a newer leader epoch now, with the epoch that the window was pinned under.
+
+    `ranges`: those of the window that are looked at; all of them without it.
+    """
     found = {}
-    for one in ranges:
+    for one in window.ranges if ranges is None else ranges:
         log = logs.get(one.topic)
         now = log.partitions.get(one.partition) if log and log.topic_id == window.topic_ids.get(one.topic) else None
         if (

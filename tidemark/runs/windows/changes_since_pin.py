@@ -11,7 +11,7 @@ from tidemark.errors import SourceChanged
 from tidemark.ledger.records import BlockTallies, Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.live.discovery import newer_epochs_of
+from tidemark.runs.live.discovery import newer_epochs
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.earlier_counts import Attempted, check_widened
 
@@ -42,7 +42,7 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
     """
     judged = _judged(window, read)
     now = kafka.topics({one.topic for one in judged}, window.isolation)
-    ends = kafka.epoch_ends(newer_epochs_of(window, judged, now))
+    ends = kafka.epoch_ends(newer_epochs(window, now, judged))
     changes = []
     for topic in sorted({one.topic for one in judged}):
         topic_id = window.topic_ids[topic]
