@@ -14,7 +14,7 @@ from bench.measures import MEASURES, Measure
 from bench.workbench import Workbench
 from services import control, environment, jars
 from services.site import Site
-from tidemark_spark.runtime.session import open_session
+from tidemark.spark.runtime.session import open_session
 
 
 def main() -> int:

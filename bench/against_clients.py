@@ -29,8 +29,8 @@ from services import environment
 from services.servers import gateway_command
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.schemes.kinds import RegexScheme
-from tidemark_spark.columns import OFFSET, PARTITION, REASON
-from tidemark_spark.schemes import parse
+from tidemark.spark.columns import OFFSET, PARTITION, REASON
+from tidemark.spark.schemes import parse
 
 _FIELDS = ("clientip", "path", "size")
 _BATCH = 1000

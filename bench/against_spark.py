@@ -12,8 +12,8 @@ from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench, window
 from tidemark.runs.live.open_stream import open_stream
 from tidemark.schemes.kinds import DelimitedScheme
-from tidemark_spark.columns import COORDINATE, REASON
-from tidemark_spark.schemes import parse
+from tidemark.spark.columns import COORDINATE, REASON
+from tidemark.spark.schemes import parse
 
 # A window of some seconds, of which the fixed costs are a part, and not most.
 LINES = 2_000_000

@@ -16,9 +16,9 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import lanes
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.window import process_windows
-from tidemark_spark.runtime.session import PARQUET_ROWS, setting
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.runtime.session import PARQUET_ROWS, setting
 
 # Replays of scattered records, and the windows that they are scattered over.
 SCATTERED, _WINDOWS, _REPLAYS, _RECORDS = 200_000, 100, 4, 1_200

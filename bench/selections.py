@@ -12,7 +12,7 @@ from bench.workbench import Workbench
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.offsets.ranges import RangeSet
-from tidemark_spark.rows.reading import read_offsets
+from tidemark.spark.rows.reading import read_offsets
 
 AMONG, _FAR = 10_000_000, 200
 # Nine of ten records, so that nearly all that is read is wanted, and the ranges are many.

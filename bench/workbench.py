@@ -32,10 +32,10 @@ from tidemark.planning.splitting import records_per_task
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import ingest
 from tidemark.sinks.hbase.table import FAMILIES
+from tidemark.spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.rows.reading import read_offsets
 from tidemark.streams.fetch import FetchSettings
-from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
-from tidemark_spark.jobs.window import process_windows
-from tidemark_spark.rows.reading import read_offsets
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 PARTITIONS = 4

@@ -7,8 +7,8 @@ Stream files are in `streams/` beside this file, or where TIDEMARK_STREAMS says.
 
 from pathlib import Path
 
+from tidemark.airflow import build_dags
 from tidemark.streams.loading import stream_folders
-from tidemark_dags import build_dags
 
 for dag in build_dags(*stream_folders(beside=Path(__file__).parent)):
     globals()[dag.dag_id] = dag

@@ -40,8 +40,6 @@ RUN --mount=type=cache,target=/root/.cache/pip,sharing=locked \
 COPY pyproject.toml README.md LICENSE /build/source/
 COPY tidemark /build/source/tidemark
 COPY spark_jobs /build/source/spark_jobs
-COPY dags/tidemark_dags /build/source/dags/tidemark_dags
-COPY plugins/tidemark_plugin /build/source/plugins/tidemark_plugin
 RUN cd /build/source \
     && /build/wheel/bin/pip wheel --disable-pip-version-check --no-deps --no-index --no-build-isolation --wheel-dir /build/made . \
     && /build/wheel/bin/pip --python /opt/venv/bin/python install --disable-pip-version-check --no-deps --no-index /build/made/*.whl

@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 REPOSITORY = Path(__file__).resolve().parent.parent
 _PAGES = ("*.md", "docs/*.md", "docs/adr/*.md")
 # What mkdocs.yml names.
-_LOOKS = ("docs/site.css", "plugins/tidemark_plugin/page/icon.svg")
+_LOOKS = ("docs/site.css", "tidemark/plugin/page/icon.svg")
 _LINK = re.compile(r"\]\(([^)#:\s]+)")
 
 

@@ -120,7 +120,7 @@ def fields(form: str) -> str:
     """The fields of the form of a DAG."""
     # Airflow makes its home when it is imported.
     os.environ.setdefault("AIRFLOW_HOME", str(REPOSITORY / ".local" / "airflow-reference"))
-    from tidemark_dags.requests import params
+    from tidemark.airflow.requests import params
 
     rows = []
     for name, one in params(REQUESTS[form]).items():

@@ -4,16 +4,16 @@ import sys
 from importlib import import_module
 
 from tidemark.errors import EXIT_WRONG_USE
-from tidemark_spark.jobs import entry
+from tidemark.spark.jobs import entry
 
 _JOBS = ("window", "audit", "compare", "compact")
 
 if __name__ == "__main__":
     word = "window" if sys.argv[1:2] == [] or sys.argv[1].startswith("-") else sys.argv.pop(1)
     if word == "engine":
-        import_module("tidemark_spark.engine.starting").main()
+        import_module("tidemark.spark.engine.starting").main()
     elif word in _JOBS:
-        entry.run(import_module(f"tidemark_spark.jobs.{word}").main)
+        entry.run(import_module(f"tidemark.spark.jobs.{word}").main)
     else:
         print(f"tidemark: WrongUse: {word!r} is no job; expected {', '.join((*_JOBS, 'engine'))}", file=sys.stderr)
         sys.exit(EXIT_WRONG_USE)

@@ -1,6 +1,7 @@
 """Tidemark: Kafka topics become tables in bounded batches, and the book of which offsets are in which results is kept.
 
-This package is the domain. It imports neither Airflow nor pyspark; see ARCHITECTURE.md for the other rooms.
+Only `tidemark.airflow` and `tidemark.plugin` import Airflow, and only `tidemark.spark` imports pyspark; ARCHITECTURE.md
+has the rooms.
 """
 
 __version__ = "0.1.0"

@@ -16,7 +16,7 @@ from airflow.models.team import Team
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 
-from tidemark_plugin.access import LOOKED, may_see, may_see_files, may_trigger, note_look, note_steering
+from tidemark.plugin.access import LOOKED, may_see, may_see_files, may_trigger, note_look, note_steering
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 

@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidemark_dags.approval import SecondPerson, approved_by, second_person
+from tidemark.airflow.approval import SecondPerson, approved_by, second_person
 
 SELECTION = "a" * 64
 

@@ -20,11 +20,11 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
+from tidemark.airflow import build_dags
+from tidemark.airflow.callbacks import Callback
+from tidemark.airflow.metrics import send_positions
+from tidemark.airflow.spark_job import SparkJob
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
-from tidemark_dags import build_dags
-from tidemark_dags.callbacks import Callback
-from tidemark_dags.metrics import send_positions
-from tidemark_dags.spark_job import SparkJob
 
 DAGS = REPOSITORY / "dags"
 NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")}
@@ -319,7 +319,7 @@ def test_the_tasks_log_says_what_a_person_should_know(
     )
     monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown)
     opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
-    caplog.set_level("INFO", logger="tidemark_dags.metrics")
+    caplog.set_level("INFO", logger="tidemark.airflow.metrics")
     send_positions(opened)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         ("INFO", "status OK (no lag): a/0: the lag is 0"),

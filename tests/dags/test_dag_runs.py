@@ -34,6 +34,8 @@ from tests.support.dag_streams import LINEAGE, STREAM, STREAM_FILE
 from tests.support.live_streams import Kafka
 from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
+from tidemark.airflow.lineage import LineageOfWindows
+from tidemark.airflow.metrics import send_positions
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs import steering
@@ -44,8 +46,6 @@ from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.reading import hbase_rows
 from tidemark.views.overview import overview
 from tidemark.views.summary import PassedOver
-from tidemark_dags.lineage import LineageOfWindows
-from tidemark_dags.metrics import send_positions
 
 GAUGES = ("log_start", "position", "end", "lag")
 CANARY = "canary-in-a-password"

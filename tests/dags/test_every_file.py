@@ -17,10 +17,11 @@ from airflow.timetables.base import TimeRestriction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.covering import REPOSITORY
 from tests.support.stream_text import MINIMAL
+from tidemark.airflow import build_dags, factory
 from tidemark.errors import InvalidStreamFile
 from tidemark.streams.loading import load
-from tidemark_dags import build_dags, factory
 
 KINDS = ("ingest", "backfill", "replay", "audit", "erase")
 GOOD = {f"orders__{kind}" for kind in KINDS}
@@ -98,9 +99,7 @@ def test_a_stream_whose_dags_cannot_be_built_costs_no_other_stream_its_dags(
 
     monkeypatch.setattr(factory, f"{kind}_dag", only_orders)
     monkeypatch.setenv("TIDEMARK_STREAMS", str(streams))
-    (tmp_path / "tidemark_streams.py").write_bytes(
-        Path(factory.__file__).parents[1].joinpath("tidemark_streams.py").read_bytes()
-    )
+    (tmp_path / "tidemark_streams.py").write_bytes((REPOSITORY / "dags" / "tidemark_streams.py").read_bytes())
     bag = DagBag(dag_folder=str(tmp_path))
     assert bag.import_errors == {}
     assert set(bag.dags) == GOOD | {"others__invalid"}

@@ -23,13 +23,13 @@ from tests.support.known_streams import KnownStream, tables
 from tests.support.pages_in_memory import opened_by_pages, page_ledger, routes
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import LaneKind
+from tidemark.plugin import viewing
+from tidemark.plugin.access import get_user
+from tidemark.plugin.app import build_app
+from tidemark.plugin.routes import messages as messages_routes
+from tidemark.plugin.routes import plans as plans_routes
+from tidemark.plugin.routes import steering as steering_routes
 from tidemark.views.messages.fates import Fate
-from tidemark_plugin import viewing
-from tidemark_plugin.access import get_user
-from tidemark_plugin.app import build_app
-from tidemark_plugin.routes import messages as messages_routes
-from tidemark_plugin.routes import plans as plans_routes
-from tidemark_plugin.routes import steering as steering_routes
 
 __all__ = ["page_ledger", "tables"]
 

@@ -15,11 +15,11 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
+from tidemark.airflow import build_dags, factory
+from tidemark.airflow.parsing_limits import warn_near_limits
 from tidemark.errors import WrongUse
 from tidemark.streams.loading import load, name_in, stream_files
 from tidemark.streams.parsing_limits import ParsingLimits, near_limits
-from tidemark_dags import build_dags, factory
-from tidemark_dags.parsing_limits import warn_near_limits
 
 KINDS = ("ingest", "backfill", "replay", "audit", "erase")
 # Ways to write a stream's name: each is YAML for `odd name` of no other file.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tidemark.airflow.operators import AuditOperator, BackfillOperator, EraseOperator, IngestOperator, ReplayOperator
 from tidemark.errors import WrongUse
-from tidemark_dags.operators import AuditOperator, BackfillOperator, EraseOperator, IngestOperator, ReplayOperator
 
 
 @pytest.mark.covers("N74")

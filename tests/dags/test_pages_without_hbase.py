@@ -29,6 +29,11 @@ from tidemark.clients.connections import Connection
 from tidemark.errors import ConnectionMissing
 from tidemark.ledger.records import Attempt, LaneKind, Window
 from tidemark.ledger.stores.kinds import ledger_store
+from tidemark.plugin import streams, viewing
+from tidemark.plugin.access import get_user
+from tidemark.plugin.app import build_app
+from tidemark.plugin.routes import messages as messages_routes
+from tidemark.plugin.routes import steering as steering_routes
 from tidemark.runs.auditing import audit_without_spark
 from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters import FIELDS
@@ -36,11 +41,6 @@ from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark.sinks.parquet import files
 from tidemark.sinks.stored import StoredRow
 from tidemark.views.messages.fates import Fate
-from tidemark_plugin import streams, viewing
-from tidemark_plugin.access import get_user
-from tidemark_plugin.app import build_app
-from tidemark_plugin.routes import messages as messages_routes
-from tidemark_plugin.routes import steering as steering_routes
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 

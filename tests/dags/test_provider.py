@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.support.connection_values import GIVEN
+from tidemark.airflow import hooks
 from tidemark.clients.connection_forms import get_provider_info
-from tidemark_dags import hooks
 
 TYPES = {one["connection-type"]: one for one in get_provider_info()["connection-types"]}
 

@@ -115,7 +115,7 @@ NEVER: dict[str, list[Any]] = {
 def test_form_and_task_refuse_the_same_values(request_of: Any, kind: str) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
-    from tidemark_dags.requests import params
+    from tidemark.airflow.requests import params
 
     form = params(request_of)
     tried = [(name, value) for name in form for value in NEVER.get(name, [])]

@@ -38,6 +38,11 @@ from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import StaleLedger, Unreachable
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
+from tidemark.plugin import viewing
+from tidemark.plugin.access import get_user
+from tidemark.plugin.app import build_app
+from tidemark.plugin.routes import messages as messages_routes
+from tidemark.plugin.routes import steering as steering_routes
 from tidemark.runs.auditing import audit_without_spark, store_report
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import ReplayRequest, checked
@@ -46,11 +51,6 @@ from tidemark.runs.windows import lanes
 from tidemark.views.event_time.completeness import Span
 from tidemark.views.event_time.progress import hour_name, progress
 from tidemark.views.messages.fates import Fate
-from tidemark_plugin import viewing
-from tidemark_plugin.access import get_user
-from tidemark_plugin.app import build_app
-from tidemark_plugin.routes import messages as messages_routes
-from tidemark_plugin.routes import steering as steering_routes
 
 __all__ = ["page_ledger", "tables"]
 

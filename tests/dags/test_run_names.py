@@ -18,6 +18,10 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.airflow import audit, connections, steps
+from tidemark.airflow.backfill import backfill_dag
+from tidemark.airflow.erase import erase_dag
+from tidemark.airflow.replay import replay_dag
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.errors import OffsetsOutOfRange
@@ -28,10 +32,6 @@ from tidemark.runs import auditing, erasing
 from tidemark.runs.requests.record_files import FOLDER
 from tidemark.runs.windows import lanes
 from tidemark.streams.model import Stream
-from tidemark_dags import audit, connections, steps
-from tidemark_dags.backfill import backfill_dag
-from tidemark_dags.erase import erase_dag
-from tidemark_dags.replay import replay_dag
 
 REASON = "bug 17"
 

@@ -17,14 +17,14 @@ from services.site import Site
 from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until
 from tests.support.warm import SPARK, Engine
+from tidemark.airflow import spark_job
+from tidemark.airflow.connections import exported, from_airflow
+from tidemark.airflow.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, of_stream
 from tidemark.errors import ConnectionMissing
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.submit.address import FOLDER
 from tidemark.submit.command import job_script
-from tidemark_dags import spark_job
-from tidemark_dags.connections import exported, from_airflow
-from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, of_stream
 
 pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
 

@@ -11,11 +11,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException, TaskDeferred
 
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
+from tidemark.airflow import connections
+from tidemark.airflow.operators import CompleteSensor, WindowsSensor
+from tidemark.airflow.triggers import BehindTrigger, Passed, WindowsTrigger
+from tidemark.airflow.waiting import Sign, behind
 from tidemark.errors import TidemarkError, Unreachable, WrongUse
-from tidemark_dags import connections
-from tidemark_dags.operators import CompleteSensor, WindowsSensor
-from tidemark_dags.triggers import BehindTrigger, Passed, WindowsTrigger
-from tidemark_dags.waiting import Sign, behind
 
 SPAN = {"since": "1970-01-01T00:00Z", "until": "1970-01-01T01:00Z"}
 

@@ -31,12 +31,12 @@ from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import AggregateTable, aggregate_table, totals
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.compare import compare
-from tidemark_spark.jobs.window import process_windows
-from tidemark_spark.sinks import results
-from tidemark_spark.sinks.hbase.aggregates.aggregating import chosen, contributions, with_unit_of_one
-from tidemark_spark.sinks.hbase.aggregates.audit import _same_values, same_state
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.compare import compare
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.sinks import results
+from tidemark.spark.sinks.hbase.aggregates.aggregating import chosen, contributions, with_unit_of_one
+from tidemark.spark.sinks.hbase.aggregates.audit import _same_values, same_state
 
 pytestmark = pytest.mark.usefixtures("spark")
 

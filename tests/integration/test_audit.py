@@ -32,11 +32,11 @@ from tidemark.runs.requests import answers, selecting
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
 from tidemark.sinks.stored import Mark
 from tidemark.sinks.values import value_of
-from tidemark_spark.audit import differences
-from tidemark_spark.jobs import window as window_job
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows.reading import read_offsets
-from tidemark_spark.sinks import make_sinks
+from tidemark.spark.audit import differences
+from tidemark.spark.jobs import window as window_job
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows.reading import read_offsets
+from tidemark.spark.sinks import make_sinks
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -155,7 +155,7 @@ def test_the_sinks_are_audited_without_reading_kafka(live: LiveStream, monkeypat
         asked.append(ranges)
         return read_offsets(spark, cluster, isolation, ranges, *more, **others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tidemark_spark.jobs.expected.read_offsets", read)
+    monkeypatch.setattr("tidemark.spark.jobs.expected.read_offsets", read)
     report = audited(live, level=Level.SINKS)
     assert not any(asked)
     assert (report.level, report.by_tallies, report.unproven) == (Level.SINKS, 300, 0)

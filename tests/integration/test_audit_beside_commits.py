@@ -14,9 +14,9 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import lanes
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.steps import Steps
-from tidemark_spark.jobs.window import process_windows
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.steps import Steps
+from tidemark.spark.jobs.window import process_windows
 
 pytestmark = pytest.mark.usefixtures("spark")
 

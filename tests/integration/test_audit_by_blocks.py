@@ -17,8 +17,8 @@ from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark_spark.audit.deleted import DeletedOffsets, PlaceBlocks
-from tidemark_spark.audit.differences import (
+from tidemark.spark.audit.deleted import DeletedOffsets, PlaceBlocks
+from tidemark.spark.audit.differences import (
     Audit,
     AuditedPlace,
     RowsAt,
@@ -27,9 +27,9 @@ from tidemark_spark.audit.differences import (
     read_beforehand,
     sums_expected,
 )
-from tidemark_spark.columns import AT, DIGEST, INDEX, OFFSET, row_hash
-from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
-from tidemark_spark.rows.selecting import only
+from tidemark.spark.columns import AT, DIGEST, INDEX, OFFSET, row_hash
+from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST
+from tidemark.spark.rows.selecting import only
 
 PARTITIONS = [TopicPartition("logs", 0), TopicPartition("logs", 1), TopicPartition("sparse", 0, 2)]
 PLACE = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {OFFSET} long, {INDEX} int"

@@ -24,10 +24,10 @@ from tidemark.ledger.records import JobProgress, LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.hbase.table import ResultTable
-from tidemark_spark.jobs import expected
-from tidemark_spark.jobs.audit import _most_dead_letters, audit
-from tidemark_spark.jobs.compare import compare
-from tidemark_spark.readers.places import hbase_places
+from tidemark.spark.jobs import expected
+from tidemark.spark.jobs.audit import _most_dead_letters, audit
+from tidemark.spark.jobs.compare import compare
+from tidemark.spark.readers.places import hbase_places
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -18,12 +18,12 @@ from tests.support.registry import serving
 from tests.support.servers import free_ports
 from tidemark.clients.connections import Connection
 from tidemark.errors import EXIT_UNREACHABLE, Unreachable, WrongUse
+from tidemark.spark.columns import INDEX, OFFSET, REASON
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows.pipeline import check_rows, rows_of
+from tidemark.spark.rows.reading import no_messages
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
-from tidemark_spark.columns import INDEX, OFFSET, REASON
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows.pipeline import check_rows, rows_of
-from tidemark_spark.rows.reading import no_messages
 
 FIELDS = {
     "id": "integer",

@@ -24,8 +24,8 @@ from tidemark.ledger.records import LaneKind, Pending
 from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.runs.requests.plan import of_request
 from tidemark.runs.windows import ingest
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.runtime.failures import translate
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.runtime.failures import translate
 
 
 def ranges(pending: Pending | None) -> dict[int, tuple[int, int]]:

@@ -23,9 +23,9 @@ from tidemark.sinks.parquet.compactions import CompactedFolder, described
 from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import steady
 from tidemark.sinks.parquet.steps import CompactionStep, nobody
-from tidemark_spark.audit import differences
-from tidemark_spark.jobs import audit as audit_job
-from tidemark_spark.sinks.parquet.compacting import compact
+from tidemark.spark.audit import differences
+from tidemark.spark.jobs import audit as audit_job
+from tidemark.spark.sinks.parquet.compacting import compact
 
 pytestmark = pytest.mark.usefixtures("spark")
 

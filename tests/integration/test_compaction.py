@@ -20,7 +20,7 @@ from tidemark.errors import OffsetsOutOfRange, SourceChanged
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import erasing, steering
 from tidemark.runs.windows import lanes
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

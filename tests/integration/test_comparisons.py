@@ -15,9 +15,9 @@ from tidemark.audit.comparison import MORE_IN_TOPICS, MOST_EXAMPLES, NOT_IN_TOPI
 from tidemark.ledger.book import NOTHING_SEEN
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
-from tidemark_spark.audit.replay_comparison import Comparing
-from tidemark_spark.columns import COORDINATE, FAILURE, FAILURE_TYPE, INDEX, OUTCOME, REASON
-from tidemark_spark.readers.places import OTHERS
+from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.columns import COORDINATE, FAILURE, FAILURE_TYPE, INDEX, OUTCOME, REASON
+from tidemark.spark.readers.places import OTHERS
 
 AT = TopicPartition("a", 3, 2)
 PLACE = f"{COORDINATE[0]} string, {COORDINATE[1]} int, {COORDINATE[2]} int, {COORDINATE[3]} long, {INDEX} int"

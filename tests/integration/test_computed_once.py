@@ -12,8 +12,8 @@ from tests.support.live_streams import RAW, LiveStream, Make
 from tests.support.oracle import Example
 from tidemark.commit.protocol import Step
 from tidemark.errors import ComputedAgain, VerificationFailed
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.runtime.failures import translate
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.runtime.failures import translate
 
 FIELDS = {"number": "integer", "word": "string"}
 STREAM: dict[str, Any] = {
@@ -127,7 +127,7 @@ def test_a_sink_with_other_contents_than_were_counted_is_refused(
     make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """As where Spark takes for repeatable what is not."""
-    monkeypatch.setattr("tidemark_spark.rows.pipeline._may_differ", lambda rows, stream: False)
+    monkeypatch.setattr("tidemark.spark.rows.pipeline._may_differ", lambda rows, stream: False)
     live = made(make)
     live.kafka.create(f"{live.name}-results", 1)
     sink = {

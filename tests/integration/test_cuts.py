@@ -27,10 +27,10 @@ from tidemark.offsets.tallies import Acknowledgements
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest
 from tidemark.sinks.sweeping import SinkSweeper
-from tidemark_spark.jobs import window_work
-from tidemark_spark.runtime import progress
-from tidemark_spark.sinks.contract import OnePassSink, WriteContext
-from tidemark_spark.sinks.hbase.writer import HBaseResults
+from tidemark.spark.jobs import window_work
+from tidemark.spark.runtime import progress
+from tidemark.spark.sinks.contract import OnePassSink, WriteContext
+from tidemark.spark.sinks.hbase.writer import HBaseResults
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -216,7 +216,7 @@ def test_a_crash_in_a_replay(live: LiveStream, step: Step, times: int) -> None:
     live.assert_exactly_what_was_read()
     # Run again: what was committed is settled, what was not is done; the lane is closed at the end.
     from tidemark.runs.windows import lanes
-    from tidemark_spark.jobs.window import process_windows
+    from tidemark.spark.jobs.window import process_windows
 
     lane = lanes.lane_name(LaneKind.REPLAY, run)
     process_windows(live.opened, lane, 1, run)

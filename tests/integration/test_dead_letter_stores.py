@@ -29,10 +29,10 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
+from tidemark.spark.jobs.audit import audit
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.where import coordinate, located
-from tidemark_spark.jobs.audit import audit
 
 LEDGERS = {
     "sqlite": {"type": "sql", "sql": "sqlite_default"},

@@ -23,9 +23,9 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.reading import delta_tables
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.window import process_windows
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_hash, unsigned
 from tidemark.offsets.ranges import MAX_OFFSET, TopicPartition
-from tidemark_spark import columns
-from tidemark_spark.columns import INCARNATION, INDEX, OFFSET, PARTITION, TOPIC
+from tidemark.spark import columns
+from tidemark.spark.columns import INCARNATION, INDEX, OFFSET, PARTITION, TOPIC
 
 PLACE = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long, {INDEX} int"
 KINDS: dict[str, Any] = {"string": "ü x", "binary": b"\x00\xff", "long": -7, "double": -1.5, "boolean": True}

@@ -15,8 +15,8 @@ from tests.support.oracle import Example, Outcome
 from tidemark.cli.commands.results import rows_of
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.double_texts import double_text
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks import results
 
 
 def example(scheme: dict[str, Any]) -> Example:

@@ -18,8 +18,8 @@ from tidemark.ledger.records import LaneKind
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.kinds import sink_to_compact
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks.parquet.compacting import compact
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks.parquet.compacting import compact
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -17,10 +17,10 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.spark.jobs import window
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows.pipeline import check_rows
 from tidemark.streams.model import Stream
-from tidemark_spark.jobs import window
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows.pipeline import check_rows
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -19,7 +19,7 @@ from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count
 from tidemark.sinks.hbase.rows import PartitionKeys
-from tidemark_spark.jobs.audit import audit, main
+from tidemark.spark.jobs.audit import audit, main
 
 MESSAGES = 25_000
 INVALID = {7, 12_345}

@@ -15,7 +15,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.requests import selecting
 from tidemark.runs.skipping import skip
 from tidemark.runs.windows import ingest
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

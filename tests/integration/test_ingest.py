@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, OFFSETS, Example
 from tidemark.sinks.reading import hbase_rows, parquet_tables
-from tidemark_spark.jobs import window_work
-from tidemark_spark.rows.reading import read_offsets
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs import window_work
+from tidemark.spark.rows.reading import read_offsets
+from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -22,13 +22,6 @@ from tests.support.stream_text import MINIMAL
 from tidemark import __version__, errors
 
 UV = REPOSITORY / ".local" / "uv" / "bin" / "uv"
-# What is in the wheel, and from where it comes.
-SOURCES = {
-    "tidemark": "tidemark",
-    "tidemark_spark": "spark_jobs/tidemark_spark",
-    "tidemark_dags": "dags/tidemark_dags",
-    "tidemark_plugin": "plugins/tidemark_plugin",
-}
 SCRIPT = "process_window.py"
 
 
@@ -76,17 +69,16 @@ def ended(folder: Path, *command: str | Path, **variables: str) -> subprocess.Co
     )
 
 
-def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
-    expected = {f"tidemark_spark/scripts/{SCRIPT}"}
-    for package, source in SOURCES.items():
-        files = [path for path in (REPOSITORY / source).rglob("*") if path.is_file() and path.suffix != ".pyc"]
-        expected |= {f"{package}/{path.relative_to(REPOSITORY / source)}" for path in files}
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    expected = {f"tidemark/spark/scripts/{SCRIPT}"}
+    files = [path for path in (REPOSITORY / "tidemark").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    expected |= {str(path.relative_to(REPOSITORY)) for path in files}
     with zipfile.ZipFile(wheel) as opened:
         names = {name for name in opened.namelist() if ".dist-info/" not in name}
     assert names == expected
     # The page's files are among them, and what says that there are types.
-    assert {"tidemark_plugin/page/streams.html", "tidemark_plugin/routes/streams.py"} <= names
-    assert {f"{package}/py.typed" for package in SOURCES} <= names
+    assert {"tidemark/plugin/page/streams.html", "tidemark/plugin/routes/streams.py"} <= names
+    assert "tidemark/py.typed" in names
 
 
 def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
@@ -97,7 +89,7 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     run(elsewhere, python, "-I", installed.__file__, streams, result)
     found: dict[str, Any] = json.loads(result.read_text())
     here = site_packages(elsewhere)
-    assert found["packages"] == {name: str(here / name / "__init__.py") for name in installed.PACKAGES}
+    assert found["package"] == str(here / "tidemark" / "__init__.py")
     assert "tidemark" in found["plugins"]
     assert found["dags"] == [f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")]
     # Airflow knows it as a provider, with a form for each of its connections, whose fields are those that it reads.
@@ -114,7 +106,7 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     assert {"bootstrap.servers", "sasl.password", "allow_insecure"} <= set(found["types"]["tidemark_kafka"]["fields"])
     assert found["types"]["tidemark_lake"]["fields"] == ["path"]
     # What spark-submit is told to start: it is there, and it runs there.
-    assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / SCRIPT)}
+    assert set(found["scripts"]) == {str(here / "tidemark" / "spark" / "scripts" / SCRIPT)}
     for job in ([], ["audit"], ["compare"], ["compact"]):
         assert "--stream-file STREAM_FILE" in run(elsewhere, python, "-I", found["scripts"][0], *job, "--help")
     assert "--socket SOCKET" in run(elsewhere, python, "-I", found["scripts"][0], "engine", "--help")

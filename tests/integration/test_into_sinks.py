@@ -19,10 +19,10 @@ from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.windows import lanes
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.compare import compare
-from tidemark_spark.jobs.window import process_windows
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.compare import compare
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

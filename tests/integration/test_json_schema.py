@@ -14,8 +14,8 @@ from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
 from tests.support.rows import assert_rows, messages_of, stream_of
 from tests.support.schemas import SCHEMAS
-from tidemark_spark.columns import OFFSET, REASON
-from tidemark_spark.rows.pipeline import rows_of
+from tidemark.spark.columns import OFFSET, REASON
+from tidemark.spark.rows.pipeline import rows_of
 
 SCHEMA = (
     "id BIGINT NOT NULL, small TINYINT, price DECIMAL(6,2), day DATE, at TIMESTAMP, wall TIMESTAMP_NTZ, ratio FLOAT, "

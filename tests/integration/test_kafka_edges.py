@@ -42,10 +42,10 @@ from tidemark.errors import (
 )
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.windows import ingest
-from tidemark_spark.jobs import window_work as work
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows.reading import read_offsets
-from tidemark_spark.runtime.failures import translate
+from tidemark.spark.jobs import window_work as work
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows.reading import read_offsets
+from tidemark.spark.runtime.failures import translate
 
 # Read in some thousands of fetches. Ten thousand rows at a time go to Python, and some more are fetched ahead.
 MESSAGES = 50_000

@@ -29,10 +29,10 @@ from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.compare import compare
-from tidemark_spark.rows.reading import read_offsets
-from tidemark_spark.runtime.session import open_session
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.compare import compare
+from tidemark.spark.rows.reading import read_offsets
+from tidemark.spark.runtime.session import open_session
 
 
 def stored(live: LiveStream) -> dict[Any, Any]:
@@ -213,7 +213,7 @@ def test_a_missing_right_is_an_error_that_names_it(secured: LiveStream, secure: 
 
 
 def processed(live: LiveStream, seq: int) -> None:
-    from tidemark_spark.jobs.window import process_windows
+    from tidemark.spark.jobs.window import process_windows
 
     process_windows(live.opened, INGEST, seq, "first")
 

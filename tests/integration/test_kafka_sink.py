@@ -29,10 +29,10 @@ from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.kafka.messages import kafka_messages
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.compare import compare
-from tidemark_spark.runtime.failures import translate
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.compare import compare
+from tidemark.spark.runtime.failures import translate
+from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 from tidemark.audit.report import AuditReport
 from tidemark.commit.protocol import LEASE_MS, Step
 from tidemark.errors import EXIT_CONFLICT
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

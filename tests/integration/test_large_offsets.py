@@ -16,8 +16,8 @@ from tests.support.live_streams import RAW, Kafka, Make
 from tests.support.oracle import CDN
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import MAX_OFFSET
+from tidemark.spark.jobs.audit import audit
 from tidemark.views.overview import overview
-from tidemark_spark.jobs.audit import audit
 
 MESSAGES = 5
 FIRST = MAX_OFFSET - 3 * MESSAGES

@@ -22,9 +22,9 @@ from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.latest.rows import Version, qualifier, row_key
 from tidemark.sinks.hbase.latest.table import LatestTable, SteadyValues, latest_table
 from tidemark.sinks.stored import Mark, StoredRow
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.window import process_windows
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -14,9 +14,9 @@ from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
 from tests.support.rows import BATCHES, KEPT, SINKS, TRANSFORMED
 from tidemark.errors import VerificationFailed
-from tidemark_spark.columns import OFFSET, PARTITION
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows import outcomes, pipeline
+from tidemark.spark.columns import OFFSET, PARTITION
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows import outcomes, pipeline
 
 CALLED = Example(
     "calls",

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
 from tidemark.errors import WrongUse
-from tidemark_spark.rows import one_pass, outcomes
-from tidemark_spark.rows.pipeline import _may_differ, check_rows
-from tidemark_spark.rows.transform import repeats
+from tidemark.spark.rows import one_pass, outcomes
+from tidemark.spark.rows.pipeline import _may_differ, check_rows
+from tidemark.spark.rows.transform import repeats
 
 JSON: dict[str, Any] = {"type": "json", "fields": {"id": "integer", "s": "string", "at": "timestamp"}}
 VALUES: list[bytes | None] = [b'{"id":2,"s":"a"}', b'{"id":3,"s":"b"}']

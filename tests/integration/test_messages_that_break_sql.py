@@ -13,7 +13,7 @@ from tests.support.rows import GIVEN_BACK, SINKS
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -13,7 +13,7 @@ from tests.support.oracle import LEDGERS
 from tidemark.commit.protocol import Step
 from tidemark.errors import Fenced
 from tidemark.ledger.records import LaneKind
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -31,7 +31,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.sinks.delta import table
 from tidemark.sinks.parquet import files, folders
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 LEDGER = {"type": "sql", "sql": "sqlite_default"}
 

@@ -14,7 +14,7 @@ from services import control
 from services.site import Site
 from tests.support.live_streams import Kafka, Make
 from tests.support.oracle import Example, Outcome
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 TIME = 1_795_244_400_120
 OLD: list[tuple[int, int | None, bytes | None, bytes | None]] = [

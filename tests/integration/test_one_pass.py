@@ -22,18 +22,18 @@ from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.blocks import WHOLE
 from tidemark.planning import splitting
+from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, OUTCOME, REASON, TOMBSTONE, content_digest, field
+from tidemark.spark.jobs import window_work
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows import one_pass, outcomes
+from tidemark.spark.rows.pipeline import rows_of
+from tidemark.spark.rows.reading import counted_ranges, lines_of, read_offsets
+from tidemark.spark.rows.row_by_row import row_by_row
+from tidemark.spark.rows.tallying import tallies_and_blocks
+from tidemark.spark.rows.transform import transformed
+from tidemark.spark.runtime.progress import Progress
+from tidemark.spark.sinks import make_sinks, refusals
 from tidemark.streams.model import Stream
-from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, OUTCOME, REASON, TOMBSTONE, content_digest, field
-from tidemark_spark.jobs import window_work
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows import one_pass, outcomes
-from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.reading import counted_ranges, lines_of, read_offsets
-from tidemark_spark.rows.row_by_row import row_by_row
-from tidemark_spark.rows.tallying import tallies_and_blocks
-from tidemark_spark.rows.transform import transformed
-from tidemark_spark.runtime.progress import Progress
-from tidemark_spark.sinks import make_sinks, refusals
 
 FIELDS = {"id": "integer", "of": "string", "share": "double", "ok": "boolean", "at": "timestamp"}
 PARQUET, HBASE = {"type": "parquet", "folder": "-"}, {"type": "hbase", "table": "-"}

@@ -14,7 +14,7 @@ from tests.support.command_line import asked, tidemark
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
 from tidemark.runs.windows import ingest
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 Begin = Callable[..., KafkaProducer]
 

@@ -25,9 +25,9 @@ from tidemark.ledger.records import LaneKind
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.reading import delta_tables, parquet_tables
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks import results
-from tidemark_spark.sinks.parquet.compacting import compact
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks import results
+from tidemark.spark.sinks.parquet.compacting import compact
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -152,7 +152,7 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
     wanted = sorted(live.expected().rows)
     assert places_by_reader(live, spark) == [wanted, wanted]
     from tidemark.runs.windows import lanes
-    from tidemark_spark.jobs.window import process_windows
+    from tidemark.spark.jobs.window import process_windows
 
     process_windows(live.opened, lanes.lane_name(LaneKind.REPLAY, again), 1, again)
     assert_read_alike(live, spark)

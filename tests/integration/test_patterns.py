@@ -9,7 +9,7 @@ import pytest
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example
 from tidemark.errors import WrongUse
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

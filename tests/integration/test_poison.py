@@ -20,7 +20,7 @@ from tests.support.oracle import Example, Outcome
 from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK
 from tidemark.offsets.tallies import Outcome as Became
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 FIELDS = {"id": "integer", "of": "string"}
 # Every n-th message cannot be divided by.

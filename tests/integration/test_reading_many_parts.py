@@ -20,7 +20,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, spans
 from tidemark.sinks.parquet.files import COMPACTED, attempt_folder, tables_that_count
 from tidemark.sinks.parquet.parts import FolderPart, parts
-from tidemark_spark.readers.parquet import parquet_rows, places_of, rows_of, schema_of, values_of
+from tidemark.spark.readers.parquet import parquet_rows, places_of, rows_of, schema_of, values_of
 
 AT = TopicPartition("logs", 0)
 FIELDS: dict[str, FieldType] = {"id": "string"}

@@ -23,7 +23,7 @@ from tidemark.audit.report import AuditReport
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.auditing import repair_of
 from tidemark.runs.requests import selecting
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -29,7 +29,7 @@ from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.runs.requests.plan import of_request
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.parquet.settings import FolderSettings
-from tidemark_spark.jobs.compare import compare
+from tidemark.spark.jobs.compare import compare
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -249,7 +249,7 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(
     stored = everything_stored(live)
     if pieces:
         # As of a larger selection, of which it says the same.
-        monkeypatch.setattr("tidemark_spark.jobs.compare._AT_LEAST", 1)
+        monkeypatch.setattr("tidemark.spark.jobs.compare._AT_LEAST", 1)
         live.rewrite(sinks=sinks, limits={"max_records": 110})
     found = compared(live)
     live.rewrite(sinks=sinks)
@@ -367,7 +367,7 @@ def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(live: LiveStream) -
 
 def test_what_is_done_stays_done_when_it_is_tried_again(live: LiveStream) -> None:
     """As when the one who waited was killed, and the job went on: plan and job are asked for once more, in every lane."""
-    from tidemark_spark.jobs.window import process_windows
+    from tidemark.spark.jobs.window import process_windows
 
     live.produce(60)
     run = live.new_run()

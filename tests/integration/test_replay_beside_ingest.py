@@ -15,8 +15,8 @@ from tests.support.submitted import WINDOW_JOB, Submitted
 from tests.support.waiting import until
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.windows import lanes
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.jobs.window import process_windows
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.window import process_windows
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -28,8 +28,8 @@ from tidemark.runs.requests.forms import ReplayRequest
 from tidemark.runs.requests.plan import of_request
 from tidemark.runs.windows import lanes
 from tidemark.sinks.kafka.messages import kafka_messages
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks.kafka.writer import MESSAGE_BYTES
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks.kafka.writer import MESSAGE_BYTES
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -394,6 +394,6 @@ def test_a_task_that_waits_for_a_retry_notices_that_its_window_was_taken(make: M
     waiting.join(60)
     assert not waiting.is_alive()
     (problem,) = raised
-    from tidemark_spark.runtime.failures import translate
+    from tidemark.spark.runtime.failures import translate
 
     assert isinstance(translate(problem), Fenced)

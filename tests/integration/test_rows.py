@@ -33,14 +33,14 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.tallies import Outcome as Became
 from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.reading import hbase_rows
+from tidemark.spark.columns import FAILURE, INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows import outcomes
+from tidemark.spark.rows.explode import EMPTY, UNSPLIT, in_pieces
+from tidemark.spark.rows.pipeline import check_rows, rows_of
+from tidemark.spark.rows.tallying import tallies
+from tidemark.spark.sinks import make_sinks, refusals
 from tidemark.streams.explode import Explode
-from tidemark_spark.columns import FAILURE, INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.explode import EMPTY, UNSPLIT, in_pieces
-from tidemark_spark.rows.pipeline import check_rows, rows_of
-from tidemark_spark.rows.tallying import tallies
-from tidemark_spark.sinks import make_sinks, refusals
 
 # Explode
 

@@ -20,10 +20,10 @@ from tidemark.planning.splitting import Read
 from tidemark.planning.splitting import reads as split
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows import reading
-from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.tallying import tallies
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows import reading
+from tidemark.spark.rows.pipeline import rows_of
+from tidemark.spark.rows.tallying import tallies
 
 STREAM: dict[str, Any] = {
     "source": {"start": "latest"},

@@ -14,8 +14,8 @@ from tests.support.live_streams import Kafka, Make
 from tests.support.oracle import Example
 from tests.support.scheme_cases import CASES, CREATE_TIME, LOG_APPEND_TIME, NO_TIME, Case, Message, messages, send
 from tidemark.offsets.hashing import coordinate_hash, source_hash
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks import results
 
 PROMISES = {
     "raw": ["E10", "S7"],

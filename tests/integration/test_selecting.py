@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark_spark.columns import INCARNATION, OFFSET, PARTITION, TOPIC
-from tidemark_spark.rows import selecting
-from tidemark_spark.rows.selecting import marked, only, without_lost
+from tidemark.spark.columns import INCARNATION, OFFSET, PARTITION, TOPIC
+from tidemark.spark.rows import selecting
+from tidemark.spark.rows.selecting import marked, only, without_lost
 
 GENERATION = "_generation"
 # No topic of Kafka has the third name, but what is given is what is found.

@@ -16,9 +16,9 @@ from tidemark.errors import LogTruncated, TopicGone, TopicUnknown, WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.runs.windows import ingest
+from tidemark.spark.jobs.audit import audit
 from tidemark.views.metrics import gauges
 from tidemark.views.overview import overview
-from tidemark_spark.jobs.audit import audit
 
 
 def read(record: Record) -> dict[tuple[str, int, int], tuple[int, int]]:

@@ -11,9 +11,9 @@ from tests.support.stores import new_stream
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning import splitting
 from tidemark.planning.splitting import reads, tasks
+from tidemark.spark.columns import OFFSET, PARTITION
+from tidemark.spark.rows.reading import read_offsets
 from tidemark.submit.command import local_cores
-from tidemark_spark.columns import OFFSET, PARTITION
-from tidemark_spark.rows.reading import read_offsets
 
 
 @pytest.mark.covers("S14")

@@ -34,7 +34,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.ledger.stores import sql as sql_store
 from tidemark.ledger.stores.contract import Anew, sortable
 from tidemark.sinks.dead_letters.sql.letters import letters_in
-from tidemark_spark.jobs.audit import audit
+from tidemark.spark.jobs.audit import audit
 
 HEAD = ("head", "ingest")
 SQLITE = {"type": "sql", "sql": "sqlite_default"}

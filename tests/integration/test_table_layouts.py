@@ -13,8 +13,8 @@ from tests.support.oracle import CDN, LEDGERS
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.reading import hbase_rows
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from tests.support.rows import messages_of, stream_of
 from tidemark.schemes.time_forms import problem
+from tidemark.spark.rows.explode import in_pieces
+from tidemark.spark.schemes import parse
 from tidemark.streams.explode import Explode
-from tidemark_spark.rows.explode import in_pieces
-from tidemark_spark.schemes import parse
 
 AROUND = (" ", "\t", "\r", "\n", " \r\n")
 NOTHING = object()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tidemark_spark.sinks import results
+from tidemark.spark.sinks import results
 
 # In Berlin, the first does not exist and the second exists twice.
 TIMES = ["2026-03-29T02:30:00Z", "2026-10-25T00:30:00Z", "1890-01-01T00:00:00.123456Z"]

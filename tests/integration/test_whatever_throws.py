@@ -38,14 +38,14 @@ from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.offsets.tallies import Outcome as Became
 from tidemark.schemes.json_depth import DEEPEST
 from tidemark.schemes.json_depth import TOO_DEEP as NESTED
+from tidemark.spark.columns import FAILURE, INDEX, OFFSET, OUTCOME, REASON, VALUE, field
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows import outcomes
+from tidemark.spark.rows.failing_messages import SPARKS, cause_of
+from tidemark.spark.rows.one_pass import one_pass
+from tidemark.spark.rows.pipeline import check_rows, rows_of
+from tidemark.spark.runtime.compiling import compiled, new_instance
 from tidemark.streams.model import Stream
-from tidemark_spark.columns import FAILURE, INDEX, OFFSET, OUTCOME, REASON, VALUE, field
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.failing_messages import SPARKS, cause_of
-from tidemark_spark.rows.one_pass import one_pass
-from tidemark_spark.rows.pipeline import check_rows, rows_of
-from tidemark_spark.runtime.compiling import compiled, new_instance
 
 STORED, INVALID, FAILED = (one.value for one in (Became.STORED, Became.INVALID, Became.FAILED))
 
@@ -361,7 +361,7 @@ def _throwing_scheme(messages: DataFrame, _: object) -> DataFrame:
 @pytest.mark.covers("E46", "E55")
 def test_a_scheme_of_a_package_that_throws(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a transform that throws for another message, and a value that is none."""
-    from tidemark_spark import schemes
+    from tidemark.spark import schemes
 
     monkeypatch.setitem(schemes.PARSERS, type(stream_of().scheme), _throwing_scheme)
     given = [b"1", b"9223372036854775807", b"many", None, b"7", b"8"]

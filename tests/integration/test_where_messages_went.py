@@ -22,9 +22,9 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
+from tidemark.spark.sinks.parquet.compacting import compact
 from tidemark.views.messages import where
 from tidemark.views.messages.message import Where, as_values
-from tidemark_spark.sinks.parquet.compacting import compact
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
 LARGE = b"x" * 10_000_000

@@ -35,9 +35,9 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
 from tidemark.sinks.stored import Mark
-from tidemark_spark.jobs.window_work import SparkWork
-from tidemark_spark.sinks import make_sinks
-from tidemark_spark.sinks.dead_letters import dead_letters_writer
+from tidemark.spark.jobs.window_work import SparkWork
+from tidemark.spark.sinks import make_sinks
+from tidemark.spark.sinks.dead_letters import dead_letters_writer
 
 # A check under which about half of the messages are invalid that were stored before.
 STRICTER = {"cdn": "size > 2500000", "orders": "amount > 20"}

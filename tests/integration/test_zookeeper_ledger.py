@@ -30,7 +30,7 @@ from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import Anew, LedgerStore, sortable
 from tidemark.ledger.stores.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.offsets.ranges import TopicPartition
-from tidemark_spark.jobs.window import process_windows
+from tidemark.spark.jobs.window import process_windows
 
 HEAD = ("head", "ingest")
 FIRST = ("history", "ingest", sortable(1))

@@ -22,12 +22,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-import tidemark_spark
+import tidemark.spark
 from tidemark import errors
-from tidemark_spark.jobs import entry
-from tidemark_spark.runtime import compiling
-from tidemark_spark.runtime.session import open_session
-from tidemark_spark.runtime.workers import in_workers
+from tidemark.spark.jobs import entry
+from tidemark.spark.runtime import compiling
+from tidemark.spark.runtime.session import open_session
+from tidemark.spark.runtime.workers import in_workers
 
 
 def main(words: list[str]) -> int:
@@ -66,7 +66,7 @@ def compile_all(spark: SparkSession) -> int:
         return make(*given)
 
     compiling._compile = noted
-    sources = sorted(Path(str(tidemark_spark.__file__)).parent.rglob("*.java"))
+    sources = sorted(Path(str(tidemark.spark.__file__)).parent.rglob("*.java"))
     for source in sources:
         compiling.compiled(spark.sparkContext, source)
     assert sources

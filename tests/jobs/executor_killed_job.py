@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from tests.support.waiting import until
 from tidemark.commit.protocol import Step
 from tidemark.planning import splitting
-from tidemark_spark.jobs import entry
-from tidemark_spark.jobs import window as window_job
+from tidemark.spark.jobs import entry
+from tidemark.spark.jobs import window as window_job
 
 # Each executor has some of the rows.
 splitting._SHORT = splitting.RECORDS_PER_TASK = 50

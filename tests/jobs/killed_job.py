@@ -10,8 +10,8 @@ import signal
 from functools import partial
 
 from tidemark.commit.protocol import Step
-from tidemark_spark.jobs import entry, window_work
-from tidemark_spark.jobs import window as window_job
+from tidemark.spark.jobs import entry, window_work
+from tidemark.spark.jobs import window as window_job
 
 left = int(os.environ.get("TEST_TIMES", "1"))
 if os.environ.get("TEST_WAY") == "kept":

@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame
 from tidemark.errors import EXIT_DONE, EXIT_FAILED, VerificationFailed
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.planning import splitting
-from tidemark_spark.jobs import entry, window_work
-from tidemark_spark.jobs import window as window_job
-from tidemark_spark.sinks import Sink, make_sinks
-from tidemark_spark.sinks.acknowledging import Writer, acknowledge
-from tidemark_spark.sinks.contract import WriteContext
-from tidemark_spark.sinks.hbase import writer as hbase
+from tidemark.spark.jobs import entry, window_work
+from tidemark.spark.jobs import window as window_job
+from tidemark.spark.sinks import Sink, make_sinks
+from tidemark.spark.sinks.acknowledging import Writer, acknowledge
+from tidemark.spark.sinks.contract import WriteContext
+from tidemark.spark.sinks.hbase import writer as hbase
 
 Batches = Iterable[pa.RecordBatch]
 Way = Callable[[Batches, Writer], Iterator[pa.RecordBatch]]

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 
-from tidemark_spark.runtime.session import open_session
+from tidemark.spark.runtime.session import open_session
 
 if __name__ == "__main__":
     files = json.loads(os.environ.get("FILES", "{}"))

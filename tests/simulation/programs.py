@@ -31,7 +31,7 @@ from tidemark.runs.requests import claims, plan
 from tidemark.runs.requests.plan import Plan
 from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.aggregates.table import AggregateTable
-from tidemark_spark.jobs import window
+from tidemark.spark.jobs import window
 
 STREAM = "orders"
 

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-
-PACKAGES = ("tidemark", "tidemark_spark", "tidemark_dags", "tidemark_plugin")
 
 PROVIDER = "tidemark-replay"
 
@@ -20,13 +17,14 @@ def found(streams: Path) -> dict[str, object]:
     from airflow.plugins_manager import AirflowPlugin
     from airflow.providers_manager import ProvidersManager
 
-    from tidemark_dags import build_dags
+    import tidemark
+    from tidemark.airflow import build_dags
 
     plugins = {entry.name: entry.load() for entry in entry_points(group="airflow.plugins")}
     dags = build_dags(streams)
     manager = ProvidersManager()
     return {
-        "packages": {name: import_module(name).__file__ for name in PACKAGES},
+        "package": tidemark.__file__,
         "plugins": [name for name, plugin in plugins.items() if issubclass(plugin, AirflowPlugin)],
         "dags": [dag.dag_id for dag in dags],
         # Airflow imports the hook of each type, and leaves out one that it cannot use.

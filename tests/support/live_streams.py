@@ -184,7 +184,7 @@ class LiveStream:
         opened: OpenStream | None = None,
     ) -> list[Record]:
         """Plan and process in this process, as the ingest DAG does. Without new messages, there are no records."""
-        from tidemark_spark.jobs.window import process_windows
+        from tidemark.spark.jobs.window import process_windows
 
         run = run or self.new_run()
         opened = opened or self.opened
@@ -205,7 +205,7 @@ class LiveStream:
         sinks: tuple[str, ...] | None = None,
     ) -> list[Record]:
         """Backfill or replay a selection in this process, as those DAGs do."""
-        from tidemark_spark.jobs.window import process_windows
+        from tidemark.spark.jobs.window import process_windows
 
         run = run or self.new_run()
         opened = opened or self.opened

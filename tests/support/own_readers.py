@@ -56,7 +56,7 @@ def _with_spark(opened: OpenStream, sink: Sink) -> Rows:
     # Not every test has Spark.
     from pyspark.sql import SparkSession
 
-    from tidemark_spark.sinks import results
+    from tidemark.spark.sinks import results
 
     spark = SparkSession.builder.getOrCreate()
     return [_row(opened, row.asDict()) for row in results(spark, opened, sink.name).collect()]

@@ -31,7 +31,7 @@ BODY = {"kind": "replay", "fields": {"records": "cdn-logs/0@0"}, "reason": "who 
 def routes_of(site: Site) -> list[Route]:
     """Every route of the app: a new one is among them."""
     program = (
-        "import json; from tidemark_plugin.app import build_app\n"
+        "import json; from tidemark.plugin.app import build_app\n"
         "print(json.dumps([[m, r.path] for r in build_app().routes for m in sorted(r.methods - {'HEAD'})]))"
     )
     env = {**os.environ, **environment.everything(site)}

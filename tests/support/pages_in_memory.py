@@ -13,8 +13,8 @@ from tests.support import streams_in_memory
 from tests.support.memory import TransactionalStore
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.clients.connections import Connections
+from tidemark.plugin import streams
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark_plugin import streams
 
 
 @pytest.fixture(autouse=True)

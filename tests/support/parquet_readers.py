@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.live_streams import LiveStream
 from tidemark.sinks.reading import parquet_tables
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.sinks import results
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks import results
 
 
 def with_files(live: LiveStream, **sink: Any) -> None:

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.live_streams import LiveStream
 from tests.support.oracle import Example, Outcome, consume
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.rows.reading import no_messages
 from tidemark.streams.model import Stream
-from tidemark_spark.jobs.audit import audit
-from tidemark_spark.rows.reading import no_messages
 
 SINKS = [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}]
 GIVEN_BACK = "_topic, _incarnation, _partition, _offset, _index"

@@ -56,7 +56,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def spark(site: Site) -> Iterator[SparkSession]:
     """One warm Spark for all tests of this process that need one."""
-    from tidemark_spark.runtime.session import open_session
+    from tidemark.spark.runtime.session import open_session
 
     os.environ.update(environment.spark(site))
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[2] --driver-memory 2g {_MANY_QUERIES} pyspark-shell"

@@ -41,7 +41,7 @@ TEAMS = {"red": ledger("zookeeper", "zookeeper_other"), "blue": ledger("hbase")}
 # A team's DAGs come from a folder of its own.
 TEAM_DAGS = '''"""The DAGs of a team, for Airflow."""
 from pathlib import Path
-from tidemark_dags import build_dags
+from tidemark.airflow import build_dags
 for dag in build_dags(Path(__file__).parent / "streams"):
     globals()[dag.dag_id] = dag
 '''

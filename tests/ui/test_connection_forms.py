@@ -22,7 +22,7 @@ TYPES = {one["connection-type"]: one for one in get_provider_info()["connection-
 # As the pages read a connection: in the process of Airflow's API, from its database.
 READ = """
 import json, sys
-from tidemark_dags import hooks
+from tidemark.airflow import hooks
 asked = json.loads(sys.argv[1])
 print(json.dumps({name: getattr(hooks, hook)(name).test_connection() for name, hook in asked.items()}))
 """

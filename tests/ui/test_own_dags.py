@@ -25,7 +25,7 @@ dead_letters: {{type: parquet, folder: NAME_dead}}
 schedule: {{cron: '0 0 29 2 *'}}
 {ledger("zookeeper")}"""
 SENSORS = """
-from tidemark_dags.operators import CompleteSensor, WindowsSensor
+from tidemark.airflow.operators import CompleteSensor, WindowsSensor
 
 with dag:
     # It waits beside the ingest, for what the ingest reads.
@@ -72,7 +72,7 @@ def test_the_example_runs(airflow: Airflow, stream: tuple[str, Path], own_dags: 
 
     assert airflow.wait(own, run, look) == "success", airflow.last_lines(own, run)
     # While the ingest was at work, its sensor was in the triggerer.
-    assert seen == {"tidemark_dags.triggers.WindowsTrigger"}
+    assert seen == {"tidemark.airflow.triggers.WindowsTrigger"}
     assert airflow.result(own, run, "windows") == "1 windows"
     assert airflow.result(own, run, "ingest")["windows"][0]["read"] == 50
     assert airflow.result(own, run, "again")["windows"][0]["read"] == 50

@@ -13,8 +13,8 @@ import pytest
 from tidemark.commit.fence import HeadFence
 from tidemark.errors import Fenced, Unreachable
 from tidemark.offsets.ranges import TopicPartition
-from tidemark_spark.sinks.acknowledging import Prepared, write_pieces
-from tidemark_spark.sinks.contract import WriteContext
+from tidemark.spark.sinks.acknowledging import Prepared, write_pieces
+from tidemark.spark.sinks.contract import WriteContext
 
 AT = ("orders", 1, 0)
 Write = Callable[[list[int]], None]

@@ -25,12 +25,12 @@ from tidemark.clients.zookeeper import ZooKeeper, ZooKeeperEndpoint
 from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger, TookTooLong, Unreachable, WrongUse
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.time_limit import limited
+from tidemark.plugin import streams
+from tidemark.plugin.asking import MOST_LONG_OF_ONE, MOST_OF_ONE, Answer, Asking, dead_letters_of, kafka_of, sinks_of
+from tidemark.plugin.settings import Settings
+from tidemark.plugin.streams import KnownStreams
+from tidemark.plugin.viewing import Viewing
 from tidemark.streams.loading import StreamFile, load
-from tidemark_plugin import streams
-from tidemark_plugin.asking import MOST_LONG_OF_ONE, MOST_OF_ONE, Answer, Asking, dead_letters_of, kafka_of, sinks_of
-from tidemark_plugin.settings import Settings
-from tidemark_plugin.streams import KnownStreams
-from tidemark_plugin.viewing import Viewing
 
 ZOOKEEPER = "ledger: {type: zookeeper}\n"
 SETTINGS = Settings(page_wait_seconds=0.5, page_cache_seconds=0, page_retry_seconds=60, page_threads=2)

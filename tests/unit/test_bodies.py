@@ -12,13 +12,13 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.testclient import TestClient
 
+from tidemark.plugin import bodies, serving
+from tidemark.plugin.access import get_user
+from tidemark.plugin.asking import Answer, Asking
+from tidemark.plugin.bodies import MOST_BESIDE_TEXTS, beside_texts, read_body
+from tidemark.plugin.routes.plans import Asked
+from tidemark.plugin.settings import Settings
 from tidemark.runs.requests.forms import MOST_TEXT
-from tidemark_plugin import bodies, serving
-from tidemark_plugin.access import get_user
-from tidemark_plugin.asking import Answer, Asking
-from tidemark_plugin.bodies import MOST_BESIDE_TEXTS, beside_texts, read_body
-from tidemark_plugin.routes.plans import Asked
-from tidemark_plugin.settings import Settings
 
 
 def plan(value: str) -> bytes:

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark_spark.rows.failing_messages import Cause, cause_of, failing
+from tidemark.spark.rows.failing_messages import Cause, cause_of, failing
 
 PLACES = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
 OFFSETS = st.dictionaries(st.sampled_from(PLACES), st.sets(st.integers(0, 40)))

@@ -8,9 +8,9 @@ from pyspark.errors import AnalysisException, PythonException, SparkRuntimeExcep
 
 from tidemark import errors
 from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
-from tidemark_spark.rows.failing_messages import Cause, cause_of
-from tidemark_spark.runtime.failures import translate
-from tidemark_spark.runtime.once import COMPUTED_AGAIN
+from tidemark.spark.rows.failing_messages import Cause, cause_of
+from tidemark.spark.runtime.failures import translate
+from tidemark.spark.runtime.once import COMPUTED_AGAIN
 
 STAGE_FAILED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times, most recent "
@@ -60,7 +60,7 @@ def in_a_worker(last_lines: str) -> PythonException:
     return PythonException(
         "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
         "Traceback (most recent call last):\n"
-        '  File "/opt/tidemark/tidemark_spark/sinks/hbase.py", line 130, in __call__\n'
+        '  File "/opt/tidemark/tidemark/spark/sinks/hbase.py", line 130, in __call__\n'
         "    written = self._write(batch)\n"
         "              ^^^^^^^^^^^^^^^^^^\n"
         f"{last_lines}\n\n"
@@ -72,7 +72,7 @@ def in_a_worker(last_lines: str) -> PythonException:
 RAISED_FROM_ANOTHER = PythonException(
     "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
     "Traceback (most recent call last):\n"
-    '  File "/opt/tidemark/tidemark_spark/sinks/acknowledging.py", line 70, in __call__\n'
+    '  File "/opt/tidemark/tidemark/spark/sinks/acknowledging.py", line 70, in __call__\n'
     '    raise Unreachable("HBase did not\\nanswer")\n'
     "tidemark.errors.Unreachable: HBase did not\nanswer\n"
     "\n"
@@ -83,7 +83,7 @@ RAISED_FROM_ANOTHER = PythonException(
     "    process()\n"
     '  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1669, in func\n'
     "    for result_batch, result_type in result_iter:\n"
-    '  File "/opt/tidemark/tidemark_spark/sinks/acknowledging.py", line 72, in __call__\n'
+    '  File "/opt/tidemark/tidemark/spark/sinks/acknowledging.py", line 72, in __call__\n'
     '    raise Fenced("generation 3 no longer holds\\nthe window") from problem\n'
     "tidemark.errors.Fenced: generation 3 no longer holds\nthe window\n"
 )

@@ -250,8 +250,7 @@ def test_only_one_place_looks_at_a_message_in_kafka() -> None:
     """Whoever shows one asks there: it knows what may be shown."""
     found = {
         str(path.relative_to(REPOSITORY))
-        for folder in ("tidemark", "spark_jobs", "dags", "plugins")
-        for path in (REPOSITORY / folder).rglob("*.py")
+        for path in (REPOSITORY / "tidemark").rglob("*.py")
         if ".slot(" in path.read_text()
     }
     # The second says why a run found no message at an offset, of which it shows nothing.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark_spark.readers.parquet import number_at_a_time
+from tidemark.spark.readers.parquet import number_at_a_time
 
 MEGABYTE = 1 << 20
 windows = st.builds(

@@ -16,7 +16,7 @@ import pytest
 from tests.support.covering import REPOSITORY
 from tidemark.errors import DELTALAKE, PYSPARK, SQL_PACKAGES
 
-GENERAL = ("tidemark", "spark_jobs", "plugins", "dags/tidemark_dags")
+GENERAL = ("tidemark", "spark_jobs", "plugins")
 DOCUMENTS = sorted(path for path in REPOSITORY.glob("**/*.md") if not {".venv", ".local"} & set(path.parts))
 
 
@@ -84,15 +84,15 @@ def _is_there(module: str, name: str) -> bool:
 
 def _source(module: str) -> str:
     """The text of a module, and nothing of one that is not there."""
-    places = [Path(room, *module.split(".")) for room in ("", "spark_jobs", "dags", "plugins")]
-    files = [REPOSITORY / file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+    place = REPOSITORY.joinpath(*module.split("."))
+    files = [place.with_suffix(".py"), place / "__init__.py"]
     return next((file.read_text() for file in files if file.exists()), "")
 
 
 def test_a_name_that_is_not_there_would_be_noticed() -> None:
-    assert _is_there("tidemark_dags", "build_dags")
+    assert _is_there("tidemark.airflow", "build_dags")
     assert _is_there("tidemark.ledger", "records")
-    assert not _is_there("tidemark_dags", "build_dag")
+    assert not _is_there("tidemark.airflow", "build_dag")
     assert not _is_there("tidemark.nowhere", "records")
 
 
@@ -139,7 +139,7 @@ def test_only_a_process_its_own_child_and_its_sparks_workers_speak_pickle() -> N
     files = [path for room in GENERAL for path in (REPOSITORY / room).rglob("*.py")]
     found = {str(path.relative_to(REPOSITORY)) for path in files if modules_that_unpickle(path.read_text())}
     # In a warm engine, Spark's workers give the run what its tasks have counted as they give it to every driver.
-    assert found == {"tidemark/functions/child.py", "spark_jobs/tidemark_spark/runtime/engine_run.py"}
+    assert found == {"tidemark/functions/child.py", "tidemark/spark/runtime/engine_run.py"}
 
 
 @pytest.mark.parametrize("room", ["planning", "commit", "ledger"])

@@ -11,7 +11,7 @@ from tests.support.oracle import EXAMPLES
 from tests.support.scheme_cases import CASES
 from tidemark.schemes import union
 from tidemark.schemes.kinds import FunctionScheme, SchemePart
-from tidemark_spark.schemes import PARSERS
+from tidemark.spark.schemes import PARSERS
 
 CLASSES: dict[str, type[SchemePart]] = {
     get_args(one.model_fields["type"].annotation)[0]: one for one in get_args(get_args(union.Scheme)[0])

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pytest
 
-from tidemark_spark.runtime.workers import Sparing
+from tidemark.spark.runtime.workers import Sparing
 
 
 def test_archives_are_not_read_again_after_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

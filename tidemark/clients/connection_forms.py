@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_HOOKS = "tidemark_dags.hooks"
+_HOOKS = "tidemark.airflow.hooks"
 _INSECURE = (
     "allow_insecure",
     "Allow a line without TLS",

@@ -253,7 +253,7 @@ class Replacement:
 
 
 class Compaction(Protocol):
-    """What a type of sink says about its compaction. `tidemark_spark.sinks.contract.CompactingSink` does the work."""
+    """What a type of sink says about its compaction. `tidemark.spark.sinks.contract.CompactingSink` does the work."""
 
     def planned(self, opened: Opened, settings: Any, asked: CompactionRequest) -> Sequence[Replaceable]:
         """What a compaction would take now. This call changes nothing."""
@@ -272,7 +272,7 @@ class Compaction(Protocol):
 class Kind:
     """A type of sink: the class of its settings, and its other classes as `module:Class`, imported when needed.
 
-    `plain` names a PlainSink, `spark` a `tidemark_spark.sinks.contract.SparkSink`. `refused` says why a package's type
+    `plain` names a PlainSink, `spark` a `tidemark.spark.sinks.contract.SparkSink`. `refused` says why a package's type
     cannot be used. `compaction` names a Compaction if `tidemark compact` takes sinks of this type. `requires` is what pip
     is given for the packages that only sinks of this type need.
     """

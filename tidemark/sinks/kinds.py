@@ -28,30 +28,30 @@ GROUP = "tidemark.sinks"
 
 
 _BUILT_IN: dict[str, Kind] = {
-    "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.plain:PlainHBase", "tidemark_spark.sinks.hbase:SparkHBase"),
+    "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.plain:PlainHBase", "tidemark.spark.sinks.hbase:SparkHBase"),
     "hbase_latest": Kind(
         HBaseLatestSink,
         "tidemark.sinks.hbase.latest.plain:PlainLatest",
-        "tidemark_spark.sinks.hbase.latest:SparkLatest",
+        "tidemark.spark.sinks.hbase.latest:SparkLatest",
     ),
     "hbase_aggregates": Kind(
         HBaseAggregatesSink,
         "tidemark.sinks.hbase.aggregates.plain:PlainAggregates",
-        "tidemark_spark.sinks.hbase.aggregates:SparkAggregates",
+        "tidemark.spark.sinks.hbase.aggregates:SparkAggregates",
     ),
     "parquet": Kind(
         ParquetSink,
         "tidemark.sinks.parquet.plain:PlainParquet",
-        "tidemark_spark.sinks.parquet:SparkParquet",
+        "tidemark.spark.sinks.parquet:SparkParquet",
         compaction="tidemark.sinks.parquet.compacting:ParquetCompaction",
     ),
     "delta": Kind(
         DeltaSink,
         "tidemark.sinks.delta.plain:PlainDelta",
-        "tidemark_spark.sinks.delta:SparkDelta",
+        "tidemark.spark.sinks.delta:SparkDelta",
         requires=(DELTALAKE,),
     ),
-    "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.plain:PlainKafka", "tidemark_spark.sinks.kafka:SparkKafka"),
+    "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.plain:PlainKafka", "tidemark.spark.sinks.kafka:SparkKafka"),
 }
 
 

@@ -9,12 +9,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
+import tidemark
 from tidemark.clients import on_one_machine
 from tidemark.clients.connections import Connection
 from tidemark.errors import PYSPARK, PackageMissing, WrongUse
@@ -46,12 +46,10 @@ _BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
 
 def job_script() -> Path:
-    """The path of the jobs' script: beside its package in a checkout, inside the package in a wheel. Raises WrongUse."""
-    spec = find_spec("tidemark_spark")
-    if spec is None or spec.origin is None:
-        raise WrongUse("the package tidemark_spark is not installed beside tidemark: it holds the Spark jobs")
-    package = Path(spec.origin).parent
-    return next(path for path in (package.parent / _SCRIPT, package / "scripts" / _SCRIPT) if path.is_file())
+    """The path of the jobs' script: in `spark_jobs/` of a checkout, inside the package in a wheel."""
+    package = Path(tidemark.__file__).parent
+    places = (package.parent / "spark_jobs" / _SCRIPT, package / "spark" / "scripts" / _SCRIPT)
+    return next(path for path in places if path.is_file())
 
 
 def master(connection: Connection) -> str:

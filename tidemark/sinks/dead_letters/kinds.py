@@ -17,7 +17,7 @@ from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 
 GROUP = "tidemark.dead_letters"
 
-_WITHOUT, _WITH = "tidemark.sinks.dead_letters", "tidemark_spark.sinks.dead_letters"
+_WITHOUT, _WITH = "tidemark.sinks.dead_letters", "tidemark.spark.sinks.dead_letters"
 
 _BUILT_IN: dict[str, DeadLettersKind] = {
     "hbase": DeadLettersKind(

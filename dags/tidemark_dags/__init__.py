@@ -1,5 +1,0 @@
-"""When things happen: the DAGs that Tidemark makes from stream files."""
-
-from tidemark_dags.factory import build_dags
-
-__all__ = ["build_dags"]

@@ -1,0 +1,216 @@
+"""What backfill and replay share: check the request, open a lane over a selection, process it, publish.
+
+A replay can compare before it opens its lane: what will change is shown, and kept under the name of the run.
+With `limits.approve_above`, a second person approves large requests before the lane is opened.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param, TriggerRule, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidemark.airflow.approval import approved_by, second_person
+from tidemark.airflow.ingest import window_job
+from tidemark.airflow.lineage import LineageOfWindows
+from tidemark.airflow.spark_job import SparkJob, of_stream
+from tidemark.airflow.steps import (
+    ON_REQUEST,
+    RUN,
+    airflow_errors,
+    answered,
+    asked_of,
+    describe,
+    publish,
+    refusal_shown,
+    run_name,
+)
+from tidemark.airflow.stream_dag import stream_dag
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.streams.model import Stream
+from tidemark.submit.command import COMPARE_JOB
+
+if TYPE_CHECKING:
+    from tidemark.runs.live.open_stream import OpenStream
+
+log = logging.getLogger(__name__)
+
+
+def selected_dag(
+    path: Path,
+    stream: Stream,
+    request: type[BackfillRequest] | type[ReplayRequest],
+    params: dict[str, Param],
+    description: str,
+) -> DAG:
+    """A DAG that people trigger by hand, for the offsets that a request selects.
+
+    The lane's name follows from the run's name, so that a retried task finds the lane that it opened.
+    """
+    file, kind, approve_above = str(path), request.kind, stream.limits.approve_above
+    # The task that follows when nothing is compared.
+    first = "plan" if approve_above is None else "approve"
+    # `diff` is skipped then.
+    after_check = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
+    with stream_dag(
+        stream,
+        kind.value,
+        description=description,
+        doc=description,
+        schedule=None,
+        params=params,
+        allowed_run_types=ON_REQUEST,
+    ) as dag:
+
+        @task.branch
+        def check(**context: Any) -> str:
+            """Check the request and find its offsets, and go on to `compare` if that was asked for.
+
+            A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
+            then the run may have read a part of it. Refused where a run of this name has begun with another request.
+            """
+            asked, found = _looked_up(context, file, request)
+            context["ti"].xcom_push(key="found", value=found)
+            wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(found["offsets"])
+            if asked.dry_run and not wanted:
+                raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
+            return "compare" if wanted else first
+
+        @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
+        def plan(**context: Any) -> list[list[str]]:
+            """Open the lanes, which claim their offsets. Gives the arguments of each job of `process`.
+
+            What was approved is what is read. With one job, the first window is pinned here. Of several, each pins its own:
+            what stops one of them stops no other.
+            """
+            from tidemark.airflow.connections import open_here
+            from tidemark.runs.requests import claims
+            from tidemark.runs.requests.plan import restored
+            from tidemark.runs.windows import lanes
+
+            if context["params"]["dry_run"]:
+                # Also when someone clears this task of a dry run.
+                raise AirflowSkipException("this is a dry run")
+            run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
+            with airflow_errors(), refusal_shown(context):
+                opened = open_here(file)
+                second = approved_by(context, found["selection"]) if approve_above is not None else None
+                by = People(context["dag_run"].triggering_user_name, second)
+                claims.claim(opened, restored(opened, asked_of(context, request), run, found), run, by)
+                jobs = lanes.jobs_of(opened, kind, run)
+                if done_before := lanes.said_if_done(opened, kind, run):
+                    log.warning("%s", done_before)
+                first_window = _first_window(opened, jobs[0][0], run) if len(jobs) == 1 else []
+            return [
+                [
+                    *("--stream-file", file, "--lane", lane, "--run", run),
+                    *first_window,
+                    *(f"--then={one}" for one in then),
+                ]
+                for lane, *then in jobs
+            ]
+
+        checked_request: Any = check()
+        planned: Any = plan()
+        begin = planned
+        if approve_above is not None:
+            begin = second_person(approve_above, after_check)
+            begin >> planned
+        checked_request >> begin
+        if request is ReplayRequest:
+            checked_request >> _compare(file, stream) >> _diff(file) >> begin
+        job = window_job(stream, pool=stream.engine.pool_on_request, minutes=stream.engine.replay_timeout_minutes)
+        # A task for each job, named by its lane.
+        process = LineageOfWindows.partial(**job, map_index_template="{{ task.lane }}").expand(application_args=planned)
+        process >> publish(file, stream, kind)
+    return dag
+
+
+def _first_window(opened: OpenStream, lane: str, run: str) -> list[str]:
+    """The arguments that name the first window of a run with one job, which is pinned here.
+
+    A retry after the job has committed gives the first window that the run has committed.
+    """
+    from tidemark.runs.windows import lanes
+
+    if (pending := lanes.plan_lane(opened, lane, run)) is not None:
+        return ["--seq", str(pending.window.seq)]
+    lanes.finish(opened, lane)
+    if not (before := lanes.committed_before(opened, lane, run)):
+        raise AirflowSkipException("everything selected has been read")
+    return ["--seq", str(before[0].seq)]
+
+
+def _looked_up(
+    context: Any, file: str, request: type[BackfillRequest] | type[ReplayRequest]
+) -> tuple[BackfillRequest | ReplayRequest, dict[str, Any]]:
+    """The request of a run, and the offsets that it would read. Logs them with the answers and an estimate."""
+    from tidemark.airflow.connections import open_here
+    from tidemark.runs.requests import plan
+    from tidemark.runs.requests.answers import exact
+    from tidemark.runs.windows import estimates, lanes
+
+    with airflow_errors(), refusal_shown(context):
+        asked = asked_of(context, request)
+        opened = open_here(file)
+        planned = plan.of_request(opened, asked, run_name(context))
+        done_before = lanes.said_if_done(opened, request.kind, run_name(context))
+        guess, kept = plan.estimated(opened, planned), plan.kept(opened, planned)
+        digest = plan.digest(opened, planned)
+    # In the log, because Airflow's pages fold the reason of a skipped task away.
+    if done_before:
+        log.warning("%s", done_before)
+    log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", 0 if done_before else planned.all.count())
+    answers = answered(exact(planned.answers()))
+    log.info("%s", estimates.said(guess))
+    if planned.sinks:
+        log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(planned.sinks))
+    return asked, {
+        **describe(planned.all),
+        **kept,
+        "done_before": done_before,
+        "plan": digest,
+        "sinks": ",".join(planned.sinks or ()),
+        **answers,
+        "estimate": guess,
+    }
+
+
+def _compare(file: str, stream: Stream) -> SparkJob:
+    """The task that compares with Spark what the replay will change. When the replay has begun, it stays as it was said."""
+    return SparkJob(
+        task_id="compare",
+        application_args=[
+            *(COMPARE_JOB, "--stream-file", file, "--run", RUN, "--selection"),
+            "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
+            # Checked names of the stream file, not what a user has typed.
+            "--sinks={{ ti.xcom_pull(task_ids='check', key='found')['sinks'] }}",
+        ],
+        execution_timeout=timedelta(minutes=stream.engine.replay_timeout_minutes),
+        pool=stream.engine.pool_on_request,
+        **of_stream(stream),
+    )
+
+
+def _diff(file: str) -> Any:
+    """The task that shows what the replay will change. In a dry run, nothing follows."""
+
+    @task.short_circuit
+    def diff(**context: Any) -> bool:
+        """Show what the replay will change, in the log and as the XCom `diff`. A dry run ends here."""
+        from tidemark.airflow.connections import open_here
+        from tidemark.runs.comparisons import as_value, stored_comparison
+
+        with airflow_errors():
+            found = stored_comparison(open_here(file), run_name(context))
+        for line in found.lines():
+            log.info("%s", line)
+        context["ti"].xcom_push(key="diff", value=as_value(found))
+        return not context["params"]["dry_run"]
+
+    return diff()

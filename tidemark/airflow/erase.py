@@ -1,0 +1,178 @@
+"""NAME__erase: removes the results of messages from every sink and the dead letters, for good. No replay brings them back.
+
+Kafka's own copy stays until Kafka deletes it. The task `publish` says what remains where.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, TriggerRule, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidemark.airflow.approval import approved_by, second_person
+from tidemark.airflow.ingest import process_windows
+from tidemark.airflow.requests import params
+from tidemark.airflow.steps import (
+    ON_REQUEST,
+    airflow_errors,
+    answered,
+    asked_of,
+    committed_event,
+    describe,
+    refusal_shown,
+    results_asset,
+    run_name,
+)
+from tidemark.airflow.stream_dag import stream_dag
+from tidemark.ledger.records import LaneKind
+from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.forms import EraseRequest
+from tidemark.streams.model import Stream
+
+if TYPE_CHECKING:
+    from tidemark.offsets.ranges import RangeSet
+    from tidemark.runs.live.open_stream import OpenStream
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION = "Remove the results of messages from every sink, for good: no replay brings them back"
+
+
+def erase_dag(path: Path, stream: Stream) -> DAG:
+    """Check the request, ask a second person where the stream file says so, erase, and say what remains."""
+    file, approve_above, asset = str(path), stream.limits.approve_above, results_asset(stream)
+    with stream_dag(
+        stream,
+        LaneKind.ERASE.value,
+        description=DESCRIPTION,
+        doc=__doc__,
+        schedule=None,
+        params=params(EraseRequest, approve_above),
+        allowed_run_types=ON_REQUEST,
+    ) as dag:
+
+        @task
+        def check(**context: Any) -> None:
+            """Check the request, and find its offsets and where their results are. A dry run ends here."""
+            found = _found(context, file)
+            context["ti"].xcom_push(key="found", value=found)
+            if context["params"]["dry_run"]:
+                raise AirflowSkipException(f"dry run: {found['erases']} offsets would be erased: {found['ranges']}")
+            if not found["erases"]:
+                said = found["done_before"] or "nothing was found that is not erased already"
+                raise AirflowSkipException(said)
+
+        @task.branch
+        def erase(**context: Any) -> str:
+            """Open the lane, which claims the offsets, and erase what needs no Spark. Goes on to `process` for the rest."""
+            from tidemark.airflow.connections import open_here
+            from tidemark.runs import erasing
+            from tidemark.runs.requests import selecting
+            from tidemark.runs.windows import lanes
+
+            if context["params"]["dry_run"]:
+                # Also when someone clears this task of a dry run.
+                raise AirflowSkipException("this is a dry run")
+            run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
+            with airflow_errors(), refusal_shown(context):
+                opened = open_here(file)
+                lane = lanes.lane_name(LaneKind.ERASE, run)
+                if erasing.begun(opened, run, found["asked"]) is None:
+                    chosen = erasing.choose(opened, selecting.stored_selection(opened, found["selection"]))
+                    second = approved_by(context, found["selection"]) if approve_above is not None else None
+                    by = People(context["dag_run"].triggering_user_name, second)
+                    reason = context["params"]["reason"]
+                    erasing.open_erasure(opened, run, chosen, reason, by, asked=found["asked"])
+                context["ti"].xcom_push(key="lane", value=lane)
+                pending = erasing.erase_without_spark(opened, lane, run)
+            if pending is None:
+                return "publish"
+            context["ti"].xcom_push(key="seq", value=str(pending.window.seq))
+            return "process"
+
+        @task(outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+        def publish(**context: Any) -> dict[str, Any]:
+            """What was erased, and what remains where, as the task's result. The asset's event names the windows."""
+            from tidemark.airflow.connections import open_here
+            from tidemark.runs import erasing
+            from tidemark.runs.requests.answers import exact
+            from tidemark.views.summary import committed_by
+
+            with airflow_errors():
+                opened = open_here(file)
+                lane = context["ti"].xcom_pull(task_ids="erase", key="lane")
+                done = erasing.done(opened, lane)
+                remains = _remains(opened, done.erased)
+                event = committed_event(opened, lane, committed_by(opened, lane, run_name(context)))
+            context["outlet_events"][asset].extra = event
+            return {
+                "lane": lane,
+                "windows": event["windows"],
+                "erased": done.erased.count(),
+                "read_again": done.read_again.count(),
+                "tombstones": [one.as_fields() for one in done.tombstones],
+                "remains": remains,
+                **answered(exact(done.answers)),
+            }
+
+        begin: Any = erase()
+        checked_request: Any = check()
+        if approve_above is None:
+            checked_request >> begin
+        else:
+            checked_request >> second_person(approve_above, TriggerRule.ALL_SUCCESS) >> begin
+        process = process_windows(
+            file,
+            stream,
+            pool=stream.engine.pool_on_request,
+            minutes=stream.engine.replay_timeout_minutes,
+            lane="{{ ti.xcom_pull(task_ids='erase', key='lane') }}",
+            seq="{{ ti.xcom_pull(task_ids='erase', key='seq') }}",
+        )
+        published: Any = publish()
+        begin >> process >> published
+        begin >> published
+    return dag
+
+
+def _found(context: Any, file: str) -> dict[str, Any]:
+    """What a request erases, as the page of the run shows it. `offsets` has those that are read again too."""
+    from tidemark.airflow.connections import open_here
+    from tidemark.runs import erasing
+    from tidemark.runs.requests.answers import exact
+    from tidemark.runs.requests.identity import fields_of
+    from tidemark.runs.windows import lanes
+
+    with airflow_errors(), refusal_shown(context):
+        asked = asked_of(context, EraseRequest)
+        opened = open_here(file)
+        fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, run_name(context)))
+        chosen, how = erasing.requested(opened, run_name(context), asked, fields)
+        done_before = lanes.said_if_done(opened, LaneKind.ERASE, run_name(context))
+        if done_before:
+            log.warning("%s", done_before)
+        if how:
+            log.info("%s", how)
+        log.info("%s%s offsets to erase", "dry run: " if asked.dry_run else "", chosen.offsets.count())
+        return {
+            **describe(chosen.offsets | chosen.rest),
+            "asked": fields,
+            "done_before": done_before,
+            "erases": chosen.offsets.count(),
+            "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
+            **answered(exact(chosen.answers)),
+            "remains": _remains(opened, chosen.named),
+        }
+
+
+def _remains(opened: OpenStream, offsets: RangeSet) -> list[dict[str, Any]]:
+    """The places with results of some offsets, and what each holds of them once they are erased. Logs them."""
+    from tidemark.runs import erasing
+
+    found = erasing.remaining(opened, offsets)
+    for one in found:
+        log.info("%s (%s, %s): remains: %s", one.name, one.type, one.where(), one.remains or "nothing")
+    return [one.as_fields() for one in found]

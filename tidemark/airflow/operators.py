@@ -1,0 +1,184 @@
+"""Operators and sensors for DAGs of one's own.
+
+An operator runs one of a stream's DAGs with a request, and waits for it: approval, retries, claims and pages are those of
+any other run. A sensor looks at what a stream has committed. Nothing here holds a worker slot while it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidemark.airflow.steps import airflow_errors
+from tidemark.airflow.triggers import CompleteTrigger, WindowsTrigger
+from tidemark.airflow.waiting import complete, windows_there
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidemark.runs.live.open_stream import OpenStream
+
+# A run takes at least the time in which Spark starts.
+_LOOK_SECONDS = 5
+# A try again goes on with the run that is there: under the same name it finds its window, its lanes and its request.
+_RUN = "{{ dag.dag_id }}__{{ ti.task_id }}__{{ run_id }}"
+
+
+class _RunOfStream(TriggerDagRunOperator):
+    """Run a stream's DAG, wait until it has ended, and give the result of its task `_answers`. Fails when the run fails.
+
+    :param stream: the stream's name; its DAGs are in this Airflow.
+    :param request: fields of the DAG's form, by name (docs/params.md). Texts are templates.
+    """
+
+    _of_stream: ClassVar[str]
+    _request: ClassVar[type[BackfillRequest | ReplayRequest | AuditRequest | EraseRequest] | None] = None
+    _answers: ClassVar[str]
+
+    def __init__(self, *, stream: str, poke_interval: int = _LOOK_SECONDS, **kwargs: Any) -> None:
+        known = () if self._request is None else self._request.model_fields
+        asked = {name: kwargs.pop(name) for name in tuple(kwargs) if name in known}
+        if "dry_run" in known:
+            # A form begins with a dry run. A DAG says what it means.
+            asked.setdefault("dry_run", False)
+        if self._request is not None and not any("{{" in str(value) for value in asked.values()):
+            checked(self._request, asked, asked)
+        super().__init__(
+            trigger_dag_id=f"{stream}__{self._of_stream}",
+            trigger_run_id=_RUN,
+            conf=asked,
+            reset_dag_run=True,
+            wait_for_completion=True,
+            deferrable=True,
+            poke_interval=poke_interval,
+            # A run of a paused DAG would never end.
+            fail_when_dag_is_paused=True,
+            **kwargs,
+        )
+
+    def execute_complete(self, context: Context, event: tuple[str, dict[str, Any]]) -> Any:
+        super().execute_complete(context, event)
+        (run,) = event[1]["run_ids"]
+        return context["ti"].xcom_pull(task_ids=self._answers, dag_id=self.trigger_dag_id, run_id=run)
+
+
+class IngestOperator(_RunOfStream):
+    """Read what is new, as the schedule does. Gives the committed windows; None when nothing was new."""
+
+    _of_stream, _answers = "ingest", "publish"
+
+
+class BackfillOperator(_RunOfStream):
+    """Read offsets that no window has read. Gives the windows, and the answer to each offset."""
+
+    _of_stream, _answers, _request = "backfill", "publish", BackfillRequest
+
+
+class ReplayOperator(_RunOfStream):
+    """Read again what windows have read. Gives the windows, and the answer to each offset."""
+
+    _of_stream, _answers, _request = "replay", "publish", ReplayRequest
+
+
+class AuditOperator(_RunOfStream):
+    """Compare what should be in the results with what is there. Gives the report, and fails when anything is wrong."""
+
+    _of_stream, _answers, _request = "audit", "report", AuditRequest
+
+
+class EraseOperator(_RunOfStream):
+    """Remove the results of messages for good. Gives what was erased and what remains."""
+
+    _of_stream, _answers, _request = "erase", "publish", EraseRequest
+
+
+class _SensorOfStream(BaseSensorOperator):
+    """Looks at the stream of a file every minute, in the triggerer. Without `deferrable`, in a worker slot at each look.
+
+    :param stream_file: the stream's file, as an absolute path. The triggerer reads it too.
+    """
+
+    _trigger: ClassVar[type[WindowsTrigger | CompleteTrigger]]
+    _asked: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        *,
+        stream_file: str | Path,
+        deferrable: bool = True,
+        mode: str = "reschedule",
+        poke_interval: float = 60,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(mode=mode, poke_interval=poke_interval, **kwargs)
+        self.stream_file = str(stream_file)
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        if not self.poke(context):
+            asked = {name: getattr(self, name) for name in self._asked}
+            self.defer(
+                trigger=self._trigger(self.stream_file, self.poke_interval, **asked),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=self.timeout),
+            )
+        return None
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
+        if "error" in event:
+            raise (AirflowException if event["retried"] else AirflowFailException)(event["error"])
+
+    def poke(self, context: Context) -> bool:
+        from tidemark.airflow.connections import open_here
+
+        with airflow_errors():
+            there, said = self._is_there(open_here(self.stream_file))
+        self.log.info("%s", said)
+        return there
+
+    def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
+        raise NotImplementedError
+
+
+class WindowsSensor(_SensorOfStream):
+    """Waits until committed windows have read all of some offsets.
+
+    :param ranges: half-open ranges, `topic/partition@from-until`; templates.
+    """
+
+    template_fields: Sequence[str] = ("ranges",)
+    _trigger, _asked = WindowsTrigger, ("ranges",)
+
+    def __init__(self, *, ranges: str | Iterable[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ranges = ranges if isinstance(ranges, str) else list(ranges)
+
+    def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
+        return windows_there(opened, self.ranges)
+
+
+class CompleteSensor(_SensorOfStream):
+    """Waits until a span of event time is complete, as `tidemark complete` says it.
+
+    :param since: the beginning, in ISO 8601 with a zone; a template.
+    :param until: the end, which is not part of it; a template.
+    """
+
+    template_fields: Sequence[str] = ("since", "until")
+    _trigger, _asked = CompleteTrigger, ("since", "until")
+
+    def __init__(self, *, since: str, until: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.since, self.until = since, until
+
+    def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
+        return complete(opened, self.since, self.until)

@@ -1,0 +1,77 @@
+"""What people send in a body: read apart from Airflow's own work, and refused before it costs anything.
+
+Reading JSON holds Python's lock: no other thread goes on meanwhile, whichever thread reads. A text is read in no time, many
+small values are not: 2 MB of empty lists take ten seconds. So a body may have one long text, and little beside its texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from fastapi import HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from tidemark.plugin.access import name_of
+from tidemark.plugin.asking import Answer, Asking
+from tidemark.plugin.serving import MOST_BYTES
+from tidemark.plugin.viewing import User
+
+Model = TypeVar("Model", bound=BaseModel)
+# A request of all fields, each with its name, has some hundreds.
+MOST_BESIDE_TEXTS = 5_000
+# One that has no end is one too: no byte is looked at twice.
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Model]]:
+    """A dependency: the body of a request. As FastAPI's own, and not read in the event loop.
+
+    The app has its `Asking` as `state.asking`.
+    """
+
+    async def read(request: Request, user: User) -> Model:
+        asking: Asking = request.app.state.asking
+        raw = await request.body()
+        found = await asking.apart(lambda: read_body(model, raw), by=name_of(user))
+        if isinstance(found, Answer):
+            raise HTTPException(found.status, found.detail)
+        if isinstance(found, RequestValidationError):
+            raise found
+        return found
+
+    return read
+
+
+def read_body(model: type[Model], raw: bytes) -> Model | RequestValidationError | Answer:
+    """The value of a body, or what is wrong with it."""
+    if len(raw) > MOST_BYTES or beside_texts(raw) > MOST_BESIDE_TEXTS:
+        said = f"the request has more than {MOST_BESIDE_TEXTS} bytes beside its texts: records belong into one text, by lines"
+        return Answer(413, detail=said)
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as problem:
+        errors = problem.errors()
+    if errors[0]["type"] == "json_invalid":
+        return Answer(422, detail=f"the body is no JSON: {errors[0]['ctx']['error']}")
+    return RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors])
+
+
+def beside_texts(raw: bytes) -> int:
+    """How many bytes of JSON lie beside its texts, each with its quotes; counts no further than it has to."""
+    found = at = 0
+    for text in _TEXT.finditer(raw):
+        # Each text counts too: it is one value.
+        found += text.start() - at + 1
+        at = text.end()
+        if found > MOST_BESIDE_TEXTS:
+            return found
+    return found + len(raw) - at
+
+
+def described(model: type[BaseModel]) -> dict[str, Any]:
+    """The body for the description of the API."""
+    schema = model.model_json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,101 @@
+"""The page of a message: where it went, and the message itself for those who may see payloads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from tidemark.plugin import serving
+from tidemark.plugin.access import may_trigger, note_look
+from tidemark.plugin.asking import dead_letters_of, kafka_of, sinks_of
+from tidemark.plugin.viewing import User, Viewing
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.messages import where
+from tidemark.views.messages.avro_record import avro_record, is_avro
+from tidemark.views.messages.message import MessageShown, page_of
+
+_MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249, 40
+
+Topic = Annotated[str, Path(min_length=1, max_length=_MOST_OF_A_TOPIC)]
+Partition = Annotated[int, Path(ge=0, lt=2**31)]
+Offset = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=_MOST_OF_AN_OFFSET,
+        description="an offset; or a time with its zone, such as 2026-11-21T07:00:00Z: the first message at or after it",
+    ),
+]
+Payload = Annotated[
+    bool,
+    Query(
+        description="also key, value, headers and stored fields: for those who may trigger the replay DAG, and noted"
+    ),
+]
+Whole = Annotated[
+    bool,
+    Query(
+        description="also what other servers know: rows in files and topics, and with `payload` an Avro record as JSON. It may "
+        "take longer: after 504, ask again"
+    ),
+]
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["messages"])
+
+    @router.get("/streams/{name}/messages", include_in_schema=False)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("message", request, name, user)
+
+    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
+    async def one_message(
+        name: str,
+        topic: Topic,
+        partition: Partition,
+        offset: Offset,
+        user: User,
+        payload: Payload = False,
+        whole: Whole = False,
+    ) -> MessageShown:
+        """Where a message went: its fate in a sentence, its windows, what is stored of it, and what Kafka still has."""
+        file = await viewing.stream(name, user)
+        may = await run_in_threadpool(may_trigger, user, _replay_dag(name))
+        if payload and not may:
+            raise HTTPException(403, f"payloads are for those who may trigger {_replay_dag(name)}")
+        named = f"{topic}/{partition}@{offset}"
+        if payload and not offset.isdigit():
+            raise HTTPException(400, "a payload is shown by its offset: ask for the time without the payload first")
+        if payload:
+            # Before the answer: whoever has seen it is in the log, and not only whoever got it in time.
+            await run_in_threadpool(note_look, user, _replay_dag(name), named)
+
+        # Without them, the answer says so; a late one names them.
+        others = [kafka_of(file), dead_letters_of(file)]
+
+        def question(opened: OpenStream) -> MessageShown:
+            return _found(opened, named, payload=payload, whole=whole)
+
+        if whole:
+            # Files and other servers: what they keep waiting are such questions, and no others.
+            others += sinks_of(file)
+            found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
+        else:
+            found = await viewing.ask(name, user, question, "no such message", *others, ledger_only=True)
+        return replace(found, may_see_payload=may)
+
+    return router
+
+
+def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> MessageShown:
+    found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
+    record = avro_record(opened.stream, opened.connections, found.message) if whole and payload else None
+    order, avro = list(opened.stream.fields), is_avro(opened.stream)
+    return page_of(found, payload=payload, order=order, is_avro=avro, record=record)
+
+
+def _replay_dag(stream: str) -> str:
+    return f"{stream}__replay"

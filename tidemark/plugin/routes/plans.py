@@ -1,0 +1,69 @@
+"""The page of a plan: what a replay or backfill would read and replace, before anything is started."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
+
+from tidemark.errors import WrongUse
+from tidemark.plugin import serving
+from tidemark.plugin.access import may_trigger
+from tidemark.plugin.asking import WRONG, Answer
+from tidemark.plugin.bodies import body, described
+from tidemark.plugin.viewing import User, Viewing
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
+from tidemark.views.planned import PlanShown, planned
+
+_REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
+    "replay": ReplayRequest,
+    "backfill": BackfillRequest,
+}
+_MOST_FIELDS = 40
+
+
+class Asked(BaseModel):
+    """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
+
+    kind: Literal["replay", "backfill"]
+    fields: Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["plans"])
+    stale = {"description": "The plan that `plan` names is stale.", "model": serving.Problem}
+    problems = {**serving.PROBLEMS_OF_POST, 409: stale}
+
+    @router.get("/streams/{name}/plan", include_in_schema=False)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("planner", request, name, user)
+
+    @router.post("/api/streams/{name}/plan", responses=problems, openapi_extra=described(Asked))
+    async def resolve(name: str, user: User, asked: Annotated[Asked, Depends(body(Asked))]) -> PlanShown:
+        """What a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
+
+        With the field `plan`, a digest that an earlier answer has given: 409 if the plan is another one by now.
+        """
+        await viewing.stream(name, user)
+        # It is not asked for yet, and nothing is started.
+        fields = {**asked.fields, "reason": "only looks", "dry_run": True}
+        if asked.fields.get("records_file") and not await run_in_threadpool(may_trigger, user, f"{name}__{asked.kind}"):
+            # An error names what stands in a wrong line.
+            raise HTTPException(403, f"records_file: files are for those who may trigger {name}__{asked.kind}")
+        request, key = await viewing.apart(user, lambda: _read(asked.kind, fields))
+        return await viewing.ask_long(name, user, key, lambda opened: planned(opened, request))
+
+    return router
+
+
+def _read(kind: str, fields: dict[str, Any]) -> tuple[BackfillRequest | ReplayRequest, str] | Answer:
+    """The request, and a name for it. Not in the event loop: a text of a million characters takes a while."""
+    try:
+        request = checked(_REQUESTS[kind], fields, fields)
+    except WrongUse as problem:
+        return Answer(WRONG, detail=str(problem))
+    return request, hashlib.sha256(json.dumps([kind, fields], sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,41 @@
+"""What belongs to one of Airflow's runs: its answers to offsets, and the report of an audit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
+from tidemark.plugin import serving
+from tidemark.plugin.viewing import User, Viewing
+from tidemark.runs.auditing import after_repair, find_report
+from tidemark.runs.live.open_stream import OpenStream
+
+# The names of a DAG and of a run have up to 250 characters each.
+_MOST_OF_A_RUN = 600
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["runs"])
+
+    @router.get("/run", include_in_schema=False)
+    async def run(request: Request) -> Response:
+        """The answers to the offsets of a run. The page asks Airflow's own API for them."""
+        return serving.page("run", request)
+
+    @router.get("/streams/{name}/audit", responses=serving.PROBLEMS, response_class=HTMLResponse)
+    async def audit_report(
+        name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
+    ) -> Response:
+        """The report of an audit, as the page that `tidemark report --html` writes."""
+        text = await viewing.ask(name, user, lambda opened: _report(opened, run), "no such report", ledger_only=True)
+        return HTMLResponse(text, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+
+    return router
+
+
+def _report(opened: OpenStream, run: str) -> str | None:
+    found = find_report(opened, run)
+    return None if found is None else page_of(found, after_repair(opened, found))

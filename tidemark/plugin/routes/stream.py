@@ -1,0 +1,70 @@
+"""The page of a stream."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import INGEST
+from tidemark.offsets.ranges import MAX_OFFSET
+from tidemark.plugin import serving
+from tidemark.plugin.viewing import User, Viewing
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked, Coverage
+from tidemark.views.overview import Overview, worst_partitions
+from tidemark.views.trend import LAST, Trend, trend
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["stream"])
+
+    @router.get("/streams/{name}", include_in_schema=False)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("stream", request, name, user)
+
+    @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
+    async def one_stream(
+        name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MOST_PARTITIONS)] = MOST_PARTITIONS
+    ) -> Overview:
+        """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts.
+
+        Of more than so many `partitions`, those of the worst retention, status and lag.
+        """
+        return worst_partitions(await viewing.shown(name, user), partitions)
+
+    @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
+    async def coverage(
+        name: str,
+        user: User,
+        width: Annotated[int, Query(ge=1, le=MOST_PIXELS)] = 800,
+        first: Annotated[int, Query(ge=0, le=MOST_PARTITIONS)] = 0,
+        count: Annotated[int, Query(ge=1, le=MOST_BARS)] = MOST_BARS,
+        partition: Annotated[str | None, Query(max_length=300)] = None,
+        start: Annotated[int | None, Query(alias="from", ge=0, le=MAX_OFFSET)] = None,
+        until: Annotated[int | None, Query(ge=0, le=MAX_OFFSET)] = None,
+        gaps: bool = False,
+    ) -> Coverage:
+        """The coverage picture: for each partition a bar of blocks, `width` pixels wide, from the left to the right.
+
+        `count` partitions from number `first` on, or one `partition`, written as topic/number, and of that the offsets
+        `[from, until)`. A pixel has the most remarkable state of its offsets. With `gaps`, only of the partitions with a
+        hole, or with lost, skipped or expired offsets.
+        """
+        file = await viewing.stream(name, user)
+        await viewing.kept(file, viewing.servers.index)
+        asked = Asked(width, first, count, partition, start, until, gaps)
+        return await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage")
+
+    @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
+    async def trend_of(name: str, user: User) -> Trend:
+        """Lag, throughput and dead letters of the last windows of the ingest, the oldest first."""
+        return await viewing.ask(name, user, _trend, "no windows", ledger_only=True)
+
+    return router
+
+
+def _trend(opened: OpenStream) -> Trend:
+    head = opened.book.head(INGEST)
+    return trend([] if head is None else newest_of_lane(opened.book, INGEST, head.head, LAST))

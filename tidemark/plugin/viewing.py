@@ -1,0 +1,158 @@
+"""What a person may look at. Every route of a stream gets the stream here, so no route forgets to ask for the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from tidemark.plugin import serving
+from tidemark.plugin.access import get_user, may_see, may_see_files, name_of
+from tidemark.plugin.asking import OK, Answer, Asking, Question
+from tidemark.plugin.parsing import near_limits
+from tidemark.plugin.streams import KnownStreams, Servers
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.streams.loading import StreamFile
+from tidemark.views.messages.sandbox import asked_with_limits
+from tidemark.views.overview import Overview
+
+User = Annotated[Any, Depends(get_user)]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Viewing:
+    """The streams, their servers, and how these are asked. No method waits for a server in one of Airflow's threads."""
+
+    known: KnownStreams
+    servers: Servers
+    asking: Asking
+
+    async def visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
+        """The streams that a person may see by their names, and the problems of files that this person may see."""
+        return await run_in_threadpool(self._visible, user)
+
+    async def stream(self, name: str, user: Any) -> StreamFile:
+        """The file of a stream. 404 for a stream that the person may not see, as for one that there is not."""
+        found, _ = await self.visible(user)
+        if name not in found:
+            raise HTTPException(404, "no such stream")
+        return found[name]
+
+    async def page(self, page: str, request: Request, name: str, user: Any) -> Response:
+        """A page about a stream. Its script says why there is nothing to see, so a refusal is this page too, with 404."""
+        found, _ = await self.visible(user)
+        return serving.page(page, request, 200 if name in found else 404)
+
+    async def shown(self, name: str, user: Any) -> Overview:
+        """What the page shows of a stream. Its holes are looked for beside: whoever asks after that sees them."""
+        file = await self.stream(name, user)
+        found: Overview = await self.kept(file)
+        self.asking.beside(file, self.servers.look_for_holes)
+        return found
+
+    async def kept(
+        self, file: StreamFile, question: Question | None = None, *others: str, ledger_only: bool = False
+    ) -> Any:
+        """The answer to a question that is kept for all viewers; without one, to the first. Refuses as `ask` does."""
+        answer = await self.asking.answer(file, question, *others, ledger_only=ledger_only)
+        if answer.status != OK:
+            raise HTTPException(answer.status, answer.detail)
+        return answer.found
+
+    async def ask(
+        self,
+        name: str,
+        user: Any,
+        question: Callable[[OpenStream], Found | None],
+        missing: str,
+        *others: str,
+        ledger_only: bool = False,
+    ) -> Found:
+        """The answer to a question about a stream, which is asked in threads of the page's own and with a time limit.
+
+        With `ledger_only`, also while Kafka is away. `others` names further servers that it asks. 404 with the
+        sentence `missing` for the answer None; 429, 503, 504 or 500 with a sentence when there is no answer.
+        """
+        file = await self.stream(name, user)
+        answer = await self.asking.once(
+            file, lambda: question(self.servers.open(file)), *others, ledger_only=ledger_only, by=name_of(user)
+        )
+        return _found(answer, missing)
+
+    async def ask_long(
+        self,
+        name: str,
+        user: Any,
+        key: str,
+        question: Callable[[OpenStream], Found],
+        *others: str,
+        ledger_only: bool = False,
+    ) -> Found:
+        """As `ask`, for a question that may take longer than a viewer waits: 504 then, and who asks again waits on.
+
+        `key` says what is asked, `others` which further servers are. 409 with a sentence for a plan that is stale.
+        """
+        file = await self.stream(name, user)
+        return _found(
+            await self.asking.long(
+                file,
+                key,
+                lambda: question(self.servers.open(file)),
+                *others,
+                ledger_only=ledger_only,
+                by=name_of(user),
+            ),
+            "",
+        )
+
+    async def reading(self, topic: str, files: Mapping[str, StreamFile], user: Any) -> tuple[set[str], list[str]]:
+        """The streams among these that read a topic, and a sentence on each of which it cannot be told.
+
+        The topic is what somebody has typed. So it meets the patterns of the streams in a process of its own, with limits.
+        """
+        patterns = {
+            name: [file.stream.source.pattern, *file.stream.source.exclude]
+            for name, file in files.items()
+            if file.stream.source.pattern is not None
+        }
+        named = {name for name, file in files.items() if topic in file.stream.source.named()}
+        # Kafka's own topics match no pattern.
+        if not patterns or topic.startswith("__"):
+            return named, []
+        question = {"kind": "names", "text": topic, "patterns": patterns}
+        found = await self.apart(user, lambda: asked_with_limits(question))
+        if "problem" in found:
+            raise HTTPException(400, f"topic: the streams' patterns cannot be tried on it: {found['problem']}")
+        slow = [f"{name}: its pattern takes too long on this topic; say topics by name" for name in found["slow"]]
+        return named | set(found["names"]), slow
+
+    async def apart(self, user: Any, question: Callable[[], Answer | Found]) -> Found:
+        """The answer to a question that asks no server. What people send in is read so, and never in the event loop."""
+        return _found(await self.asking.apart(question, by=name_of(user)), "")
+
+    async def near_limits(self, user: Any, streams: Collection[str]) -> list[str]:
+        """The DAG files of some streams that come near Airflow's limits, for those who may see the problems of files."""
+        return await run_in_threadpool(lambda: near_limits(streams) if may_see_files(user) else [])
+
+    def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
+        """Reads files and Airflow's database, as Airflow does."""
+        found, problems = self.known.now()
+        allowed = may_see(user, [_dag(name) for name in found])
+        seen = {name: file for name, file in found.items() if _dag(name) in allowed}
+        return seen, problems if problems and may_see_files(user) else []
+
+
+def _found(answer: Answer | Found | None, missing: str) -> Found:
+    if answer is None:
+        raise HTTPException(404, missing)
+    if isinstance(answer, Answer):
+        raise HTTPException(answer.status, answer.detail)
+    return answer
+
+
+def _dag(stream: str) -> str:
+    return f"{stream}__ingest"

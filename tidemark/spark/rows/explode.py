@@ -1,0 +1,83 @@
+"""Splitting a message into pieces by `explode`, before the scheme reads them.
+
+Pieces are bytes, so that any scheme can take them. Nothing is shuffled: a message is split in its own task.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.spark.columns import FAILURE, INDEX, REASON, VALUE, detail
+from tidemark.spark.schemes.fields import NOT_UTF8, utf8_text
+from tidemark.spark.schemes.json_text import elements, elements_as_written, json_value, members, why_not_json
+from tidemark.streams.explode import Explode
+
+# The value of the whole message, only on the row of its first piece. On all rows, a message of a thousand lines would take
+# a thousand times its size.
+WHOLE = "_whole"
+# Whether a message has no pieces, and why its value cannot be split. VALUE is null in both cases.
+EMPTY, UNSPLIT = "_empty", "_unsplit"
+
+_PIECES, _PARTS, _PIECE = "_pieces", "_parts", "_piece"
+_TEXT, _JSON = "_text", "_json"
+# In this charset each byte is one character, so that any bytes can be split as text.
+_BYTES = "ISO-8859-1"
+
+
+def in_pieces(messages: DataFrame, explode: Explode) -> DataFrame:
+    """A row for each piece, with the piece in VALUE and its number in INDEX. A message without pieces keeps one row.
+
+    A tombstone keeps one row too, neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT.
+    """
+    columns = [name for name in messages.columns if name != VALUE]
+    split = _lines(messages, explode.between) if explode.lines is not None else _array(messages, explode.json_array)
+    empty = F.coalesce(F.size(_PIECES) == 0, F.lit(False))
+    none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(VALUE).alias("whole")))
+    some = F.transform(
+        _PIECES, lambda piece, index: F.struct(piece.alias("piece"), F.when(index == 0, F.col(VALUE)).alias("whole"))
+    )
+    found = split.withColumn(EMPTY, empty).withColumn(_PIECES, F.when(F.size(_PIECES) > 0, some).otherwise(none))
+    exploded = found.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))
+    return exploded.select(
+        *columns, EMPTY, UNSPLIT, INDEX, F.col(f"{_PIECE}.piece").alias(VALUE), F.col(f"{_PIECE}.whole").alias(WHOLE)
+    )
+
+
+def _lines(messages: DataFrame, separator: str) -> DataFrame:
+    between = separator.encode().decode(_BYTES)
+    frame = messages.withColumn(_PARTS, F.split(F.decode(VALUE, _BYTES), between, -1))
+    # No piece begins after the last separator, nor in an empty value.
+    ended = F.element_at(_PARTS, -1) == ""
+    parts = F.when(ended, F.slice(_PARTS, 1, F.size(_PARTS) - 1)).otherwise(F.col(_PARTS))
+    pieces = F.transform(parts, lambda part: F.encode(part, _BYTES))
+    return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, F.lit(None).cast("string"))
+
+
+def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
+    spark = messages.sparkSession
+    frame = messages.withColumn(_TEXT, utf8_text())
+    frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
+    under = key if isinstance(key, str) else None
+    found = F.col(_JSON) if under is None else F.try_element_at(members(F.col(_JSON)), F.lit(under))
+    # A null element is no tombstone.
+    pieces = F.when(elements(found).isNotNull(), elements_as_written(spark, under))
+    expected = "not a JSON array" if under is None else f"not a JSON object with an array {under!r}"
+    why = (
+        F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
+        .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
+        .when(F.col(_JSON).isNull(), why_not_json(spark))
+        .when(F.col(_PIECES).isNull(), F.lit(expected))
+    )
+    return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, why)
+
+
+def of_pieces(parsed: DataFrame) -> DataFrame:
+    """Parsed pieces with the message's own VALUE again. For an invalid piece, FAILURE names the piece.
+
+    REASON does not name the piece: it has to be the same for all messages that are invalid for the same reason.
+    """
+    where = F.when(F.col(REASON).isNotNull(), F.concat(F.lit("piece "), F.col(INDEX).cast("string")))
+    failure = F.when(F.col(UNSPLIT).isNull() & F.col(VALUE).isNotNull(), detail(where))
+    reason = F.coalesce(F.col(UNSPLIT), F.col(REASON))
+    return parsed.withColumns({FAILURE: failure, REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)

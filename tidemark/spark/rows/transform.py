@@ -1,0 +1,244 @@
+"""The user's transform: rows into other rows, and the proof that each row belongs to a message that the transform got."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.errors import ProcessingFailed, TidemarkError, TransformRefused, WrongUse
+from tidemark.functions import load_function
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Outcome
+from tidemark.schemes.kinds import Fields
+from tidemark.spark.columns import (
+    COORDINATE,
+    INCARNATION,
+    INDEX,
+    KEY,
+    OFFSET,
+    OUTCOME,
+    PARTITION,
+    REASON,
+    TIMESTAMP,
+    TOMBSTONE,
+    TOPIC,
+    code,
+    field,
+    has,
+)
+from tidemark.spark.runtime.once import depends_on_order, repeatable
+from tidemark.spark.schemes.fields import ACCEPTED, INTEGERS, SPARK_TYPES
+from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
+
+_IS_ROW, _ALONE, _NUMBER = "_is_row", "_alone", "_number"
+_PROBLEM = "_problem"
+_DECIDED = (OUTCOME, REASON, TOMBSTONE)
+# The columns that sinks may need on every row.
+_ON_EACH = (KEY, TIMESTAMP)
+_SHOWN = 5
+# Semicolons and comments at the end of a statement.
+_AT_THE_END = re.compile(r"(?:;|\s|--[^\n]*|/\*(?:(?!\*/).)*\*/)+\Z", re.DOTALL)
+
+
+def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFrame:
+    """The rows that a transform makes of rows with the fields `given`; `refuse_invented` checks them later.
+
+    The transform gets the valid messages, without tombstones. Tombstones stay, with those of their fields that the transform
+    gives under the same name and type. A message for which the transform gives no row is skipped. Raises WrongUse, before
+    anything is computed, when the transform cannot run, or lacks columns that it must give.
+    """
+    fields = transform.declared()
+    through = goes_through()
+    result = made_of(given_to(rows, given), transform)
+    # The other columns of a message: key, value, time, and those that a dead letter needs.
+    carried = [one for one in rows.schema if one.name not in {*GIVEN_BACK, *_DECIDED, *given}]
+    messages = rows.where(through & (F.col(INDEX) == 0)).select(
+        *GIVEN_BACK, *(one.name for one in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
+    )
+    nothing = [F.lit(None).cast(one.dataType).alias(one.name) for one in carried]
+    made = result.select(*GIVEN_BACK, *nothing, *map(field, fields), F.lit(True).alias(_IS_ROW))
+    null = _nulls(fields)
+    beside = rows.where(~through).select(
+        *GIVEN_BACK,
+        *(one.name for one in carried),
+        *_DECIDED,
+        F.lit(None).cast("string").alias(_PROBLEM),
+        *(field(name) if given.get(name) == kind else null[name] for name, kind in fields.items()),
+    )
+    return beside.unionByName(_joined(messages.unionByName(made), [one.name for one in carried], fields))
+
+
+def goes_through() -> Column:
+    """Whether a transform gets a row: it is valid, and no tombstone."""
+    return has(Outcome.STORED) & ~F.col(TOMBSTONE)
+
+
+def given_to(rows: DataFrame, given: Fields) -> DataFrame:
+    """The rows, and their columns, that a transform gets."""
+    return rows.where(goes_through()).select(*GIVEN_BACK, *map(field, given))
+
+
+def made_of(given: DataFrame, transform: Transform) -> DataFrame:
+    """A transform's result for the rows that it gets. Raises WrongUse as `transformed` does."""
+    return _checked(_applied(given, transform), transform.declared())
+
+
+def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFrame:
+    """Each message with the rows that were made of it, numbered from 0 in the order of their indexes; or alone.
+
+    One shuffle puts a message first, and its rows after it. Here the message at offset 7 became rows with the indexes 4 and
+    9, and the message at offset 8 was dropped:
+
+        given       _is_row  INDEX   becomes
+        offset 7    false    0       nothing: it is not alone
+                    true     4       index 0, stored, with what the line above it carries (value, headers)
+                    true     9       index 1, stored, with key and time only
+        offset 8    false    0       index 0, skipped: it is alone
+    """
+    together = Window.partitionBy(*COORDINATE).orderBy(_IS_ROW, INDEX)
+    is_row = F.col(_IS_ROW)
+    problem = (
+        F.when(is_row & F.first(_IS_ROW).over(together), F.lit("of a message that it was not given"))
+        .when(is_row & F.col(INDEX).isNull(), F.lit("without an index"))
+        .when(is_row & F.lag(_IS_ROW).over(together) & (F.lag(INDEX).over(together) == F.col(INDEX)), F.lit("twice"))
+    )
+    found = both.withColumns(
+        {
+            _PROBLEM: problem,
+            _ALONE: ~is_row & F.lead(_IS_ROW).over(together).isNull(),
+            _NUMBER: F.when(is_row, F.row_number().over(together) - 2).otherwise(F.lit(0)),
+            # Only the first row, right after the message's own, gets the value: values may be large.
+            **{
+                name: F.first(name).over(together)
+                if name in _ON_EACH
+                else F.when(is_row, F.lag(name).over(together)).otherwise(F.col(name))
+                for name in carried
+            },
+        }
+    )
+    return found.where(is_row | F.col(_ALONE)).select(
+        *COORDINATE,
+        F.when(F.col(_PROBLEM).isNull(), F.col(_NUMBER)).otherwise(F.col(INDEX)).alias(INDEX),
+        *carried,
+        F.when(is_row, code(Outcome.STORED)).otherwise(code(Outcome.SKIPPED)).alias(OUTCOME),
+        F.lit(None).cast("string").alias(REASON),
+        F.lit(False).alias(TOMBSTONE),
+        _PROBLEM,
+        *map(field, fields),
+    )
+
+
+def repeats(rows: DataFrame, given: Fields, transform: Transform) -> bool:
+    """Whether a transform makes the same rows each time. Spark can tell that for SQL, but not for a function."""
+    if transform.sql is None:
+        return False
+    messages = rows.sparkSession.createDataFrame([], rows.select(*GIVEN_BACK, *map(field, given)).schema)
+    result = _applied(messages, transform)
+    return repeatable(result) and not depends_on_order(result)
+
+
+def refuse_invented(rows: DataFrame) -> DataFrame:
+    """The rows, if each belongs to a message that the transform got, and is there once. Raises TransformRefused."""
+    found = rows.where(F.col(_PROBLEM).isNotNull()).orderBy(*COORDINATE, INDEX).limit(_SHOWN).collect()
+    if not found:
+        return rows.drop(_PROBLEM)
+    named = "; ".join(f"{_at(row)} index {row[INDEX]} {row[_PROBLEM]}" for row in found)
+    raise TransformRefused(
+        f"the transform gives rows that cannot be told apart or come from nowhere: {named}. It has to give "
+        f"{', '.join(GIVEN_BACK[:-1])} as they came, and each row of a message with an `_index` of its own. "
+        "Nothing was committed."
+    )
+
+
+def _at(row: Row) -> str:
+    topic, incarnation, partition, offset = (row[name] for name in COORDINATE)
+    if None in (topic, incarnation, partition, offset):
+        return f"{topic}/{partition}@{offset}"
+    return str(Coordinate(TopicPartition(topic, partition, incarnation), offset))
+
+
+def _applied(given: DataFrame, transform: Transform) -> DataFrame:
+    if transform.sql is None:
+        return _called(given, transform.function or "")
+    spark = given.sparkSession
+    given.createOrReplaceTempView(MESSAGES)
+    try:
+        _refuse_statement(spark, transform.sql)
+        return spark.sql(transform.sql)
+    except PySparkException as problem:
+        raise WrongUse(f"transform.sql: {_line(problem)}") from problem
+    finally:
+        spark.catalog.dropTempView(MESSAGES)
+
+
+def _refuse_statement(spark: SparkSession, sql: str) -> None:
+    """Raises WrongUse for SQL that is no query: `spark.sql` carries out an INSERT or a SET at once."""
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    try:
+        parser.parsePlan(sql)
+    except PySparkException:
+        return  # No statement at all: `spark.sql` says what is wrong with it.
+    # A query may end with a semicolon, which Spark's grammar rule for queries does not allow.
+    for text in (sql, _AT_THE_END.sub("", sql)):
+        with suppress(PySparkException):
+            parser.parseQuery(text)
+            return
+    raise WrongUse("transform.sql: expected a query; this is another statement of Spark's, which it would carry out")
+
+
+def _called(given: DataFrame, name: str) -> DataFrame:
+    function = load_function("transform.function", name)
+    try:
+        result = function(given)
+    except PySparkException as problem:
+        raise WrongUse(f"transform.function: {name}: {_line(problem)}") from problem
+    except TidemarkError:
+        raise
+    except Exception as problem:
+        raise ProcessingFailed(f"transform.function: {name} raised {type(problem).__name__}: {problem}") from problem
+    if not isinstance(result, DataFrame):
+        raise WrongUse(f"transform.function: {name} gives {type(result).__name__}; expected a DataFrame")
+    return result
+
+
+def _checked(result: DataFrame, fields: Fields) -> DataFrame:
+    """The columns that a transform has to give, with their types; drops all others. Raises WrongUse."""
+    expected: dict[str, tuple[str, tuple[type[T.DataType], ...]]] = {
+        TOPIC: ("string", (T.StringType,)),
+        INCARNATION: ("int", (T.IntegerType,)),
+        PARTITION: ("int", (T.IntegerType,)),
+        OFFSET: ("bigint", (T.LongType,)),
+        INDEX: ("int", INTEGERS),
+        **{name: (SPARK_TYPES[kind], ACCEPTED[kind]) for name, kind in fields.items()},
+    }
+    times = Counter(name.lower() for name in result.columns)
+    types = {one.name.lower(): one.dataType for one in result.schema}
+    for name, (wanted, accepted) in expected.items():
+        if times[name.lower()] != 1:
+            what = "no column" if name.lower() not in times else f"{times[name.lower()]} columns"
+            raise WrongUse(
+                f"transform: the result has {what} {name}; expected one of type {wanted}. It has to give "
+                f"{', '.join(GIVEN_BACK)} as they came, and each of `fields`; it gives {', '.join(result.columns)}"
+            )
+        found = types[name.lower()]
+        if not isinstance(found, accepted):
+            raise WrongUse(f"transform: {name} is {found.simpleString()} in the result; expected {wanted}")
+    return result.select(*(field(name).cast(wanted).alias(name) for name, (wanted, _) in expected.items()))
+
+
+def _nulls(fields: Fields) -> dict[str, Column]:
+    return {name: F.lit(None).cast(SPARK_TYPES[kind]).alias(name) for name, kind in fields.items()}
+
+
+def _line(problem: PySparkException) -> str:
+    # After the first line come the query, Spark's plan for it, and a stack.
+    return str(problem).strip().splitlines()[0].rstrip(";")

@@ -1,0 +1,56 @@
+"""Our own Java classes: source text that Spark's Janino compiles, sent to the executors as a jar."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+from zipfile import ZipFile
+
+from pyspark import SparkContext, SparkFiles
+
+from tidemark.spark.runtime.engine_run import attached
+
+
+@lru_cache(maxsize=8)
+def compiled(context: SparkContext, source: Path) -> Any:
+    """The constructor of the class in a source file, in the driver. Compiled once per application, also for the executors.
+
+    The class is `tidemark.NAME`, the file NAME.java, and it has one constructor.
+    """
+    text, name = source.read_text(), kept_as(source)
+    engine = attached()
+    if engine is not None:
+        return engine.kept(name, lambda: _compile(context, source.stem, text, name))
+    return _compile(context, source.stem, text, name)
+
+
+def kept_as(source: Path) -> str:
+    """The name under which an engine keeps the class in a source file, for all its runs."""
+    return f"tidemark-{source.stem}-{sha256(source.read_bytes()).hexdigest()[:16]}"
+
+
+def _compile(context: SparkContext, of: str, text: str, name: str) -> Any:
+    jvm: Any = context._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+    compiler.cook(f"{of}.java", jvm.java.io.StringReader(text))
+    # Spark removes this folder when the application ends.
+    jar = Path(mkdtemp(dir=SparkFiles.getRootDirectory())) / f"{name}.jar"
+    with ZipFile(jar, "w") as packed:
+        for one, content in dict(compiler.getBytecodes()).items():
+            packed.writestr(f"{one.replace('.', '/')}.class", content)
+    jsc: Any = context._jsc
+    jsc.addJar(str(jar))
+    return compiler.getClassLoader().loadClass(f"tidemark.{of}").getConstructors()[0]
+
+
+def new_instance(constructor: Any, *given: Any) -> Any:
+    """An object of a compiled class. Numbers, texts, booleans, and Java's objects are given as Java has them."""
+    gateway: Any = SparkContext._gateway
+    arguments = gateway.new_array(gateway.jvm.java.lang.Object, len(given))
+    for number, one in enumerate(given):
+        arguments[number] = one
+    return constructor.newInstance(arguments)

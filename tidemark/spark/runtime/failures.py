@@ -1,0 +1,203 @@
+"""Spark's errors as Tidemark's: an error of a worker or of the JVM gets its name and exit code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException, PythonException
+
+from tidemark import errors
+from tidemark.errors import (
+    AuthenticationFailed,
+    ComputedAgain,
+    NotAuthorized,
+    OffsetsOutOfRange,
+    ProcessingFailed,
+    TidemarkError,
+    Unreachable,
+)
+from tidemark.spark.runtime.once import COMPUTED_AGAIN
+
+# The last lines of a Python traceback from a worker. The tracebacks of the error's causes stand before them.
+_RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+# If Spark's Kafka source gives a reason, the end of its message says what happened.
+_LOST = re.compile(r"data may have been lost|OffsetOutOfRange")
+_REASON = re.compile(r"Reason: (.+?)(?:\n?with consumer group|\n\n|\Z)", re.DOTALL)
+# A wait for an answer from Kafka. "Futures timed out" is about Spark's own waits.
+_AWAY = re.compile(
+    r"^.*(?:TimeoutException(?!: Futures timed out)|DisconnectException|Failed to construct kafka consumer|"
+    r"Failed to create new KafkaAdminClient).*$",
+    re.MULTILINE,
+)
+_NOT_LET_IN = re.compile(r"((?:Sasl|Ssl)AuthenticationException: .+)")
+_NOT_ALLOWED = re.compile(r"((?:Topic|Group|Cluster|TransactionalId)AuthorizationException: .+)")
+# Linux's error text, in Java and in Python.
+_FULL = "No space left on device"
+_WRITTEN = re.compile(r"Task failed while writing rows to (\S+?)\.? SQLSTATE")
+_HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
+# What ended a task, as the error of its job says it. Only Spark's own words stand before, so no message can write this.
+_STAGE_FAILED = "org.apache.spark.SparkException: Job aborted due to stage failure"
+_ENDED = re.compile(r"\(TID \d+\) \(\S+ executor \S+\): ([\w.$]+)([^\n]*)")
+_LOST_EXECUTOR = "ExecutorLostFailure"
+_MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
+# How classes of errors begin that no message causes: of servers, of networks, of Spark's own work, of a damaged JVM.
+_NOT_OF_ROWS = (
+    *_MEMORY,
+    _LOST_EXECUTOR,
+    "FetchFailed",
+    "TaskKilled",
+    "TaskCommitDenied",
+    "java.io.FileNotFoundException",
+    "java.lang.ClassNotFoundException",
+    "java.lang.InternalError",
+    "java.lang.InterruptedException",
+    "java.lang.ThreadDeath",
+    "java.lang.UnknownError",
+    "java.net.ConnectException",
+    "java.net.NoRouteToHostException",
+    "java.net.Socket",
+    "java.net.UnknownHostException",
+    "java.nio.file.",
+    "java.util.concurrent.TimeoutException",
+    "org.apache.hadoop.",
+    "org.apache.kafka.",
+    "org.apache.spark.SparkFileAlreadyExistsException",
+    "org.apache.spark.sql.kafka010.",
+)
+# Java's words for an array or a text that is longer than any may be, whatever memory there is. Older versions have none.
+_BEYOND_ARRAYS = re.compile(r"java\.lang\.OutOfMemoryError(?:: (?:Requested array size|Required )[^\n]*)?\s*(?:\n|\Z)")
+# How the SQL states begin of what lacks memory or disks, or was cancelled.
+_OF_RESOURCES = ("53", "57", "58")
+# Ends a loop when an error is among its own causes: no other has as many.
+_MOST_CAUSES = 20
+
+
+def translate(error: BaseException) -> TidemarkError | None:
+    """The Tidemark error for an error of Spark; None for an error that is not Spark's."""
+    if isinstance(error, TidemarkError):
+        return error
+    if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
+        return None
+    causes = list(_causes(error))
+    text = "\n\n".join(causes)
+    raised = [*_RAISED.finditer(text)][-1:]
+    kind = getattr(errors, raised[0].group(1), None) if raised else None
+    if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
+        return kind(raised[0].group(2).strip())
+    if COMPUTED_AGAIN in text:
+        return ComputedAgain(COMPUTED_AGAIN)
+    if of_kafka := _of_kafka(text):
+        return of_kafka
+    if _FULL in text:
+        return ProcessingFailed(f"{_full_disk(text)}: {_FULL}. Make room there, and run it again")
+    if named := _of_spark(causes):
+        return ProcessingFailed(named)
+    lines = text.strip().splitlines() or [type(error).__name__]
+    # A Python traceback ends with the error; all other texts begin with it.
+    said = lines[-1 if isinstance(error, PythonException) else 0]
+    first = causes[-1].strip().split("\n")[0]
+    # Spark's own first line often ends with the first cause.
+    if len(causes) == 1 or first in said:
+        return ProcessingFailed(f"Spark failed: {said}")
+    return ProcessingFailed(f"Spark failed: {said} Its cause: {first}")
+
+
+def may_be_of_a_message(error: BaseException) -> bool:
+    """Whether an error of Spark's may come from evaluating the rows of some message. Only trying them tells.
+
+    Decides by the classes of errors, and never by their texts: these may have any words of a message in them.
+    """
+    if not isinstance(error, PySparkException | Py4JJavaError) or isinstance(error, AnalysisException):
+        return False
+    causes = list(_causes(error))
+    if any(COMPUTED_AGAIN in text for text in causes):
+        return False
+    if isinstance(error, PySparkException):
+        return isinstance(error, PythonException) or not (error.getSqlState() or "").startswith(_OF_RESOURCES)
+    return not any(one.startswith(_NOT_OF_ROWS) for one in _classes(causes))
+
+
+def _classes(causes: Iterable[str]) -> Iterator[str]:
+    """The classes of an error and of its causes; also of what has ended a task. Without what no memory is enough for."""
+    for text in causes:
+        if not _BEYOND_ARRAYS.match(text):
+            yield text.partition(":")[0].strip()
+        if (ended := _what_ended(text)) and not _BEYOND_ARRAYS.match(f"{ended[1]}{ended[2]}"):
+            yield ended[1]
+
+
+def _what_ended(text: str) -> re.Match[str] | None:
+    return _ENDED.search(text) if text.startswith(_STAGE_FAILED) else None
+
+
+def _of_spark(causes: list[str]) -> str | None:
+    """What to say where Spark itself has lost a task: for want of memory, or with the program that computed it."""
+    ended = next(filter(None, map(_what_ended, causes)), None)
+    if ended is not None and ended[1] == _LOST_EXECUTOR:
+        return (
+            f"Spark has lost an executor {_line(ended[2])}. Its log says why. It may have had too little memory "
+            "(spark.executor.memory, spark.executor.memoryOverhead)"
+        )
+    if any(one in _MEMORY for one in _classes(causes)):
+        said = next(text for text in causes if any(one in text for one in _MEMORY))
+        found = re.search(r"(?:OutOfMemoryError): ?([^\n]*)", said)
+        return (
+            f"A Spark task had too little memory: {found[1] if found else said.partition(chr(10))[0]}. Give Spark more "
+            "(spark.driver.memory with a local master, otherwise spark.executor.memory), read smaller windows "
+            "(`limits`), or find the expression of the stream file that makes so much of a message"
+        )
+    return None
+
+
+def _of_kafka(text: str) -> TidemarkError | None:
+    """The error of Kafka's Java clients; None for a text of anything else."""
+    if _LOST.search(text):
+        why = _REASON.search(text)
+        return OffsetsOutOfRange(
+            f"Kafka no longer has all of the window's records: {_line(why.group(1) if why else text)}"
+        )
+    if refused := _NOT_LET_IN.search(text):
+        return AuthenticationFailed(f"Kafka did not let Spark in: {_line(refused.group(1))}")
+    if refused := _NOT_ALLOWED.search(text):
+        return NotAuthorized(f"Kafka does not allow Spark to read: {_line(refused.group(1))}")
+    if away := _AWAY.search(text):
+        return Unreachable(f"Kafka did not answer Spark: {away.group(0).strip()}")
+    return None
+
+
+def _full_disk(text: str) -> str:
+    """Which disk is full, as far as Spark says."""
+    written, host = _WRITTEN.search(text), _HOST.search(text)
+    if written:
+        return f"The disk of {written.group(1)} is full"
+    where = f"on host {host.group(1)}" if host else "on one of Spark's hosts"
+    return (
+        f"A disk {where} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there)"
+    )
+
+
+def first_cause(error: BaseException) -> str:
+    """The text of what began it: an error's first cause, or what has ended the task."""
+    *_, last = _causes(error)
+    ended = _what_ended(last)
+    return "".join(ended.groups()) if ended else last
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """An error's text, then those of its causes, the first cause last. Only there does a failed write say why."""
+    java: Any = error.java_exception if isinstance(error, Py4JJavaError) else None
+    if java is None:
+        yield str(error)
+        return
+    for _ in range(_MOST_CAUSES):
+        yield str(java)
+        java = java.getCause()
+        if java is None:
+            return

@@ -1,0 +1,151 @@
+"""The scheme `avro`: one Avro record per message, read by the schema that it was written with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.avro.functions import from_avro
+
+from tidemark.clients.registry_answers import RefusedSchema
+from tidemark.errors import WrongUse
+from tidemark.schemes.avro_schema import record, record_fields
+from tidemark.schemes.kinds import AvroScheme, Fields
+from tidemark.spark.columns import REASON, VALUE
+from tidemark.spark.schemes.fields import ACCEPTED, SPARK_TYPES
+
+if TYPE_CHECKING:
+    from tidemark.clients.schema_registry import SchemaRegistry
+
+_ID, _RECORD, _READ = "_id", "_record", "_tidemark_read"
+_NO_ID = "not in the wire format of a schema registry"
+# With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
+# registry lists are asked for. Spark cannot plan for more real schemas than this.
+_MOST_SCHEMAS = 1_000
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The records of one schema: their column, and what is wrong with the schema itself, if anything is."""
+
+    number: int | None
+    column: str
+    found: frozenset[str] = frozenset()
+    problem: str | None = None
+    # A field that only a record has which was read.
+    read: str = _READ
+
+
+def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
+    if scheme.registry is None:
+        frame, written = _written(messages, None, scheme.writer, scheme.given, F.col(VALUE))
+        if written.problem is not None:
+            raise WrongUse(f"{scheme.schema_file}: {written.problem}")
+        return _typed(frame, messages.columns, [written], scheme.given, F.lit(None).cast("string"))
+    frame = messages.withColumn(_ID, _schema_id())
+    known: list[_Written] = []
+    for number, text in sorted(scheme.writers.items()):
+        if isinstance(text, RefusedSchema):
+            known.append(_Written(number, "", problem=text.why))
+        elif text is not None:
+            payload = F.when(F.col(_ID) == number, F.expr(f"substring({VALUE}, 6)"))
+            frame, written = _written(frame, number, text, scheme.given, payload)
+            known.append(written)
+    unknown = F.concat(F.lit("schema "), F.col(_ID).cast("string"), F.lit(" is not an Avro schema of the registry"))
+    is_known = F.col(_ID).isin([one.number for one in known]) if known else F.lit(False)
+    reason = F.when(F.col(_ID).isNull(), F.lit(_NO_ID)).when(~is_known, unknown)
+    return _typed(frame, messages.columns, known, scheme.given, reason)
+
+
+def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | RefusedSchema | None]:
+    """The schemas that messages name, each asked for once. Of very many, only those that the registry lists.
+
+    Raises Unreachable, WrongUse.
+    """
+    named = messages.select(_schema_id().alias(_ID)).where(F.col(_ID).isNotNull()).distinct()
+    numbers = sorted(row[_ID] for row in named.limit(_MOST_SCHEMAS + 1).collect())
+    if len(numbers) > _MOST_SCHEMAS:
+        listed = registry.numbers()
+        if listed is not None:
+            known = messages.sparkSession.createDataFrame([(number,) for number in listed], f"{_ID} long")
+            named = named.join(F.broadcast(known), _ID, "left_semi")
+        numbers = sorted(row[_ID] for row in named.collect())
+    found = registry.schemas(numbers)
+    if sum(text is not None for text in found.values()) > _MOST_SCHEMAS:
+        raise WrongUse(
+            f"the messages of this window were written with more than {_MOST_SCHEMAS} schemas of the registry"
+        )
+    return found
+
+
+def _schema_id() -> Column:
+    """The number after a first byte of 0; null for a value of another form."""
+    starts = (F.octet_length(VALUE) >= 5) & (F.hex(F.expr(f"substring({VALUE}, 1, 1)")) == "00")
+    return F.when(starts, F.conv(F.hex(F.expr(f"substring({VALUE}, 2, 4)")), 16, 10).cast("bigint"))
+
+
+def _written(
+    messages: DataFrame, number: int | None, schema: str, fields: Fields, payload: Column
+) -> tuple[DataFrame, _Written]:
+    """Messages with the records of one schema, and whether these have the fields in their types."""
+    column = _RECORD if number is None else f"{_RECORD}_{number}"
+    try:
+        # Spark makes a record of nulls from bytes that are no record. An extra field, which no writer has, tells them apart:
+        # it has its default only if a record was read.
+        marked = record(schema)
+        names = {one["name"].lower() for one in marked["fields"]}
+        read = next(name for number in count() if (name := f"{_READ}{number or ''}") not in names)
+        # Spark tells no fields apart that differ in case alone: of those, one is read, which is the one that is asked for.
+        known = {one["name"].lower(): one["name"] for one in reversed(marked["fields"])}
+        known |= {name.lower(): name for name in fields if name.lower() in known}
+        kept = [one for one in marked["fields"] if known[one["name"].lower()] == one["name"]]
+        marked["fields"] = [*kept, {"name": read, "type": "boolean", "default": True}]
+        options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(marked)}
+        frame = messages.withColumn(column, from_avro(payload, schema, options))
+        structure = frame.schema[column].dataType
+    except ValueError as problem:
+        return messages, _Written(number, column, problem=str(problem))
+    except (PySparkException, Py4JJavaError) as problem:
+        return messages, _Written(number, column, problem=f"Spark cannot read it: {_line(problem)}")
+    types = {one.name: one.dataType for one in structure} if isinstance(structure, T.StructType) else {}
+    for name, kind in fields.items():
+        if name in types and not isinstance(types[name], ACCEPTED[kind]):
+            return messages, _Written(number, column, problem=f"{name} is {types[name].simpleString()}, and not {kind}")
+    return frame, _Written(number, column, frozenset(record_fields(schema)), read=read)
+
+
+def _typed(
+    frame: DataFrame, columns: Iterable[str], written: list[_Written], fields: Fields, reason: Column
+) -> DataFrame:
+    values = {}
+    for name, kind in fields.items():
+        # A field that the writer's schema lacks is null.
+        found = [F.col(f"{one.column}.`{name}`").cast(SPARK_TYPES[kind]) for one in written if name in one.found]
+        values[name] = F.coalesce(*found, F.lit(None).cast(SPARK_TYPES[kind]))
+    for one in written:
+        of = "" if one.number is None else f" {one.number}"
+        here = F.lit(True) if one.number is None else F.col(_ID) == one.number
+        if one.problem is not None:
+            reason = F.coalesce(reason, F.when(here, F.lit(f"schema{of}: {one.problem}")))
+        else:
+            unread = here & F.col(f"{one.column}.{one.read}").isNull()
+            reason = F.coalesce(reason, F.when(unread, F.lit(f"not a record of the schema{of}")))
+    for name, kind in fields.items():
+        if kind == "string":
+            reason = F.coalesce(reason, F.when(~F.is_valid_utf8(values[name]), F.lit(f"{name} is not UTF-8")))
+    return frame.withColumns({**values, REASON: F.when(F.col(VALUE).isNotNull(), reason)}).select(
+        *columns, *(F.col(f"`{name}`") for name in fields), REASON
+    )
+
+
+def _line(problem: PySparkException | Py4JJavaError) -> str:
+    text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
+    return " ".join(text.split())[:200]

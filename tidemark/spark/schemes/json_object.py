@@ -1,0 +1,57 @@
+"""The scheme `json`: one JSON object per message."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.schemes.ddl import Type
+from tidemark.schemes.kinds import UNKNOWN, JsonScheme
+from tidemark.spark.columns import REASON, VALUE, field
+from tidemark.spark.schemes.fields import NOT_UTF8, utf8_text
+from tidemark.spark.schemes.json_text import json_value, members, unmarked, why_not_json
+from tidemark.spark.schemes.json_values import json_text, member_problem, value
+
+_TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
+NOT_OBJECT = "not a JSON object"
+
+
+def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
+    columns = scheme.columns
+    spark = messages.sparkSession
+    frame = messages.withColumn(_TEXT, utf8_text())
+    frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
+    frame = frame.withColumn(_MEMBERS, members(F.col(_JSON)))
+    frame = frame.withColumns({f"_given_{one.name}": F.try_element_at(_MEMBERS, F.lit(one.name)) for one in columns})
+    given = {one.name: field(f"_given_{one.name}") for one in columns}
+    made = {f"_made_{one.name}": value(given[one.name], one.type, scheme.timestamp) for one in columns}
+    frame = frame.withColumns(made)
+    problems = [member_problem(given[one.name], field(f"_made_{one.name}"), one) for one in columns]
+    reason = (
+        F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
+        .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
+        .when(F.col(_JSON).isNull(), why_not_json(spark))
+        .when(F.col(_MEMBERS).isNull(), F.lit(NOT_OBJECT))
+        .otherwise(F.coalesce(*problems))
+    )
+    fields = {one.name: _stored(field(f"_made_{one.name}"), one.type) for one in columns}
+    if scheme.unknown == "keep":
+        others = F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*fields))
+        fields[UNKNOWN] = F.when(F.cardinality(others) > 0, unmarked(F.to_json(others)))
+    kept = [column.alias(name) for name, column in fields.items()]
+    return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON)
+
+
+def _stored(made: Column, kind: Type) -> Column:
+    """A value as its field stores it: by its flat type, or as text."""
+    match kind.name:
+        case "tinyint" | "smallint" | "int":
+            return made.cast("bigint")
+        case "float":
+            # Through its text, so that 0.1 stays 0.1.
+            return made.cast("string").cast("double")
+        case "decimal" | "date" | "timestamp_ntz":
+            return made.cast("string")
+        case "array" | "map" | "struct" | "variant":
+            return json_text(made)
+    return made

@@ -1,0 +1,135 @@
+"""JSON values as columns of their types. All are Spark expressions.
+
+Spark's own conversions from JSON are lenient. They turn anything into text, numbers into times in seconds, and too large
+numbers into infinity. Here a value of another type is refused, and only null becomes null. What a variant would not keep of a
+number is read from its text: see `json_text.number`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.schemes import texts
+from tidemark.schemes.ddl import Member, Type
+from tidemark.spark.runtime.caught import null_if_it_throws
+from tidemark.spark.schemes.fields import finite
+from tidemark.spark.schemes.json_text import elements, members, number, unmarked
+
+_WORDS: Mapping[str, str] = {
+    "string": "a string",
+    "boolean": "a boolean",
+    "tinyint": "an integer of 8 bits",
+    "smallint": "an integer of 16 bits",
+    "int": "an integer of 32 bits",
+    "bigint": "an integer",
+    "float": "a number of 32 bits",
+    "double": "a number",
+    "date": "a date",
+    "timestamp": "a time",
+    "timestamp_ntz": "a time without a zone",
+    "binary": "base64",
+    "array": "an array",
+    "map": "an object",
+    "struct": "an object",
+}
+# Formats with the full precision of Spark's times.
+_FORMATS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def value(given: Column, kind: Type, form: str | None) -> Column:
+    """A variant as its type; null when it is null or of another type. `form` is the form of times, if there is one."""
+    of = kind.of
+    if of is not None and kind.name == "array":
+        return F.transform(elements(given), lambda one: value(one, of, form))
+    if of is not None:
+        return F.transform_values(members(given), lambda _, one: value(one, of, form))
+    if kind.name == "struct":
+        found = members(given)
+        fields = [value(_member(found, one), one.type, form).alias(one.name) for one in kind.members]
+        return F.when(found.isNotNull(), F.struct(*fields))
+    if kind.name == "variant":
+        return F.when(_is_there(given), given)
+    return _scalar(given, kind, form)
+
+
+def _problem(given: Column, made: Column, kind: Type, path: str) -> Column:
+    """Why a variant is not what `value` has made of it, naming the first part that is wrong; null when it is."""
+    words = _WORDS.get(kind.name, str(kind))
+    wrong = F.when(_is_there(given) & made.isNull(), F.lit(f"{path} is not {words}"))
+    of = kind.of
+    if of is not None:
+        parts, into = elements(given), made
+        if kind.name == "map":
+            parts, into = F.map_values(members(given)), F.map_values(made)
+        found = F.zip_with(parts, into, lambda one, other: _problem(one, other, of, f"{path}[]"))
+        return F.coalesce(wrong, F.get(F.filter(found, lambda one: one.isNotNull()), F.lit(0)))
+    if kind.name == "struct":
+        found = members(given)
+        of_each = [member_problem(_member(found, one), made[one.name], one, f"{path}.") for one in kind.members]
+        return F.coalesce(wrong, F.when(found.isNotNull(), F.coalesce(*of_each)))
+    return wrong
+
+
+def member_problem(given: Column, made: Column, member: Member, within: str = "") -> Column:
+    """As `_problem`, of a member of an object: whether it has to be there, too."""
+    path = within + member.name
+    found = _problem(given, made, member.type, path)
+    if not member.required:
+        return found
+    return F.coalesce(F.when(~_is_there(given), F.lit(f"{path} is missing")), found)
+
+
+def json_text(made: Column) -> Column:
+    """A value as compact JSON. Null fields of a struct are left out. Numbers of variants are as they were written."""
+    return unmarked(F.to_json(made, _FORMATS))
+
+
+def _member(found: Column, member: Member) -> Column:
+    return F.try_element_at(found, F.lit(member.name))
+
+
+def _is_there(given: Column) -> Column:
+    return given.isNotNull() & ~F.is_variant_null(given)
+
+
+def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C901  (a case for each type)
+    written = F.schema_of_variant(given)
+    given_text = F.when(written == "STRING", F.try_variant_get(given, "$", "string"))
+    digits = number(given_text)
+    text = F.when(digits.isNull(), given_text)
+    is_integer, is_decimal = written == "BIGINT", F.startswith(written, F.lit("DECIMAL"))
+    match kind.name:
+        case "string":
+            return text
+        case "boolean":
+            return F.when(written == "BOOLEAN", F.try_variant_get(given, "$", "boolean"))
+        case "tinyint" | "smallint" | "int" | "bigint":
+            # A fraction or an exponent makes it no integer, whatever its value is.
+            of_digits = F.when(F.rlike(digits, F.lit(r"\A-?[0-9]++\z")), digits.try_cast(kind.name))
+            return F.coalesce(F.when(is_integer, F.try_variant_get(given, "$", kind.name)), of_digits)
+        case "float" | "double":
+            exact = F.when(is_integer | is_decimal, F.try_variant_get(given, "$", kind.name))
+            return finite(F.coalesce(exact, digits.try_cast(kind.name)))
+        case "decimal":
+            # Spark would round a number with more digits after the point.
+            fraction = rf"(?:\.[0-9]{{0,{kind.scale}}}+0*+)?+"
+            fits = rf"\A-?[0-9]{{1,{max(1, kind.precision - kind.scale)}}}+{fraction}\z"
+            as_text = F.coalesce(digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string")))
+            return F.when(F.rlike(as_text, F.lit(fits)), as_text.try_cast(str(kind)))
+        case "date":
+            return F.when(F.rlike(text, F.lit(texts.DATE)), text.try_cast("date"))
+        case "timestamp" if form is not None:
+            return null_if_it_throws(F.try_to_timestamp(text, F.lit(form)))
+        case "timestamp":
+            return F.when(F.rlike(text, F.lit(texts.TIME)), text.try_cast("timestamp"))
+        case "timestamp_ntz":
+            return F.when(F.rlike(text, F.lit(texts.LOCAL_TIME)), text.try_cast("timestamp_ntz"))
+        case "binary":
+            return F.try_to_binary(text, F.lit("base64"))
+    raise AssertionError(kind)

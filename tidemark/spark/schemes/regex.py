@@ -1,0 +1,94 @@
+"""The scheme `regex`: text lines in one of several forms.
+
+Our Java class `Patterns.java` matches all patterns in one call. In a Spark expression, a pattern could run for ever, or
+overflow the stack of its task, which ends the JVM.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.errors import WrongUse
+from tidemark.schemes.kinds import RegexScheme
+from tidemark.spark.columns import REASON, VALUE, field
+from tidemark.spark.runtime.compiling import compiled
+from tidemark.spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text
+
+_PATTERNS = Path(__file__).with_name("Patterns.java")
+
+# How a reason ends that another try of the same task may not give: how much of the stack a match takes is not fixed.
+MAY_DIFFER = "needs too much stack"
+
+_TEXT, _MATCHED = "_text", "_matched"
+# Indexes in the result of `Patterns`: why the line is invalid, the number of the pattern, and the first field.
+_WHY, _NUMBER, _FIRST = range(3)
+
+
+def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
+    """Messages with the fields of the first pattern that matches; see `schemes.parse`."""
+    too_long = F.octet_length(F.col(VALUE)) > scheme.max_line_bytes
+    frame = messages.withColumn(_TEXT, F.when(~too_long, utf8_text()))
+    frame = frame.withColumn(_MATCHED, _matched(frame.sparkSession, scheme, F.col(_TEXT)))
+    found_texts = {f"_text_{name}": F.get(_MATCHED, F.lit(at)) for at, name in enumerate(scheme.named, start=_FIRST)}
+    frame = frame.withColumns(found_texts)
+    texts = {name: field(f"_text_{name}") for name in scheme.named}
+    frame = frame.withColumns({name: _typed(scheme, name, texts[name]) for name in scheme.named})
+    problem = first_problem(texts, {name: field(name) for name in scheme.named}, scheme.named)
+    reason = (
+        F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
+        .when(too_long, F.lit(f"longer than {scheme.max_line_bytes} bytes"))
+        .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
+        .otherwise(F.coalesce(F.get(_MATCHED, F.lit(_WHY)), problem))
+    )
+    fields = [field(name) for name in scheme.named]
+    return frame.withColumn(REASON, reason).select(*messages.columns, *fields, REASON)
+
+
+def _matched(spark: SparkSession, scheme: RegexScheme, text: Column) -> Column:
+    """The result of `Patterns` for a text."""
+    groups = [[one.groups.index(name) + 1 for name in scheme.named] for one in scheme.patterns]
+    given = ([one.name for one in scheme.patterns], [one.regex for one in scheme.patterns], groups, scheme.max_match_ms)
+    name = f"tidemark_patterns_{sha256(repr(given).encode()).hexdigest()[:16]}"
+    if not spark.catalog.functionExists(name):
+        _register(spark, name, given)
+    return F.call_udf(name, text)
+
+
+def _register(spark: SparkSession, name: str, given: tuple[list[str], list[str], list[list[int]], int]) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    names, regexes, groups, most_ms = given
+    patterns = [_java_pattern(jvm, number, regex) for number, regex in enumerate(regexes)]
+    arguments = jvm.java.util.ArrayList()
+    for one in (names, patterns, groups, most_ms):
+        arguments.add(one)
+    kind = jvm.org.apache.spark.sql.types.DataType.fromDDL("array<string>")
+    function = compiled(spark.sparkContext, _PATTERNS).newInstance(arguments.toArray())
+    java_session: Any = spark._jsparkSession
+    java_session.udf().register(name, function, kind)
+
+
+def _java_pattern(jvm: Any, number: int, regex: str) -> Any:
+    """Raises WrongUse for a regular expression that Python accepts and Java does not."""
+    try:
+        return jvm.java.util.regex.Pattern.compile(regex)
+    except IllegalArgumentException as problem:
+        why = str(problem).splitlines()[0]
+        raise WrongUse(f"scheme.patterns.{number}.regex: Java cannot read it: {why}") from problem
+
+
+def _typed(scheme: RegexScheme, name: str, text: Column) -> Column:
+    kind = scheme.named[name]
+    if kind != "timestamp":
+        return typed(text, kind, None)
+    # Each pattern has its own form of times.
+    matched = F.get(F.col(_MATCHED), F.lit(_NUMBER))
+    chosen = F.lit(None)
+    for number, pattern in enumerate(scheme.patterns):
+        chosen = F.when(matched == F.lit(str(number)), typed(text, kind, pattern.timestamp)).otherwise(chosen)
+    return chosen

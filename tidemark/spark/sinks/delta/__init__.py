@@ -1,0 +1,47 @@
+"""The sink `delta` with Spark."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.audit.comparison import PlaceComparison
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.delta.table import check_types, columns, parts_that_count, versions_of
+from tidemark.spark.audit.differences import Audit, AuditedPlace
+from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
+from tidemark.spark.sinks.contract import Sink
+from tidemark.spark.sinks.delta.writer import DeltaResults
+
+
+class SparkDelta:
+    by_sums = True
+
+    def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
+        return DeltaResults(settings, settings.base(opened.connections), versions_of(opened.book), opened.fields)
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
+        fields = _checked(opened, settings)
+        _, parts = parts_that_count(opened.book, settings.name)
+        return shown(parquet_rows(spark, parts, fields), fields)
+
+    def audit(self, audit: Audit, settings: DeltaSink) -> AuditedPlace:
+        fields = _checked(audit.opened, settings)
+        _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
+        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields), {})
+
+    def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
+        fields = _checked(comparing.opened, settings)
+        _, parts = parts_that_count(comparing.opened.book, settings.name, gone=True)
+        found = values_of(comparing.spark, parts, fields, comparing.offsets)
+        return comparing.rows_of(settings.name, found)
+
+
+def _checked(opened: OpenStream, settings: DeltaSink) -> Fields:
+    """The stream's fields. Raises WrongUse where the table has one of them in another type: Spark would fail at its files."""
+    check_types(settings.base(opened.connections), columns(opened.fields))
+    return opened.fields

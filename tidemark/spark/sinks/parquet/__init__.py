@@ -1,0 +1,63 @@
+"""The sink `parquet` with Spark."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.audit.comparison import PlaceComparison
+from tidemark.offsets.authority import Authority
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.parquet import types
+from tidemark.sinks.parquet.parts import FolderPart, steady
+from tidemark.sinks.parquet.settings import ParquetSink
+from tidemark.spark.audit.differences import Audit, AuditedPlace
+from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
+from tidemark.spark.sinks.contract import Sink
+from tidemark.spark.sinks.parquet import compacting
+from tidemark.spark.sinks.parquet.writer import ParquetResults
+
+
+class SparkParquet:
+    by_sums = True
+
+    def writer(self, opened: OpenStream, settings: ParquetSink) -> Sink:
+        return ParquetResults(settings, settings.base(opened.connections), opened.fields)
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: ParquetSink) -> DataFrame:
+        # Spark lists the files here, and fails if a compaction has removed them before Spark reads them.
+        fields = _checked(opened, settings)
+        return shown(steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields)), fields)
+
+    def audit(self, audit: Audit, settings: ParquetSink) -> AuditedPlace:
+        fields = _checked(audit.opened, settings)
+
+        def compared(parts: list[FolderPart], _: Authority) -> AuditedPlace:
+            found = partial(places_of, audit.spark, parts, fields)
+            return audit.rows_of(settings.name, found, {})
+
+        # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
+        return steady(audit.opened.book, settings.name, compared)
+
+    def compare(self, comparing: Comparing, settings: ParquetSink) -> PlaceComparison:
+        fields = _checked(comparing.opened, settings)
+
+        def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
+            found = values_of(comparing.spark, parts, fields, comparing.offsets)
+            return comparing.rows_of(settings.name, found)
+
+        # As for the audit.
+        return steady(comparing.opened.book, settings.name, compared)
+
+    def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: CompactionRequest) -> None:
+        compacting.compact(opened, settings, run, asked)
+
+
+def _checked(opened: OpenStream, settings: ParquetSink) -> Fields:
+    """The stream's fields. Raises WrongUse where files have one of them in another type: Spark would fail at them."""
+    types.check(settings.base(opened.connections), opened.fields)
+    return opened.fields

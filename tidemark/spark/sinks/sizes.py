@@ -1,0 +1,77 @@
+"""Rows that are too large for a sink: found before any sink writes, so that no such row holds up a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.hbase.keyed_rows import MOST_KEY_BYTES
+from tidemark.spark.columns import field, text
+
+# Longest text of a number, a time or a boolean.
+_SHORT = 40
+
+
+def is_long(kind: str) -> bool:
+    """Whether a field of a type can be of any size."""
+    return kind in ("string", "binary")
+
+
+def size_of(name: str) -> Column:
+    """The bytes of a text or binary field; null for null."""
+    return F.octet_length(field(name))
+
+
+def at_most(fields: Fields, each: int) -> Column:
+    """An upper bound of the fields' bytes, with `each` for one byte of a text or of a name. Cheap to compute."""
+    sizes = [
+        F.coalesce(size_of(name), F.lit(0)).cast("long") * each if is_long(kind) else F.lit(_SHORT)
+        for name, kind in fields.items()
+    ]
+    return reduce(add, sizes, F.lit(sum(each * len(name.encode()) + 8 for name in fields)))
+
+
+def packed_size(fields: Fields) -> Column:
+    """The bytes of all fields of a row in one cell, with their names and lengths, or a few more. Never null."""
+    return at_most(fields, 1) + 24 * len(fields)
+
+
+def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
+    """The refusal of a row in HBase whose key or cell is too large. `cell`: the bytes of the cell without the key."""
+    row = key + cell
+    each = [(f"sink {sink}: the key", key, MOST_KEY_BYTES), (f"sink {sink}: the cell of the row", row, most)]
+    return first_too_large(each, (key > MOST_KEY_BYTES) | (row > most))
+
+
+def key_size(key: Iterable[str]) -> Column:
+    """The bytes that fields take in a row's key."""
+    return reduce(add, (F.coalesce(F.octet_length(text(name)), F.lit(0)) + 5 for name in key))
+
+
+def too_large(what: str, size: Column, most: Column) -> Column:
+    """The refusal of a size above `most`, both in bytes."""
+    return F.when(size > most, refusal(F.lit(f"{what} is too large"), size, most))
+
+
+def first_too_large(each: Iterable[tuple[str, Column, int]], where: Column) -> Column:
+    """The refusal of the first size above its limit. `each`: the name of a thing, its size, its limit.
+
+    `where` selects rows that may have such a size. The sizes go through a function on a list, because each condition
+    lengthens the method that Spark generates for a row. Java does not compile a method of more than 8,000 bytes.
+    """
+    found = F.array(*(refusal(F.lit(f"{what} is too large"), size, F.lit(most)) for what, size, most in each))
+    return F.when(where, F.get(F.filter(found, lambda one: one["size"] > one["most"]), F.lit(0)))
+
+
+def refusal(reason: Column, size: Column | None = None, most: Column | None = None) -> Column:
+    """Why a sink can never take a row: a reason that is the same for all such rows, and the sizes of this row."""
+    numbers = {"size": size, "most": most}
+    return F.struct(
+        reason.alias("reason"),
+        *((F.lit(None) if one is None else one).cast("long").alias(name) for name, one in numbers.items()),
+    )
