@@ -26,12 +26,12 @@ from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.ledger.register import NewLane, draw_generation, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.runs import erasing as runs_erasing
+from tidemark.runs import processing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
 from tidemark.runs.requests.plan import Plan
 from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.aggregates.table import AggregateTable
-from tidemark.spark.jobs import window
 
 STREAM = "orders"
 
@@ -91,7 +91,7 @@ def work_off(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bo
     """The job that processes windows, with its own loop."""
     ready: Any = Ready(now(), opened, lane)
     wait: Callable[[float], None] = now().clocks.sleep
-    window.process_windows(opened, lane, seq, run, take_over=take_over, on_step=heard, wait=wait, ready=ready)
+    processing.process_windows(ready, seq, run, take_over=take_over, on_step=heard, wait=wait)
 
 
 def _process(

@@ -65,6 +65,9 @@ class Ready:
     def hold(self, work: Work, taken: Taken) -> AbstractContextManager[Fence]:
         return _held(self.world, self.opened, work, taken)
 
+    def translate(self, problem: Exception) -> TidemarkError | None:
+        return problem if isinstance(problem, TidemarkError) else None
+
 
 @contextmanager
 def _held(world: World, opened: OpenStream, work: Work, taken: Taken) -> Iterator[HeadFence]:

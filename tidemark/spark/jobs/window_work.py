@@ -25,6 +25,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
 from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.processing import LongerWay
 from tidemark.runs.windows.changes_since_pin import check_since_pin
 from tidemark.spark.columns import COORDINATE
 from tidemark.spark.jobs.redriven import dead_letters_so_far
@@ -56,10 +57,6 @@ class _Made:
     # Whether the driver has memory for all dead letters.
     few_dead_letters: Callable[[], bool] = lambda: False
     close: Callable[[], None] = lambda: None
-
-
-class LongerWay(Exception):
-    """Raised when one pass is not enough for a window. What it has written has a generation that never counts."""
 
 
 class SparkWork:

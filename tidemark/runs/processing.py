@@ -1,0 +1,210 @@
+"""Processing the windows of a lane: the pinned one, and those after it up to the end that the run saw.
+
+Nothing here knows what does the work on a window: `tidemark.spark.jobs.window` does it with Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from functools import partial
+from typing import Protocol
+
+from tidemark.clients.kafka.admission import check_admission
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Fence, Listener, Step, Taken, Work, nobody
+from tidemark.errors import (
+    AlreadyCommitted,
+    AuthenticationFailed,
+    NotAuthorized,
+    OffsetsOutOfRange,
+    ProcessingFailed,
+    TidemarkError,
+    WrongUse,
+)
+from tidemark.ledger.records import Pending, Record, Window, erases
+from tidemark.ledger.register import check_not_paused, named_ranges
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import erasing
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest, lanes, pacing
+from tidemark.runs.windows.changes_since_pin import lost_since_pin
+from tidemark.runs.windows.chosen_sinks import check_still_there
+
+log = logging.getLogger(__name__)
+
+
+class LongerWay(Exception):
+    """Raised when one pass is not enough for a window. What it has written has a generation that never counts."""
+
+
+class WorkProgress(Protocol):
+    """How far the work on a window is: `tidemark.spark.runtime.progress.Progress` says it of Spark's."""
+
+    step: str
+
+    def __call__(self) -> tuple[str, dict[str, int]]: ...
+
+
+class WindowWork(Work, Protocol):
+    """The work on one window, which says how far it is, and is closed when it has ended."""
+
+    @property
+    def progress(self) -> WorkProgress: ...
+
+    def close(self) -> None: ...
+
+
+class Ready(Protocol):
+    """Makes the work on the windows of a lane."""
+
+    @property
+    def opened(self) -> OpenStream: ...
+
+    @property
+    def lane(self) -> str: ...
+
+    def work(self, seq: int, window: Window | None, *, longer: bool) -> WindowWork: ...
+
+    def hold(self, work: WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
+        """Hold the window while the work is done."""
+        ...
+
+    def translate(self, problem: Exception) -> TidemarkError | None:
+        """The error that a person is told for one of the work; None for one that nobody knows."""
+        ...
+
+
+def process_windows(
+    ready: Ready,
+    seq: int,
+    run: str,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+    wait: Callable[[float], None] = time.sleep,
+) -> list[Record]:
+    """Process the pending window `seq` of a lane, then pin and process what follows, up to the end that the run saw.
+
+    Windows that an earlier try of this run has committed are only settled. `wait` gets the seconds between two windows of a
+    replay or backfill with a rate limit.
+    """
+    opened, lane = ready.opened, ready.lane
+    rate = lanes.rate_of(opened, lane)
+    committed: list[Record] = []
+    following: int | None = seq
+    while following is not None:
+        check_not_paused(opened.book, lane)
+        began, taken = opened.book.clock(), 0
+        try:
+            committed.append(_process(ready, following, run, take_over=take_over, on_step=on_step))
+            taken = opened.book.covers(committed[-1].window).count() if rate is not None else 0
+        except AlreadyCommitted:
+            committed += _committed_by_this_run(opened, lane, following, run)
+        window = committed[-1].window
+        goal = window.goal if window.run == run else ()
+        pending = ingest.next_window(opened, lane, run, goal)
+        following = pending.window.seq if pending else None
+        if pending is not None:
+            wait(pacing.seconds_to_wait(taken, (opened.book.clock() - began) / 1000, rate))
+    lanes.finish(opened, lane)
+    return committed
+
+
+def _process(ready: Ready, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
+    """Steps 2 to 7 on one pending window; by a second attempt, if a message does not let the first one take one pass."""
+    try:
+        return _process_one(ready, seq, run, take_over=take_over, on_step=on_step)
+    except LongerWay as problem:
+        name = f"{ready.opened.book.stream}/{ready.lane}"
+        log.warning("%s window %s: %s. A new attempt takes the longer way", name, seq, problem)
+    return _process_one(ready, seq, run, on_step=on_step, longer=True)
+
+
+def _process_one(
+    ready: Ready,
+    seq: int,
+    run: str,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+    longer: bool = False,
+) -> Record:
+    """One attempt at a pending window. Raises LongerWay, unless it takes the `longer` one."""
+    opened, lane = ready.opened, ready.lane
+    pending = _pending(opened, lane)
+    if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
+        return erasing.erase_only(opened, lane, seq, run, take_over=take_over)
+    window = pending.window if pending is not None else None
+    if window is not None:
+        check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)
+    work = ready.work(seq, window, longer=longer)
+
+    def heard(step: Step) -> None:
+        work.progress.step = step.value
+        log.info("%s/%s window %s: %s", opened.book.stream, lane, seq, step.value)
+        on_step(step)
+
+    with closing(work):
+        try:
+            return protocol.process(
+                opened.book,
+                opened.sweeper,
+                work,
+                partial(ready.hold, work),
+                lane,
+                seq,
+                lanes.this_run(opened, run),
+                take_over=take_over,
+                on_step=heard,
+            )
+        except Exception as problem:
+            known = ready.translate(problem)
+            if isinstance(known, OffsetsOutOfRange):
+                raise _deleted(opened, lane, seq) from problem
+            if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
+                raise _not_let(opened, lane, known) from problem
+            # Ours of another kind say what they are about.
+            named = type(known) is ProcessingFailed or (known is not problem and isinstance(known, ProcessingFailed))
+            if named and window is not None:
+                raise ProcessingFailed(
+                    f"window {seq} of {opened.book.stream}/{lane}, {named_ranges(window.hull())}: {known}"
+                ) from problem
+            raise
+
+
+def _not_let(opened: OpenStream, lane: str, known: WrongUse) -> WrongUse:
+    """Java's error, with the user. First asks again with Python's clients, which raise an error that says more."""
+    check_admission(opened.log.endpoint, again=True)
+    if isinstance(known, NotAuthorized) and (pending := _pending(opened, lane)):
+        # Its error names the topic.
+        opened.log.topics(pending.window.topic_ids, pending.window.isolation)
+    return type(known)(f"{opened.log.endpoint.principal}: {known}")
+
+
+def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
+    """The error when Kafka has deleted messages of a window after its pin. It names the exact offsets."""
+    pending = _pending(opened, lane)
+    lost = lost_since_pin(opened, pending.window) if pending else RangeSet()
+    return OffsetsOutOfRange(
+        f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.book.stream}/{lane} was "
+        "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
+        f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
+    )
+
+
+def _pending(opened: OpenStream, lane: str) -> Pending | None:
+    found = opened.book.head(lane)
+    return found.head.pending if found else None
+
+
+def _committed_by_this_run(opened: OpenStream, lane: str, seq: int, run: str) -> list[Record]:
+    """The window and those after it, committed by an earlier try of this run. Raises AlreadyCommitted."""
+    protocol.settle(opened.book, opened.sweeper, lane)
+    found = opened.book.record(lane, seq)
+    if found is None or found[1].attempt.run != run:
+        raise AlreadyCommitted(f"window {seq} of {opened.book.stream}/{lane} is already committed by another run")
+    log.info("%s/%s window %s: committed by an earlier try of this run", opened.book.stream, lane, seq)
+    return [found[1], *(record for record in lanes.committed_before(opened, lane, run) if record.seq > seq)]
