@@ -153,6 +153,21 @@ def test_a_folder_that_others_can_enter_is_refused(engines: Path, tmp_path: Path
         engines.touch()
 
 
+@pytest.mark.usefixtures("engines")
+def test_another_name_of_the_same_python_finds_the_same_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of Airflow may run as `python3`, and a person types `python`."""
+    orders = stream(tmp_path)
+
+    def engine() -> str:
+        return submit_command(orders, spark(), WINDOW_JOB, [], {})[4]
+
+    first = engine()
+    monkeypatch.setattr(sys, "executable", str(Path(sys.executable).with_name("python3.x")))
+    assert engine() == first
+    monkeypatch.setattr(sys, "prefix", "/another")
+    assert engine() != first
+
+
 def test_a_path_that_no_socket_can_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path / ("long" * 30)))
     with pytest.raises(WrongUse, match="longer than 107 bytes"):

@@ -48,8 +48,8 @@ def _is_private(path: Path) -> bool:
 
 
 def _installation() -> str:
-    """What engines of this installation of Tidemark have in their names."""
-    return sha256(f"{sys.executable}\0{Path(__file__).resolve()}".encode()).hexdigest()[:6]
+    """What engines of this installation of Tidemark have in their names, whatever name its Python was started by."""
+    return sha256(f"{sys.prefix}\0{Path(__file__).resolve()}".encode()).hexdigest()[:6]
 
 
 def socket_path(connection: str, parts: Iterable[object]) -> Path:

@@ -162,9 +162,7 @@ def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping
     submit = _spark_submit(connection, f"tidemark engine {connection.name}", {_PAGE: "false", **engine.conf})
     ours = ["--runs", str(engine.runs), "--idle-minutes", str(engine.idle_minutes)]
     # The same words start the same engine, of the same installation and with the same files of settings.
-    path = socket_path(
-        connection.name, [*submit, *ours, Path(client.__file__).resolve(), sys.executable, *_files_of_spark()]
-    )
+    path = socket_path(connection.name, [*submit, *ours, *_files_of_spark()])
     conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     start = [*submit, str(job_script()), _ENGINE, "--socket", str(path), *ours]
     return [sys.executable, "-I", "-S", client.__file__, str(path), *conf, "--start", *start, "--"]
