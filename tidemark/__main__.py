@@ -1,5 +1,5 @@
 """`python -m tidemark` is the command `tidemark`."""
 
-from tidemark.cli.front import main
+from tidemark.cli.app import main
 
 main()

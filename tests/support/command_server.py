@@ -110,9 +110,8 @@ if __name__ == "__main__":
     import kafka  # noqa: F401
     import kazoo.client  # noqa: F401
 
-    import tidemark.cli.app
     import tidemark.runs.live.open_stream
-    from tidemark.cli.front import main
+    from tidemark.cli.app import main
 
     # As `python -m tidemark` calls itself.
     __package__ = "tidemark"

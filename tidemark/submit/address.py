@@ -63,9 +63,9 @@ def socket_path(connection: str, parts: Iterable[object]) -> Path:
     return path
 
 
-def sockets(*, of_this_installation: bool = False) -> list[Path]:
+def sockets() -> list[Path]:
     """The sockets of this user's engines, also of engines that have died. None where the folder is not private."""
     path = named_folder()
     if not path.exists() or not _is_private(path):
         return []
-    return sorted(path.resolve().glob(f"*-{_installation() if of_this_installation else '*'}-*{SUFFIX}"))
+    return sorted(path.resolve().glob(f"*-*-*{SUFFIX}"))

@@ -170,7 +170,7 @@ def run(path: str, words: list[str], conf: dict[str, str], command: list[str]) -
             return 0
         with connection:
             try:
-                return handed_over(connection, {"do": "run", "command": command, "conf": conf})
+                return handed_over(connection, command, conf)
             except EngineRefused:
                 # It was about to end. The next one has another socket of the same name.
                 continue
@@ -181,9 +181,10 @@ class EngineRefused(Exception):
     """Raised when the engine takes no more runs: nothing of this one has begun."""
 
 
-def handed_over(connection: socket.socket, asked: dict[str, object]) -> int:
-    """Have a process of the engine do what is asked, as if it were this one. Gives its exit code. Raises Refused, Gone."""
+def handed_over(connection: socket.socket, command: list[str], conf: dict[str, str]) -> int:
+    """Have a process of the engine run a command, as if it were this one. Gives its exit code. Raises EngineRefused, Gone."""
     data = bytearray()
+    asked = {"do": "run", "command": command, "conf": conf}
     request = {**asked, "environment": dict(os.environ), "cwd": os.getcwd(), "umask": _umask()}
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: _pass_on(connection, number))

@@ -95,7 +95,6 @@ class Server:
         self._leaving: str | None = None
         self._jvm = os.getppid()
         self._jvm_is_gone = False
-        self._commands: set[_Run] = set()
         self._done = 0
 
     def serve(self) -> None:
@@ -113,7 +112,7 @@ class Server:
         signal.signal(signal.SIGTERM, lambda *_: self._leave("it was told to end by a signal", now=True))
         log.info("ready: %s runs at a time, at %s", len(self._slots), self._path)
         try:
-            while self._leaving is None or self._living():
+            while self._leaving is None or self._at_work():
                 for key, _ in self._selector.select(_LOOK_SECONDS):
                     key.data()
                 self._look()
@@ -163,7 +162,7 @@ class Server:
     def _answer(self, client: _Client, value: dict[str, Any]) -> None:
         if "signal" in value:
             self._pass_on(client.run, int(value["signal"]))
-        elif value["do"] in ("run", "command"):
+        elif value["do"] == "run":
             self._ask(client, value)
         elif value["do"] == "status":
             self._tell(client, self._status())
@@ -184,9 +183,6 @@ class Server:
         run = _Run(f"{os.getpid()}-{next(self._numbers)}", client, request, time.time())
         client.run = run
         self._busy_at = time.monotonic()
-        if request["do"] == "command":
-            self._begin(run, None)
-            return
         self._waiting.append(run)
         self._begin_some()
         if run.pid is None:
@@ -238,28 +234,27 @@ class Server:
             self._waiting.remove(chosen)
             self._begin(chosen, self._slots.index(None))
 
-    def _begin(self, run: _Run, slot: int | None) -> None:
-        """Start a run in a place, or without one the command line, which does not use Spark itself."""
+    def _begin(self, run: _Run, slot: int) -> None:
+        """Start a run in a place."""
         client, request = run.client, run.request
         if client is None:
             return
         environment = {str(name): str(value) for name, value in request["environment"].items()}
-        if slot is not None:
-            run.spark = EngineRun(
-                run.name,
-                # As many pools as places: Spark never forgets a pool.
-                f"place {slot}",
-                self._port,
-                self._secret,
-                {str(name): str(value) for name, value in request["conf"].items()},
-                environment_of(environment),
-            )
+        run.spark = EngineRun(
+            run.name,
+            # As many pools as places: Spark never forgets a pool.
+            f"place {slot}",
+            self._port,
+            self._secret,
+            {str(name): str(value) for name, value in request["conf"].items()},
+            environment_of(environment),
+        )
         parent, files = os.getpid(), client.files[:]
         pid = os.fork()
         if pid == 0:
             try:
                 self._forget_in_child(files)
-                process = Process(run.command, files, str(request["cwd"]), int(request["umask"]), environment, parent)
+                process = Process(run.command, files, str(request["cwd"]), int(request["umask"]), parent)
                 process.become(run.spark)
             finally:
                 os._exit(1)
@@ -267,10 +262,7 @@ class Server:
             os.close(file)
         client.files.clear()
         run.pid, run.slot = pid, slot
-        if slot is None:
-            self._commands.add(run)
-        else:
-            self._slots[slot] = run
+        self._slots[slot] = run
         run.watched = os.pidfd_open(pid)
         self._watch(run.watched, lambda: self._ended(run))
         log.info("run %s began as process %s: %s", run.name, pid, " ".join(run.command))
@@ -285,7 +277,7 @@ class Server:
             for file in client.files:
                 if file not in files:
                     os.close(file)
-        for run in self._living():
+        for run in self._at_work():
             if run.watched is not None:
                 os.close(run.watched)
 
@@ -337,15 +329,10 @@ class Server:
 
     def _over(self, run: _Run) -> None:
         self._busy_at = time.monotonic()
-        self._commands.discard(run)
         if run.slot is not None:
             self._slots[run.slot] = None
             self._done += 1
             self._begin_some()
-
-    def _living(self) -> list[_Run]:
-        """The runs and command lines that have a process."""
-        return [*self._commands, *self._at_work()]
 
     def _at_work(self) -> list[_Run]:
         return [run for run in self._slots if run is not None]
@@ -371,7 +358,7 @@ class Server:
         for run in self._at_work():
             if run.cleaner is not None and now - run.cleaning_since > _CLEANING_SECONDS:
                 os.kill(run.cleaner, signal.SIGKILL)
-        if self._leaving is not None or self._living() or self._waiting:
+        if self._leaving is not None or self._at_work() or self._waiting:
             return
         if now - self._busy_at > self._idle_seconds:
             self._leave(f"no run for {self._idle_seconds / 60:.0f} minutes")

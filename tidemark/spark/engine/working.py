@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tidemark.cli.app import main as command_line
 from tidemark.spark.runtime import engine_run
 from tidemark.spark.runtime.engine_run import EngineRun
 from tidemark.streams.engine import STAGES
@@ -33,17 +32,16 @@ _BARS_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Process:
-    """What the asking program has: the words of its command, its standard files, folder, umask and environment."""
+    """What the asking program has: the words of its command, its standard files, folder and umask."""
 
     command: Sequence[str]
     files: Sequence[int]
     folder: str
     umask: int
-    environment: Mapping[str, str]
     parent: int
 
-    def become(self, run: EngineRun | None) -> NoReturn:
-        """Be this run, and end with its exit code. None: be Tidemark's command line."""
+    def become(self, run: EngineRun) -> NoReturn:
+        """Be this run, and end with its exit code."""
         code = 1
         try:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -72,13 +70,8 @@ class Process:
                     stream.flush()
             os._exit(code)
 
-    def _work(self, run: EngineRun | None) -> None:
+    def _work(self, run: EngineRun) -> None:
         _forget_logging()
-        if run is None:
-            _take_environment(self.environment)
-            sys.argv = ["tidemark", *self.command]
-            command_line()
-            return
         _take_environment(run.environment)
         _take_path(self.command[0], run.environment)
         engine_run.begin(run)
