@@ -65,6 +65,7 @@ class PackageMissing(WrongUse):
 # Pip's names of packages that only some need, as pyproject.toml has it. Errors name these and never a distribution of
 # Tidemark, which is on no index: its import name belongs to another project there.
 DELTALAKE = "deltalake>=1.6,<2"
+PYICEBERG = "pyiceberg==0.12.0"
 SQL_PACKAGES = ("SQLAlchemy>=2,<3", "psycopg[binary]>=3.2,<4", "PyMySQL>=1.1,<2")
 PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 

@@ -12,6 +12,7 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.parquet.settings import ParquetSink
@@ -42,6 +43,11 @@ def _plain(opened: OpenStream, sink: Sink) -> Rows | None:
     if isinstance(sink, ParquetSink | DeltaSink):
         read = delta_tables if isinstance(sink, DeltaSink) else parquet_tables
         return [_row(opened, row) for table in read(book, sink.name) for row in table.to_pylist()]
+    if isinstance(sink, IcebergSink):
+        from tidemark.sinks.iceberg.reading import iceberg_tables
+
+        tables = iceberg_tables(book, sink.name, opened.connections)
+        return [_row(opened, row) for table in tables for row in table.to_pylist()]
     if isinstance(sink, KafkaSink) and sink.value is None:
         messages = kafka_messages(book, kafka_endpoint(opened.connections(sink.kafka)), sink.targets(), sink.name)
         places = ((one.origin.place, one.value) for one in messages)

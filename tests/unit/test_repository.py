@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.covering import REPOSITORY
-from tidemark.errors import DELTALAKE, PYSPARK, SQL_PACKAGES
+from tidemark.errors import DELTALAKE, PYICEBERG, PYSPARK, SQL_PACKAGES
 
 GENERAL = ("tidemark", "spark_jobs", "plugins")
 DOCUMENTS = sorted(path for path in REPOSITORY.glob("**/*.md") if not {".venv", ".local"} & set(path.parts))
@@ -236,6 +236,8 @@ def test_the_packages_that_errors_name_are_those_of_the_project() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert extras["delta"] == [DELTALAKE]
+    # Its catalog is a database.
+    assert extras["iceberg"] == [PYICEBERG, *SQL_PACKAGES[:2]]
     assert [*PYSPARK] == extras["spark"]
     assert [*SQL_PACKAGES] == extras["sql"]
     written = [

@@ -73,6 +73,11 @@ class StoreSettings(Part):
         """The folder below that connection's path that is the store's own."""
         return None
 
+    @property
+    def other_connections(self) -> frozenset[str]:
+        """Further connections that it uses, such as that of a catalog."""
+        return frozenset()
+
     def owned(self) -> Iterable[Owned]:
         """The places that no other store of the stream may have."""
         return ()
@@ -143,6 +148,13 @@ class PlainSink:
 
         After the commit, no run goes on until all places are cleared. A table that its server knows to be gone holds nothing.
         `standing` says which windows have named the place. By default nothing is asked.
+        """
+
+    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+        """Let readers who know nothing of the ledger see a committed window, as its receipt's `place` has it. Repeatable.
+
+        Called if the Kind says `publishes`, after `sweep`, and until it has come to its end: no run goes on before. A window is
+        published before a later one that covers its offsets is pinned. By default they see what attempts write.
         """
 
     # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
@@ -274,7 +286,8 @@ class Kind:
 
     `plain` names a PlainSink, `spark` a `tidemark.spark.sinks.contract.SparkSink`. `refused` says why a package's type
     cannot be used. `compaction` names a Compaction if `tidemark compact` takes sinks of this type. `requires` is what pip
-    is given for the packages that only sinks of this type need.
+    is given for the packages that only sinks of this type need. `publishes`: others see a window once `PlainSink.publish` was
+    called for it.
     """
 
     settings: type[SinkSettings]
@@ -283,6 +296,7 @@ class Kind:
     refused: str = ""
     compaction: str = ""
     requires: tuple[str, ...] = ()
+    publishes: bool = False
 
     def without_spark(self) -> PlainSink:
         return self._made(self.plain)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidemark.errors import DELTALAKE, WrongUse
+from tidemark.errors import DELTALAKE, PYICEBERG, WrongUse
 from tidemark.settings.packages import kinds_of_packages, refusing
 from tidemark.sinks.contract import Kind, PlainSink, SinkSettings
 from tidemark.sinks.dead_letters import kinds as dead_letters
@@ -21,6 +21,7 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.parquet.settings import ParquetSink
 
@@ -51,6 +52,13 @@ _BUILT_IN: dict[str, Kind] = {
         "tidemark.spark.sinks.delta:SparkDelta",
         requires=(DELTALAKE,),
     ),
+    "iceberg": Kind(
+        IcebergSink,
+        "tidemark.sinks.iceberg.plain:PlainIceberg",
+        "tidemark.spark.sinks.iceberg:SparkIceberg",
+        requires=(PYICEBERG,),
+        publishes=True,
+    ),
     "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.plain:PlainKafka", "tidemark.spark.sinks.kafka:SparkKafka"),
 }
 
@@ -73,6 +81,11 @@ def plain_of(type_: str) -> PlainSink:
     if type_ == COPIES:
         return PlainCopies()
     return (dead_letters.kind_of_receipts(type_) or kind_of(type_)).without_spark()
+
+
+def publishes(type_: str) -> bool:
+    """Whether windows in a sink of this type are published after their commit. Of a type that is not known here: no."""
+    return type_ in KINDS and KINDS[type_].publishes
 
 
 def by_order(type_: str) -> bool:

@@ -10,6 +10,8 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.parquet.settings import ParquetSink
 
 
@@ -30,6 +32,11 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
                 from tidemark.sinks.delta import table
 
                 table.check_there(settings.base(connections), _records(book))
+            case IcebergSink():
+                from tidemark.sinks.iceberg.catalog import located
+                from tidemark.sinks.iceberg.table import check_there as check_table
+
+                check_table(located(connections, place_of(settings, settings.base(connections))), _records(book))
 
 
 def _records(book: Book) -> Iterator[Record]:

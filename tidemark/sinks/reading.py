@@ -132,7 +132,7 @@ def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
     from tidemark.sinks.parquet.files import tables_that_count
 
     def read(parts: list[FolderPart], authority: Authority) -> list[dict[str, Any]]:
-        return _first_rows(tables_that_count(parts, authority), limit)
+        return first_rows(tables_that_count(parts, authority), limit)
 
     return steady(book, sink, read)
 
@@ -153,10 +153,11 @@ def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
     from tidemark.sinks.parquet.files import tables_that_count
 
     authority, parts = parts_that_count(book, sink)
-    return _first_rows(tables_that_count(parts, authority), limit)
+    return first_rows(tables_that_count(parts, authority), limit)
 
 
-def _first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
+def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
+    """The first rows of some tables; times are texts."""
     from tidemark.sinks.time_texts import with_texts
 
     return list(islice((row for table in tables for row in with_texts(table.slice(0, limit)).to_pylist()), limit))

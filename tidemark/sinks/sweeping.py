@@ -10,14 +10,14 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import WrittenPlace
+from tidemark.ledger.erased import WrittenPlace, still_there
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.copies import copies_at
 from tidemark.sinks.dead_letters.kinds import required_kind
-from tidemark.sinks.kinds import plain_of
+from tidemark.sinks.kinds import plain_of, publishes
 
 
 class SinkSweeper:
@@ -46,6 +46,9 @@ class SinkSweeper:
                 plain_of(sink.type).erase(self._connections, sink.place, Erasing(record, erased, standing))
 
     def hand_on(self, book: Book, record: Record) -> None:
+        for sink in still_there(book, (one for one in record.places if publishes(one.type))):
+            with _at(sink, _owed(record, "its rows are published there"), _forget(sink, record.stream)):
+                plain_of(sink.type).publish(book, self._connections, sink.place, record)
         stored = record.receipt.dead_letters if record.receipt else None
         topic = self._letters.copies() if self._letters is not None else None
         if topic is None or stored is None or not any(tally.dead_letters for tally in record.tallies):

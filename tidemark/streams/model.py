@@ -294,4 +294,5 @@ class Stream(Part):
             used.add(self.dead_letters.copy_kafka)
         if isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
             used.add(self.scheme.registry)
+        used |= {name for sink in self.sinks for name in sink.other_connections}
         return used | {sink.connection for sink in self.sinks}

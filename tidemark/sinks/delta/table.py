@@ -38,6 +38,7 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts
+from tidemark.sinks.versions import versions_of as versions_of
 
 TYPE = "delta"
 GENERATION = "_generation"
@@ -192,17 +193,6 @@ def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
 
 def partition_folder(base: str, generation: int) -> str:
     return f"{base}/{GENERATION}={generation}"
-
-
-def versions_of(book: Book) -> str:
-    """What a ledger's versions in a table stand under. After a restore, they begin anew.
-
-    A ledger that is restored to before a wrong clock draws lower generations than the table has seen of it. As versions of
-    the old name, the table would skip them until the clocks have caught up. Each restore gives a higher least ordinal.
-    """
-    register = book.register()
-    restored = register[1].least_ordinal if register else 0
-    return f"{book.stream}/restored {restored}" if restored else book.stream
 
 
 def add(base: str, transaction: str, generation: int, window: str) -> None:

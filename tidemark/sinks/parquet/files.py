@@ -289,7 +289,9 @@ def tables_that_count(parts: Iterable[FolderPart], authority: Authority) -> Iter
             generations = np.full(table.num_rows, part.windows[0].generation)
         kept = table.filter(pa.array(counts.of(table, generations)))
         if kept.num_rows:
-            yield kept.drop_columns(list(WINDOW_COLUMNS)) if part.compacted else kept
+            # A file of an Iceberg table has the generation alone.
+            named = [name for name in WINDOW_COLUMNS if name in kept.column_names]
+            yield kept.drop_columns(named) if part.compacted else kept
 
 
 def holds_erased(part: FolderPart) -> bool:

@@ -63,7 +63,7 @@ def rows_of(
         lost |= part.lost
         generation = part.windows[0].generation
         for path in part.paths:
-            if part.files is None or f"/{GENERATION}={generation}/" in path:
+            if part.files is None or part.compacted or f"/{GENERATION}={generation}/" in path:
                 named.append(path)
             else:
                 unnamed.setdefault(generation, []).append(path)

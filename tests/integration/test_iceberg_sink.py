@@ -1,0 +1,250 @@
+"""The sink `iceberg`: a table of which other readers see committed windows alone, each row once, at any moment."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from services import control
+from tests.support.command_line import asked
+from tests.support.cuts import Cut, crash, cut_after
+from tests.support.independent import _text
+from tests.support.live_streams import LiveStream, Make
+from tests.support.oracle import CDN, Place
+from tidemark.commit.protocol import Step
+from tidemark.errors import TooManyInvalid, Unreachable
+from tidemark.ledger.records import LaneKind
+from tidemark.runs.windows import lanes
+from tidemark.sinks.iceberg import table as iceberg_table
+from tidemark.sinks.iceberg.catalog import located, opened
+from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.reading import iceberg_tables
+from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.window import process_windows
+from tidemark.spark.sinks import results
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# Its types say another order of arguments than it takes.
+EQUAL: Any = EqualTo
+
+
+@pytest.fixture(autouse=True)
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog in a file of SQLite."""
+    connection = {"conn_type": "sqlite", "host": str(tmp_path / "catalog.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(connection))
+
+
+def with_table(live: LiveStream, limits: dict[str, Any] | None = None, **sink: Any) -> None:
+    """An Iceberg table beside the sinks that a stream of its own checks by itself."""
+    table, folder = {"type": "hbase", "table": live.name}, {"type": "parquet", "folder": live.name}
+    iceberg = {"type": "iceberg", "folder": f"{live.name}_iceberg", "table": f"lake.{live.name}", **sink}
+    live.rewrite(sinks=[iceberg, table, folder], limits=limits or {})
+
+
+def table_of(live: LiveStream) -> Table | None:
+    stream = live.opened
+    (sink,) = (one for one in stream.stream.sinks if isinstance(one, IcebergSink))
+    return opened(located(stream.connections, place_of(sink, sink.base(stream.connections))))
+
+
+def plainly(live: LiveStream) -> Counter[Place]:
+    """What any other reader of the table sees: each place, and how often."""
+    table = table_of(live)
+    rows = [] if table is None else table.scan().to_arrow().to_pylist()
+    return Counter((row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows)
+
+
+def each_once(live: LiveStream) -> Counter[Place]:
+    return Counter(dict.fromkeys(live.expected().rows, 1))
+
+
+def assert_each_once(live: LiveStream, spark: SparkSession) -> None:
+    """Every reader of Tidemark gives the oracle's rows, with their contents."""
+    wanted = live.expected().rows
+    plain = [row for table in iceberg_tables(live.opened.book, "iceberg") for row in table.to_pylist()]
+    with_spark = [row.asDict() for row in results(spark, live.opened, "iceberg").collect()]
+    for rows in (plain, with_spark):
+        found = [
+            (
+                (row["_topic"], row["_partition"], row["_offset"], row["_index"]),
+                {name: _text(row[name]) for name in live.fields if row[name] is not None},
+            )
+            for row in rows
+        ]
+        assert len(found) == len(wanted)
+        assert dict(found) == wanted
+    live.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("I1", "I2")
+def test_a_table_through_ingests_and_replays(make: Make, spark: SparkSession) -> None:
+    live = make(CDN)
+    with_table(live, compression="zstd")
+    live.produce(80)
+    live.ingest()
+    live.produce(40)
+    live.ingest()
+    assert plainly(live) == each_once(live)
+    assert_found_by_each_column(live, spark)
+    selection = live.ranges(0, 0, (3, 9), (11, 12)) | live.ranges(-1, 2, (5, 6))
+    # A replay that is pending, with files in the lake; then it dies between commit and publication.
+    run = live.new_run()
+    with pytest.raises(Cut):
+        live.select(LaneKind.REPLAY, selection, run, on_step=cut_after(Step.SINK_STORED))
+    assert plainly(live) == each_once(live)
+    assert_each_once(live, spark)
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
+    with pytest.raises(Cut):
+        process_windows(live.opened, lane, 1, run, on_step=cut_after(Step.COMMITTED))
+    # Readers of the ledger see it at once, and others the older rows until the next run publishes it.
+    assert plainly(live) == each_once(live)
+    assert_each_once(live, spark)
+    before = table_of(live)
+    lanes.finish(live.opened, lane)
+    assert plainly(live) == each_once(live)
+    assert_each_once(live, spark)
+    after = table_of(live)
+    assert before is not None
+    assert after is not None
+    assert len(after.snapshots()) == len(before.snapshots()) + 1
+    shown = asked("results", str(live.file), "--sink", "iceberg", "--limit", "1000")
+    assert {one["coordinate"] for one in shown} == {f"{t}/{p}@{o}" for t, p, o, _ in live.expected().rows}
+    report = audit(live.opened, "audit")
+    assert report.clean, report.sentence()
+    assert [place.name for place in report.places] == ["iceberg", "hbase", "parquet", "dead letters"]
+    # A row that somebody has deleted is missing for the audit.
+    topic, partition, offset, _ = next(iter(live.expected().rows))
+    after.delete(f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}")
+    report = audit(live.opened, "again")
+    assert report.places[0].missing_at == (f"{topic}/{partition}@{offset}",)
+
+
+def assert_found_by_each_column(live: LiveStream, spark: SparkSession) -> None:
+    """Whoever filters by a column finds the same rows with Spark, pyiceberg, polars and DuckDB."""
+    table = table_of(live)
+    assert table is not None
+    rows = table.scan().to_arrow()
+    paths = [one.file.file_path.removeprefix("file://") for one in table.scan().plan_files()]
+    of_spark = results(spark, live.opened, "iceberg")
+    with pytest.MonkeyPatch.context() as patch, duckdb.connect() as connection:
+        # Without it, polars warns of a faster package.
+        patch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+        for name in rows.column_names:
+            value = next((one for one in rows[name].to_pylist() if one is not None), None)
+            if value is None:
+                continue
+            wanted = rows[name].to_pylist().count(value)
+            said = value.isoformat() if hasattr(value, "isoformat") else value
+            assert table.scan(row_filter=EQUAL(name, said)).to_arrow().num_rows == wanted, name
+            assert pl.scan_iceberg(table).filter(pl.col(name) == value).collect().height == wanted, name
+            counted = f'SELECT count(*) FROM read_parquet(?) WHERE "{name}" = ?'
+            assert connection.execute(counted, [paths, value]).fetchall() == [(wanted,)], name
+            if name in of_spark.columns:
+                assert of_spark.where(of_spark[name] == value).count() == wanted, name
+
+
+CUTS = [
+    (Step.SINK_STORED, 1),
+    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
+    (Step.COMMITTED, 1),
+]
+
+
+@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+@pytest.mark.covers("I1")
+def test_a_crash_shows_others_nothing_that_is_not_committed(
+    live: LiveStream, spark: SparkSession, step: Step, times: int
+) -> None:
+    with_table(live)
+    live.produce(60)
+    run = live.new_run()
+    crash(live, run, on_step=cut_after(step, times))
+    assert not plainly(live)
+    assert_each_once(live, spark)
+    live.produce(20)
+    live.ingest(run)
+    live.ingest()
+    assert_each_once(live, spark)
+    assert plainly(live) == each_once(live)
+
+
+@pytest.mark.full
+@pytest.mark.covers("I1")
+def test_a_refused_window_leaves_no_row_that_a_reader_sees(make: Make, spark: SparkSession) -> None:
+    live = make(CDN)
+    with_table(live)
+    live.produce(80)
+    live.ingest()
+    before = plainly(live)
+    live.kafka.send((live.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
+    live.produce(40)
+    with_table(live, limits={"max_invalid": {"number": 1}})
+    run = live.new_run()
+    for _ in range(2):
+        with pytest.raises(TooManyInvalid):
+            live.ingest(run)
+        assert plainly(live) == before
+    with_table(live)
+    live.ingest(run)
+    assert plainly(live) == each_once(live)
+    assert_each_once(live, spark)
+
+
+@pytest.mark.full
+def test_a_catalog_that_is_away_after_the_commit(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window counts, and no run goes on until others see it too."""
+    live = make(CDN)
+    with_table(live)
+    live.produce(40)
+
+    def away(*given: Any) -> None:
+        raise Unreachable("nobody is there")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iceberg_table, "publish", away)
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="its rows are published there"):
+                live.ingest()
+        assert_each_once(live, spark)
+        assert not plainly(live)
+    live.produce(10)
+    live.ingest()
+    assert plainly(live) == each_once(live)
+
+
+@pytest.mark.full
+@pytest.mark.covers("I1", "I2")
+def test_a_catalog_in_postgresql(make: Make, spark: SparkSession, live: LiveStream) -> None:
+    control.up(live.site, ["postgresql"])
+    with_table(live, catalog="sql_default")
+    live.produce(60)
+    live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    assert plainly(live) == each_once(live)
+    assert_each_once(live, spark)
+
+
+@pytest.mark.full
+def test_a_window_that_is_committed_before_it_is_read(make: Make, spark: SparkSession) -> None:
+    live = make(CDN, guarantee="at_most_once")
+    table, iceberg = {"type": "hbase", "table": live.name}, {"type": "iceberg", "folder": "x", "table": "lake.x"}
+    iceberg |= {"folder": f"{live.name}_iceberg", "table": f"lake.{live.name}"}
+    live.rewrite(sinks=[iceberg, table, {"type": "parquet", "folder": live.name}], guarantee="at_most_once")
+    live.produce(60)
+    live.ingest()
+    assert plainly(live) == each_once(live)
+    assert_each_once(live, spark)

@@ -1,0 +1,1 @@
+"""The sink `iceberg`: an Iceberg table that shows windows once they are committed."""

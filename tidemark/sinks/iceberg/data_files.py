@@ -1,0 +1,137 @@
+"""Data files of an Iceberg table, made by hand: those that Spark has written, and copies of them without some rows.
+
+Parquet files have no field ids here. The table's name mapping says which column is which, also after a new name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.iceberg.catalog import LakeIO
+from tidemark.sinks.iceberg.live_files import LiveFile
+from tidemark.sinks.iceberg.schema import GENERATION
+from tidemark.sinks.parquet import folders
+
+_COORDINATE = ("_topic", "_incarnation", "_partition", "_offset")
+# How many rows of a file are in memory at a time.
+_AT_A_TIME = 20_000
+# What Parquet calls files that are not compressed, and Arrow.
+_PLAIN = {"UNCOMPRESSED": "none"}
+
+
+def in_folder(folder: str) -> list[str]:
+    """The files that an attempt has written, by the names that receipts give them."""
+    with folders.opened(folder) as (filesystem, path):
+        listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        return sorted(f"{folder}{one.path.removeprefix(path)}" for one in listed if _is_data(one))
+
+
+def _is_data(one: fs.FileInfo) -> bool:
+    return one.type == fs.FileType.File and one.base_name.endswith(".parquet") and one.base_name[0] not in "._"
+
+
+def described(metadata: TableMetadata, name: str, partition: Record) -> DataFile | None:
+    """A file as a manifest has it, with bounds of its columns; None for one without rows."""
+    with folders.opened(name) as (filesystem, path):
+        size = filesystem.get_file_info(path).size
+        with filesystem.open_input_file(path) as file:
+            footer = pq.read_metadata(file)
+    if not footer.num_rows:
+        return None
+    schema = metadata.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        footer, compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=name,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet, below: int) -> str | None:
+    """Copy a file without its rows of lower generations at some offsets. Gives the copy's name.
+
+    It is empty where no row is left, and None where the file has no such row.
+    """
+    with folders.opened(one.path) as (filesystem, path):
+        dropped = [taken_out(batch, wanted, below) for batch in _batches(filesystem, path, [*_COORDINATE, GENERATION])]
+        gone = sum(int(mask.sum()) for mask in dropped)
+        if not gone:
+            return None
+        if gone == sum(map(len, dropped)):
+            return ""
+        name = f"{base}/data/rewritten/{uuid4()}.parquet"
+        _copy(filesystem, path, LakeIO().new_output(name), dropped, metadata)
+    return name
+
+
+def _batches(filesystem: fs.FileSystem, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    with filesystem.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
+        yield from parquet.iter_batches(_AT_A_TIME, columns=columns)
+
+
+def _copy(
+    filesystem: fs.FileSystem, path: str, copy: OutputFile, dropped: list[np.ndarray], metadata: TableMetadata
+) -> None:
+    with filesystem.open_input_file(path) as file:
+        footer = pq.read_metadata(file)
+    schema = footer.schema.to_arrow_schema()
+    names = [_today(metadata, name) for name in schema.names]
+    today = pa.schema([one.with_name(name) for one, name in zip(schema, names, strict=True)])
+    compression = footer.row_group(0).column(0).compression
+    known = _PLAIN.get(compression, compression.lower())
+    with copy.create() as stream, pq.ParquetWriter(stream, today, compression=known) as writer:
+        for batch, mask in zip(_batches(filesystem, path), dropped, strict=True):
+            if not mask.all():
+                kept = batch.filter(pa.array(~mask))
+                writer.write_batch(pa.RecordBatch.from_arrays(kept.columns, schema=today))
+
+
+def _today(metadata: TableMetadata, name: str) -> str:
+    """What a file's column is called now."""
+    mapping = metadata.name_mapping()
+    field = next((one.field_id for one in mapping.root if name in one.names), None) if mapping else None
+    found = None if field is None else metadata.schema().find_column_name(field)
+    return name if found is None else found
+
+
+def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray:
+    """Whether each row is at one of the offsets, and of a lower generation."""
+    topics, incarnations, partitions, offsets, generations = (
+        batch.column(name).to_numpy(zero_copy_only=False) for name in (*_COORDINATE, GENERATION)
+    )
+    found = np.zeros(batch.num_rows, dtype=bool)
+    for at in wanted.partitions:
+        here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
+        if not here.any():
+            continue
+        starts, untils = np.array(wanted.of(at), dtype=np.int64).T
+        # -1 for an offset before the first range.
+        nearest = np.searchsorted(starts, offsets, side="right") - 1
+        found |= here & (nearest >= 0) & (offsets < untils[nearest])
+    found &= generations < below
+    return found

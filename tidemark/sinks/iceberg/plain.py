@@ -1,0 +1,87 @@
+"""The sink `iceberg` without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Book, Standing
+from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Erasing, Opened, PlainSink
+from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.texts import of_file
+
+# Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
+
+
+def place_of(settings: IcebergSink, base: str) -> dict[str, str]:
+    """The place of a sink, without an attempt's own folder."""
+    return {"base": base, "catalog": settings.catalog, "catalog_name": settings.catalog_name, "table": settings.table}
+
+
+class PlainIceberg(PlainSink):
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+
+        table.check_there(located(connections, place), (one.record for one in standing.windows))
+
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        """Remove the files of older attempts at the window, which nobody has published."""
+        from tidemark.sinks.parquet import files
+
+        files.sweep(f"{place['base']}/data", record)
+
+    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+        from tidemark.sinks.versions import versions_of
+
+        where = located(connections, place)
+        table.check_there(where, [record])
+        # What an earlier attempt at the window has left was never published.
+        replaced = book.covers(record.window) if record.owes_sweep else RangeSet()
+        table.publish(where, versions_of(book), record, place["folder"], replaced)
+
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+        from tidemark.sinks.parquet import files
+
+        where = located(connections, place)
+        # An attempt may have died before it made the table.
+        if table.check_there(where, (one.record for one in erasing.standing.windows)) is not None:
+            table.remove(where, erasing.record, erasing.erased)
+        files.erase_dead(f"{where.base}/data", erasing.erased, erasing.standing, erasing.generation)
+
+    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        from tidemark.sinks.iceberg.remaining import held_by_snapshots
+
+        held = held_by_snapshots(opened, sink, erased)
+        return f"no reader of the newest snapshot sees it; {held} hold it until they expire" if held else ""
+
+    def place(self, opened: Opened, settings: IcebergSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        from tidemark.sinks.parquet.files import attempt_folder
+
+        base = settings.base(opened.connections)
+        return {**place_of(settings, base), "folder": attempt_folder(f"{base}/data", lane, seq, generation)}
+
+    def rows_at(self, opened: Opened, settings: IcebergSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        from tidemark.sinks.iceberg.reading import files_of_window
+        from tidemark.sinks.parquet.looking import rows_of_message
+        from tidemark.sinks.versions import versions_of
+
+        place = next((one.place for one in record.places if one.name == settings.name), None)
+        if place is None:
+            return []
+        paths = files_of_window(record, place, opened.connections, versions_of(opened.book))
+        return rows_of_message(paths, at, record, compacted=True)
+
+    def rows(self, opened: Opened, settings: IcebergSink, limit: int) -> Iterator[dict[str, Any]]:
+        from tidemark.sinks.iceberg.reading import iceberg_rows
+
+        return map(of_file, iceberg_rows(opened.book, settings.name, limit, opened.connections))

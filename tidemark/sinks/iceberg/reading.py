@@ -1,0 +1,148 @@
+"""Where the rows of a sink `iceberg` are that count: in the table's newest snapshot, or in files that are not published yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from tidemark.clients.connections import Connections, from_environment
+from tidemark.errors import LedgerContradiction
+from tidemark.ledger.book import Book
+from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
+from tidemark.sinks.iceberg import data_files
+from tidemark.sinks.iceberg.catalog import Where, located
+from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.table import TYPE, check_there, published
+from tidemark.sinks.parquet.compactions import described, spans
+from tidemark.sinks.parquet.files import tables_that_count
+from tidemark.sinks.parquet.parts import FolderPart, parts
+from tidemark.sinks.reading import first_rows
+from tidemark.sinks.versions import versions_of
+
+
+def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
+    """The rows of a sink `iceberg` that count, one table for each window, or for several that share files."""
+    authority, found = parts_that_count(for_readers(book), sink, connections)
+    return list(tables_that_count(found, authority))
+
+
+def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
+    """The first rows of a sink `iceberg` that count, at most `limit`; times are texts."""
+    authority, found = parts_that_count(book, sink, connections)
+    return first_rows(tables_that_count(found, authority), limit)
+
+
+def parts_that_count(
+    book: Book, sink: str, connections: Connections, *, gone: bool = False
+) -> tuple[Authority, list[FolderPart]]:
+    """The files of each window of a sink, and the authority that goes with them. Each row in them has its generation.
+
+    A commit may have taken out rows that counted when the heads were read. So the heads are read again after the table, and
+    the table too if something here counts no more; what is committed beside it disturbs nobody. Raises LedgerContradiction
+    when a window is not in its table; with `gone`, skips that window.
+    """
+    view = book.view(sink)
+    versions = versions_of(book)
+    while True:
+        found = parts(view.windows, view.authority, sink, kind=TYPE)
+        tables = {where: _Listed.of(where, found, sink, connections) for where in _tables(found, sink, connections)}
+        known = [_with_files(one, tables[_where(one, sink, connections)], versions) for one in found]
+        if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
+            break
+        view = newer
+    for part in known:
+        # A window may have lost exactly those offsets that had rows. Nor does a ledger that was rebuilt know of any rows.
+        if part.holds and part.windows[0].record.tallies and not part.files and not part.lost and not gone:
+            raise LedgerContradiction(
+                f"the table {part.base} has nothing of {described(spans(part.names))}, whose results are there. "
+                "Replay their offsets to write them again."
+            )
+    return view.authority, _apart(part for part in known if part.files)
+
+
+def files_of_window(record: Record, place: Mapping[str, str], connections: Connections, versions: str) -> list[str]:
+    """The files that may have rows of a window."""
+    where = located(connections, place)
+    return listed(check_there(where, [record])).of_window(record, place["folder"], versions)
+
+
+def _where(part: FolderPart, sink: str, connections: Connections) -> Where:
+    places = (one.place for one in part.windows[0].record.places if one.name == sink and one.type == TYPE)
+    return located(connections, next(places))
+
+
+def _tables(found: list[FolderPart], sink: str, connections: Connections) -> set[Where]:
+    return {_where(one, sink, connections) for one in found}
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A version of a table, and the files that its readers see."""
+
+    table: Table | None
+    # By the generation of their rows, and those that hold rows of several.
+    by_generation: Mapping[int, Sequence[str]]
+    mixed: Sequence[LiveFile]
+
+    @classmethod
+    def of(cls, where: Where, found: list[FolderPart], sink: str, connections: Connections) -> _Listed:
+        here = (part for part in found if _where(part, sink, connections) == where)
+        return listed(check_there(where, (one.record for part in here for one in part.windows)))
+
+    def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
+        generation = record.attempt.generation
+        found = [*self.by_generation.get(generation, ())]
+        found += [one.path for one in self.mixed if one.may_have_generation(generation)]
+        if found or self.table is None or published(self.table, versions, record.lane) >= generation:
+            return found
+        # It is committed, and its files are about to be published.
+        return data_files.in_folder(folder)
+
+
+def listed(table: Table | None) -> _Listed:
+    by_generation: dict[int, list[str]] = {}
+    mixed = []
+    for one in live_files(table) if table is not None else ():
+        least, most = one.generations
+        if least == most:
+            by_generation.setdefault(least, []).append(one.path)
+        else:
+            mixed.append(one)
+    return _Listed(table, by_generation, mixed)
+
+
+def _with_files(part: FolderPart, there: _Listed, versions: str) -> FolderPart:
+    (window,) = part.windows
+    held = there.of_window(window.record, part.folder, versions) if part.holds else []
+    # `compacted`: the generation of a row stands in the file.
+    return replace(part, files=tuple(held), compacted=True)
+
+
+def _apart(found: Iterable[FolderPart]) -> list[FolderPart]:
+    """Parts of which no two have a file in common: windows that share files become one part."""
+    together: dict[int, FolderPart] = {}
+    at: dict[str, int] = {}
+    for number, part in enumerate(found):
+        whole = part
+        for other in sorted({at[path] for path in part.paths if path in at}):
+            whole = _joined(together.pop(other), whole)
+        together[number] = whole
+        at.update(dict.fromkeys(whole.paths, number))
+    return list(together.values())
+
+
+def _joined(one: FolderPart, other: FolderPart) -> FolderPart:
+    return replace(
+        one,
+        windows=(*one.windows, *other.windows),
+        holds=one.holds or other.holds,
+        lost={**one.lost, **other.lost},
+        files=tuple(dict.fromkeys((*one.paths, *other.paths))),
+        erased=one.erased | other.erased,
+    )

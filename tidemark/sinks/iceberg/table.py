@@ -1,0 +1,272 @@
+"""An Iceberg table of results, through pyiceberg, without Spark.
+
+    BASE/data/lane=LANE/seq=NUMBER/generation=GENERATION/part-*.parquet    what an attempt writes
+    BASE/data/rewritten/*.parquet                                          copies without rows that count no more
+    BASE/metadata/...
+
+An attempt only writes files, which no reader of the table sees. After the window's commit they are published: one snapshot
+adds them, and takes out the rows of older attempts that count no more. In the same transaction, a property of the table
+says which generation of the lane is there, so an older one never comes after it. The library's own retries are off: they
+would not look at that property again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.typedef import Record as Partition
+
+from tidemark.errors import Conflict, Unreachable, WrongUse
+from tidemark.functions.types import FieldType
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.iceberg import data_files
+from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
+from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.schema import columns, iceberg_type
+from tidemark.sinks.owners import check_owner
+from tidemark.sinks.parquet import files, folders
+
+TYPE = "iceberg"
+_STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
+_MAPPING = "schema.name-mapping.default"
+_SETTINGS = {
+    "commit.retry.num-retries": "0",
+    # Each commit adds a manifest. Some hundred of them become one.
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+# So many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
+_TIMES, _WAIT = 20, 0.2
+# How often it is looked whether a commit without an answer is there.
+_DOUBTS = 3
+# A snapshot's summary has so many characters of the offsets.
+_MOST_RANGES = 1_000
+
+
+def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
+    return files.attempt_folder(f"{base}/data", lane, seq, generation)
+
+
+def prepare(where: Where, fields: Mapping[str, FieldType], stream: str, ledger: str) -> None:
+    """Make the table, or check its owner and add the columns that it lacks.
+
+    Raises what `check_owner` raises. Raises WrongUse for a table elsewhere, for a column of another type or whose name
+    differs in case, and for a place that readers of Iceberg take for another.
+    """
+    folders.path_of(where.base)
+    if "#" in where.base:
+        raise WrongUse(f"{where.base} has a #, at which readers of Iceberg cut a name: name another folder")
+    wanted = columns(fields)
+    if opened(where) is None:
+        mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json()}
+        create(where, wanted, UNPARTITIONED_PARTITION_SPEC, {**mark, **_SETTINGS})
+    change(where, partial(_prepared, where, fields, stream, ledger))
+
+
+def _prepared(
+    where: Where,
+    fields: Mapping[str, FieldType],
+    stream: str,
+    ledger: str,
+    table: Table,
+    made: Transaction,
+    _: list[str],
+) -> bool:
+    check_owner(str(where), owner_of(table), stream, ledger)
+    if table.location() != where.base:
+        raise WrongUse(
+            f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
+        )
+    _refuse_other_types(where, table.schema(), fields)
+    there = {one.name for one in table.schema().fields}
+    missing = {name: kind for name, kind in fields.items() if name not in there}
+    settings = {name: value for name, value in _SETTINGS.items() if table.properties.get(name) != value}
+    if settings:
+        made.set_properties(settings)
+    if missing:
+        with made.update_schema() as update:
+            for name, kind in missing.items():
+                update.add_column(name, iceberg_type(kind))
+    return bool(settings or missing)
+
+
+def check_types(where: Where, fields: Mapping[str, FieldType]) -> None:
+    """Raises WrongUse for a column that the table has in another type: its files cannot be read as those of the stream."""
+    if (table := opened(where)) is not None:
+        _refuse_other_types(where, table.schema(), fields)
+
+
+def _refuse_other_types(where: Where, schema: Schema, fields: Mapping[str, FieldType]) -> None:
+    there = {one.name: one.field_type for one in schema.fields}
+    in_small = {name.lower(): name for name in there}
+    for name, kind in fields.items():
+        old = in_small.get(name.lower(), name)
+        if old != name:
+            raise WrongUse(
+                f"{where} has the column {old}, and the stream file now names it {name}: most readers take both for one "
+                f"column. Keep the name {old}, or name another table"
+            )
+        if name in there and there[name] != iceberg_type(kind):
+            raise WrongUse(
+                f"{where} has the column {name} as {there[name]}, and the stream file now has it as {kind}: name another "
+                "table, or give the field another name"
+            )
+
+
+def owner_of(table: Table) -> dict[str, str]:
+    return {"stream": table.properties.get(_STREAM, "nobody"), "ledger": table.properties.get(_LEDGER, "none")}
+
+
+def check_there(where: Where, records: Iterable[Record]) -> Table | None:
+    """The table; None before anything was written. Raises Unreachable for a table that is gone, though windows are in it.
+
+    A disk that is not mounted looks like this, and a database that was set up anew. So nobody may begin it anew.
+    """
+    if (table := opened(where)) is None and any(
+        one.place.get("base") == where.base and one.place.get("table") == where.table
+        for record in records
+        for one in record.places
+    ):
+        raise Unreachable(
+            f"{where} is not there, and windows have their results in it: its database may be another one, or its disk may "
+            "not be mounted"
+        )
+    return table
+
+
+Stage = Callable[[Table, Transaction, list[str]], bool]
+
+
+def change(where: Where, stage: Stage) -> None:
+    """Change the newest version of a table in one transaction. Try again when a commit of another program was first.
+
+    `stage` puts the changes into the transaction, and the names of data files that it writes into the list. It gives False
+    where there is nothing to change, as when an earlier try was answered by nobody and is there. Raises Conflict when
+    others are first again and again, and Unreachable.
+    """
+    doubts = 0
+    for left in reversed(range(_TIMES)):
+        table = opened(where)
+        if table is None:
+            raise Unreachable(f"{where} is not there")
+        made: list[str] = []
+        transaction = table.transaction()
+        try:
+            with answering(where):
+                if stage(table, transaction, made):
+                    transaction.commit_transaction()
+            return
+        except (CommitFailedException, ValidationException) as problem:
+            # It is not there, and will not be: nobody names these files.
+            for name in made:
+                with suppress(OSError), folders.opened(name) as (filesystem, path):
+                    filesystem.delete_file(path)
+            if not left:
+                raise Conflict(f"{where}: other programs changed it before each commit: {problem}") from problem
+        except Unreachable:
+            # Nobody knows whether it is there. What it wrote may be named by now.
+            doubts += 1
+            if doubts == _DOUBTS:
+                raise
+        time.sleep(random.uniform(0, _WAIT))  # noqa: S311
+
+
+def lane_property(versions: str, lane: str) -> str:
+    """The property that has the generation of the lane's last window in the table. Properties do not expire."""
+    return f"tidemark.lane.{versions}/{lane}"
+
+
+def published(table: Table, versions: str, lane: str) -> int:
+    """The generation of a lane's last window that readers of the table see."""
+    return int(table.properties.get(lane_property(versions, lane), "0"))
+
+
+def publish(where: Where, versions: str, record: Record, folder: str, replaced: RangeSet) -> None:
+    """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
+
+    One snapshot has both. Repeatable: does nothing when the table has this generation of the lane, or a higher one.
+    """
+    generation = record.attempt.generation
+
+    def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
+        if published(table, versions, record.lane) >= generation:
+            return False
+        old = _without(where, table, replaced, generation, made)
+        described = (data_files.described(table.metadata, name, Partition()) for name in data_files.in_folder(folder))
+        new = [one for one in described if one is not None]
+        if not old and not new:
+            return False
+        transaction.set_properties({lane_property(versions, record.lane): str(generation)})
+        summary = {**_summary(record), "tidemark.ranges": _ranges(record)}
+        _snapshot(table, transaction, old, new, summary)
+        return True
+
+    change(where, stage)
+
+
+def remove(where: Where, record: Record, wanted: RangeSet) -> None:
+    """Take out the rows of some offsets with generations below that of a window which has erased them."""
+    generation = record.attempt.generation
+
+    def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
+        old = _without(where, table, wanted, generation, made)
+        if old:
+            _snapshot(table, transaction, old, [], {**_summary(record), "tidemark.erases": "true"})
+        return bool(old)
+
+    change(where, stage)
+
+
+def _without(where: Where, table: Table, wanted: RangeSet, below: int, made: list[str]) -> list[tuple[LiveFile, str]]:
+    """The files that have rows of lower generations at some offsets, each with a copy without them; empty for no rows."""
+    found = []
+    for one in live_files(table) if wanted else ():
+        if one.may_have(wanted, below):
+            copy = data_files.without(where.base, table.metadata, one, wanted, below)
+            if copy is not None:
+                found.append((one, copy))
+                made += [copy] if copy else []
+    return found
+
+
+def _snapshot(
+    table: Table,
+    transaction: Transaction,
+    old: Sequence[tuple[LiveFile, str]],
+    new: Sequence[DataFile],
+    summary: Mapping[str, str],
+) -> None:
+    update = transaction.update_snapshot(snapshot_properties=dict(summary))
+    with update.overwrite() if old else update.merge_append() as snapshot:
+        for one, copy in old:
+            snapshot.delete_data_file(one.file)
+            if copy and (kept := data_files.described(table.metadata, copy, one.file.partition)) is not None:
+                snapshot.append_data_file(kept)
+        for added in new:
+            snapshot.append_data_file(added)
+
+
+def _summary(record: Record) -> dict[str, str]:
+    return {
+        "tidemark.lane": record.lane,
+        "tidemark.window": f"{record.lane}/{record.seq}",
+        "tidemark.generation": str(record.attempt.generation),
+        "tidemark.attempt": record.attempt.token,
+    }
+
+
+def _ranges(record: Record) -> str:
+    window = record.window
+    said = " ".join(f"{one.topic}/{one.partition}@{one.start}-{one.until}" for one in window.ranges)
+    return said if len(said) <= _MOST_RANGES else f"{said[:_MOST_RANGES]}..."

@@ -1,0 +1,52 @@
+"""The sink `iceberg` with Spark."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.audit.comparison import PlaceComparison
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.reading import parts_that_count
+from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.table import check_types
+from tidemark.spark.audit.differences import Audit, AuditedPlace
+from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
+from tidemark.spark.sinks.contract import Sink
+from tidemark.spark.sinks.iceberg.writer import IcebergResults
+
+
+class SparkIceberg:
+    by_sums = True
+
+    def writer(self, opened: OpenStream, settings: IcebergSink) -> Sink:
+        return IcebergResults(settings, opened)
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: IcebergSink) -> DataFrame:
+        fields = _checked(opened, settings)
+        _, parts = parts_that_count(opened.book, settings.name, opened.connections)
+        return shown(parquet_rows(spark, parts, fields), fields)
+
+    def audit(self, audit: Audit, settings: IcebergSink) -> AuditedPlace:
+        opened = audit.opened
+        fields = _checked(opened, settings)
+        _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
+        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields), {})
+
+    def compare(self, comparing: Comparing, settings: IcebergSink) -> PlaceComparison:
+        opened = comparing.opened
+        fields = _checked(opened, settings)
+        _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
+        return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
+
+
+def _checked(opened: OpenStream, settings: IcebergSink) -> Fields:
+    """The stream's fields. Raises WrongUse where the table has one of them in another type: Spark would fail at its files."""
+    base = settings.base(opened.connections)
+    check_types(located(opened.connections, place_of(settings, base)), opened.fields)
+    return opened.fields

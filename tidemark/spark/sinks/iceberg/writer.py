@@ -1,0 +1,73 @@
+"""Results in an Iceberg table: Spark writes the files of an attempt, and the table names them once its window is committed.
+
+Tidemark does not use Iceberg's own jars: their writes are seen by others before the ledger's commit.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.ledger.records import SinkReceipt
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.tallies import Acknowledgements
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.iceberg import table as iceberg_table
+from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.schema import GENERATION
+from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.parquet import files as parquet_files
+from tidemark.sinks.versions import versions_of
+from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark.spark.readers.parquet import schema_of
+from tidemark.spark.sinks.contract import WriteContext
+from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, read_back, written_rows
+
+
+class IcebergResults:
+    """The sink `iceberg`. Its fields keep their types; the coordinate, the digest and the generation are columns too."""
+
+    def __init__(self, config: IcebergSink, opened: OpenStream) -> None:
+        self._config = config
+        self._base = config.base(opened.connections)
+        self._place = place_of(config, self._base)
+        self._where = located(opened.connections, self._place)
+        self._fields = opened.fields
+        self._book = opened.book
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        iceberg_table.prepare(self._where, self._fields, stream, ledger)
+
+    def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        context.fence.check()
+        folder = self._folder(context)
+        columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
+        generation = F.lit(context.generation).cast("long").alias(GENERATION)
+        written = rows.select(*columns, *(field(name) for name in self._fields), generation).write
+        written.mode("errorifexists").options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
+        held = read_back(rows, folder)
+        # As with `at_most_once`: what comes after the commit is published now.
+        if (found := self._book.record(context.lane, context.seq)) is not None:
+            iceberg_table.publish(self._where, versions_of(self._book), found[1], folder, RangeSet())
+        return held
+
+    def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
+        return written_rows(spark, schema_of(self._fields), self._folder(context))
+
+    def discard(self, context: WriteContext) -> None:
+        parquet_files.delete(self._folder(context))
+
+    def refusal(self, fields: object) -> None:
+        return None
+
+    def receipt(self, context: WriteContext) -> SinkReceipt:
+        place = {**self._place, "folder": self._folder(context)}
+        return SinkReceipt(name=self.name, type=iceberg_table.TYPE, place=place)
+
+    def _folder(self, context: WriteContext) -> str:
+        return iceberg_table.attempt_folder(self._base, context.lane, context.seq, context.generation)
