@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from tests.simulation.bugs import PLANTED, first_seed
-from tests.simulation.kept import keep, kept
+from tests.simulation.kept import FOUND, how_to_keep, keep, kept
 from tests.simulation.known import known
 from tests.simulation.pairs import Pairs
 from tests.simulation.playing import Failure, failure_of, shortened, stage
@@ -41,7 +41,7 @@ def _play(first: int, seeds: int | None, most: int | None) -> int:
     kinds: Counter[str] = Counter()
     together = Pairs()
     steps, new, began = 0, 0, time.process_time()
-    for name, program in kept().items():
+    for name, program in (kept() | kept(FOUND)).items():
         if failure := failure_of(program, met):
             new += _told(f"the kept program {name}", program, failure, kinds)
     for seed in itertools.count(first):
@@ -70,7 +70,7 @@ def _told(whose: str, program: Program, failure: Failure, kinds: Counter[str]) -
         program, failure = shortened(program, failure)
         print(f"{whose}: {failure.text}{f' (known: {is_known})' if is_known else ''}\n{program}", flush=True)
         if not is_known:
-            print(f"kept as {keep(program, failure)}: it is played first from now on")
+            print(how_to_keep(keep(program, failure)), flush=True)
     return 0 if is_known else 1
 
 

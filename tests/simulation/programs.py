@@ -19,7 +19,7 @@ from tidemark.cli import confirming, finding, lanes_of_runs, submitting
 from tidemark.cli.commands import compact, erase, replay, steer
 from tidemark.cli.commands import run as run_command
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Listener, Taken, nobody
+from tidemark.commit.protocol import Listener, Planner, Step, Sweeper, Taken, nobody
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
@@ -206,6 +206,20 @@ def _commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener
     return record
 
 
+_really_pin = protocol.pin
+
+
+@wraps(_really_pin)
+def _pin(book: Book, sweeper: Sweeper, lane: str, planner: Planner, on_step: Listener = nobody) -> Pending | None:
+    """A window is pinned by a program of its own, before the job that takes it: whoever pins may stop right after it."""
+
+    def both(step: Step) -> None:
+        on_step(step)
+        heard(step)
+
+    return _really_pin(book, sweeper, lane, planner, both)
+
+
 _really_draw, _really_erase = draw_generation, AggregateTable.erase
 
 
@@ -244,6 +258,7 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
         stack.enter_context(patch.object(protocol, "draw_generation", _draw))
+        stack.enter_context(patch.object(protocol, "pin", _pin))
         stack.enter_context(patch.object(AggregateTable, "erase", _erase_totals))
         stack.enter_context(compacted(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))

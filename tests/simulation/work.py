@@ -19,7 +19,7 @@ from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count, PartitionTally, check_read, verify
-from tidemark.planning.splitting import reads
+from tidemark.planning.splitting import parts
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.changes_since_pin import check_since_pin
 from tidemark.sinks.dead_letters import FIELDS
@@ -292,14 +292,13 @@ class Work:
 
 
 def _read_once(wanted: RangeSet, found: Iterable[tuple[int, int]]) -> None:
-    """As `rows/reading.py` reads: in several reads, each of which gives what is wanted of its ranges."""
+    """As `rows/reading.py` reads: the same reads, each of which gives what is wanted of its ranges."""
     from tests.simulation.oracle import check
 
-    split = reads(wanted)
-    parts = [wanted if len(split) == 1 else wanted & one.offsets for one in split]
+    given = [part & one.offsets for one, part in parts(wanted)]
     at = {one.partition: one for one in wanted.partitions}
     for number, offset in found:
-        times = sum((at[number], offset) in part for part in parts)
+        times = sum((at[number], offset) in part for part in given)
         check(times == 1, f"{at[number]}@{offset} is read {times} times by one window")
 
 

@@ -7,16 +7,21 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from services.site import REPOSITORY
+from tests.simulation import kept as keeping
+from tests.simulation.actors import DIES, Stop
 from tests.simulation.bugs import BUGS, KEPT_FOR, PLANTED, first_seed, planting
-from tests.simulation.kept import kept
+from tests.simulation.kept import FOLDER, how_to_keep, keep, kept
 from tests.simulation.known import known
 from tests.simulation.pairs import Pairs
 from tests.simulation.playing import Play, failure_of, shortened, stage
-from tests.simulation.steps import Program, drawn
+from tests.simulation.steps import Program, Step, drawn
+from tests.simulation.world import Setting
+from tidemark.ledger.records import INGEST
 
 _SEEDS = 300
 
@@ -118,3 +123,30 @@ def test_what_faults_were_made_of_meets_often() -> None:
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found_within_a_thousand_seeds(bug: str) -> None:
     assert first_seed(BUGS[bug], range(1, 1_001))
+
+
+def test_what_a_search_finds_is_kept_outside_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A search beside a commit must not slip into it: only people put a program among those that everybody plays."""
+    monkeypatch.setattr(keeping, "FOUND", tmp_path)
+    before = sorted(FOLDER.iterdir())
+    program = drawn(4)
+    bug = "a run's name decides, not its request"
+    with planting(PLANTED[bug]):
+        failure = failure_of(program)
+        assert failure is not None
+        path = keep(program, failure)
+        assert kept(tmp_path) == {path.stem: program}
+    assert "tests/simulation/kept/what_it_shows.json" in how_to_keep(path)
+    assert sorted(FOLDER.iterdir()) == before
+
+
+def test_an_actor_may_stop_right_after_it_has_pinned() -> None:
+    play = Play(Program(Setting(), (Step("produce", a=8), Step("ingest", stop=Stop(DIES, "pinned")))))
+    for number, step in enumerate(play.program.steps):
+        play.do(number, step)
+    head = play.world.opened.book.head(INGEST)
+    pending = head.head.pending if head is not None else None
+    assert pending is not None
+    assert pending.attempt is None

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.splitting import Read, reads, records_per_task, share_of, tasks
+from tidemark.planning.splitting import Read, parts, reads, records_per_task, share_of, tasks
 
 # Lengths and gaps on both sides of every threshold.
 SIZES = st.one_of(st.integers(1, 40), st.integers(9_990, 10_010), st.integers(49_990, 50_010), st.integers(1, 300_000))
@@ -111,7 +111,7 @@ def test_the_tasks_together_are_exactly_the_ranges(sizes: list[int], start: int,
 @example([[(1, 10), (10, 10_000), (30, 10)]])
 def test_every_wanted_offset_is_in_exactly_one_read(partitions: list[list[tuple[int, int]]]) -> None:
     wanted = selection(partitions)
-    found = [given_by(read, wanted) for read in reads(wanted)]
+    found = [given_by(read, part) for read, part in parts(wanted)]
     assert RangeSet(one for part in found for one in part) == wanted
     assert sum(part.count() for part in found) == wanted.count()
 

@@ -51,6 +51,15 @@ def reads(
     return in_tasks([one.range for one in merged(wanted, sizes)], sizes, cores)
 
 
+def parts(
+    wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
+) -> list[tuple[Read, RangeSet]]:
+    """The reads of a set of offsets, each with what is wanted of it: together that is all, and no offset twice."""
+    found = reads(wanted, sizes, cores)
+    # Each of several reads gets its part of a long selection.
+    return [(one, wanted if len(found) == 1 else wanted & one.offsets) for one in found]
+
+
 def in_tasks(
     pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
 ) -> list[Read]:

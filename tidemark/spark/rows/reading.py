@@ -22,7 +22,7 @@ from tidemark.clients.kafka.clients import java_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally, check_once
-from tidemark.planning.splitting import Read, in_tasks, reads
+from tidemark.planning.splitting import Read, in_tasks, parts
 from tidemark.spark.columns import (
     BEYOND_TIME,
     HEADERS,
@@ -75,12 +75,10 @@ def read_offsets(
     CollectionAccumulator, gets what each task has read: see `Messages.java`.
     """
     params = _settings(cluster, isolation, fetch)
-    split = reads(wanted, sizes, _cores(spark))
-    frames = []
-    for one in split:
-        # Each of several reads gets its part of a long selection.
-        part = wanted if len(split) == 1 else wanted & one.offsets
-        frames.append(frame_of(spark, _records(spark, params, one, part, incarnations, counted=counted), _COLUMNS))
+    frames = [
+        frame_of(spark, _records(spark, params, one, part, incarnations, counted=counted), _COLUMNS)
+        for one, part in parts(wanted, sizes, _cores(spark))
+    ]
     return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
 
 
