@@ -436,6 +436,22 @@ PLANTED |= {
         ),
     ),
 }
+PLANTED |= {
+    "an attempt that was overtaken leaves what was erased meanwhile": Bug(
+        "new",
+        (
+            (
+                PROTOCOL,
+                "        if not _holds(book, taken):\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    "files that are swept while they are counted are an error of the program": Bug(
+        "new",
+        ((FILES, "        if one.type != fs.FileType.File:\n", "        if False:\n"),),
+    ),
+}
 # Of those that the model of the ledger finds, what this simulation finds too.
 _OF_THE_MODEL = (
     "false is believed",
@@ -500,6 +516,8 @@ KEPT_FOR: dict[str, str] = {
     "a_log_is_cut_while_a_key_is_looked_for": "a log is cut while a key is looked for",
     "a_message_of_an_aborted_transaction_comes_up": "what is widened brings up messages of aborted transactions",
     "a_plan_that_became_stale_while_it_was_accepted": "a plan is compared before its lanes are entered alone",
+    "an_attempt_wakes_after_an_erasure": "an attempt that was overtaken leaves what was erased meanwhile",
+    "files_are_swept_while_they_are_counted": "files that are swept while they are counted are an error of the program",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }
 # Those that a seed finds.

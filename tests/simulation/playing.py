@@ -239,7 +239,9 @@ class Play:
     def _back_up(self) -> None:
         path = elsewhere.new_file()
         back_up(_book(), path)
-        self.backups.append(path)
+        if not self.edits.is_damaged:
+            # One of a ledger that somebody has edited has the edit, too.
+            self.backups.append(path)
 
     def _plan(self, request: Request) -> None:
         request.begin()
@@ -423,7 +425,10 @@ class Play:
     def _is_there(self, place: Place) -> bool:
         logs, number = self.world.kafka.logs, place[0].partition
         slot = logs[number].slots.get(place[1]) if number < len(logs) else None
-        return slot is not None and slot.number == self.oracle.identity.get(place)
+        register = self.oracle.book.register()
+        # Once a log was cut, what lies below belongs to an earlier incarnation, and is not read again.
+        newest = register is not None and max(one.incarnation for one in register[1].topics[TOPIC])
+        return slot is not None and slot.number == self.oracle.identity.get(place) and place[0].incarnation == newest
 
     def _refusable_here(self, name: str, act: Callable[[], object]) -> None:
         self._last(name, act, None)

@@ -14,15 +14,26 @@ from msgspec import structs
 
 from tests.support.claiming import claim_lane, claim_lanes
 from tests.support.memory import MemoryStore
+from tests.support.protocol_world import NoWork, hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
 from tidemark.audit.report import prove_coverage, tombstone_reports
-from tidemark.errors import ClaimOverlap, NotApproved, OffsetsErased, OffsetsOutOfRange, WrongUse
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Fence, Listener
+from tidemark.errors import (
+    ClaimOverlap,
+    Fenced,
+    NotApproved,
+    OffsetsErased,
+    OffsetsOutOfRange,
+    Unreachable,
+    WrongUse,
+)
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
+from tidemark.ledger.records import INGEST, Attempt, LaneKind, Record, SinkReceipt, positions
 from tidemark.ledger.recovery.backup import restore
 from tidemark.ledger.recovery.rebuilding import rebuild
 from tidemark.ledger.recovery.verifying import verify
@@ -35,7 +46,7 @@ from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.requests.plan import of_request
 from tidemark.runs.requests.selecting import divided
-from tidemark.runs.windows import lanes
+from tidemark.runs.windows import ingest, lanes
 from tidemark.runs.windows.changes_since_pin import changes_since_pin, lost_since_pin
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 from tidemark.sinks.hbase.aggregates.table import counting, place_of
@@ -236,6 +247,53 @@ def test_an_erasure_that_died_is_gone_on_with(made: StreamInMemory) -> None:
     made.ingest("the next run")
     assert made.sweeps.erased == [(lane, offsets((0, 25, 26)))]
     assert lanes.plan_lane(made.opened, lane, "erasure") is None
+
+
+class _Paused(NoWork):
+    """Work that others overtake while it writes; then it goes on, and fails if it is to."""
+
+    def __init__(self, others: Callable[[], None], fails: Exception | None) -> None:
+        self._others, self._fails = others, fails
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        self._others()
+        if self._fails is not None:
+            raise self._fails
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize("fails", [None, Unreachable("a sink is away")], ids=["goes on", "fails"])
+def test_an_attempt_that_wrote_after_an_erasure_clears_it_once_more(
+    made: StreamInMemory, fails: Exception | None
+) -> None:
+    """It was paused between a look at its fence and a write, while the erasure cleared the sinks: nobody does so later."""
+    pending = ingest.plan_ingest(made.opened, "slow")
+    assert pending is not None
+    erased_then: list[Record] = []
+
+    def others() -> None:
+        protocol.process(made.opened.book, made.sweeps, NoWork(), hold, INGEST, pending.window.seq, run, take_over=True)
+        erased_then.append(erase(made, offsets((0, 44, 45))))
+
+    run = protocol.Run("fast", "v1", "d")
+    slow = replace(run, name="slow")
+    work = _Paused(others, fails)
+    with pytest.raises((Fenced, Unreachable)):
+        protocol.process(made.opened.book, made.sweeps, work, hold, INGEST, pending.window.seq, slow)
+    (record,) = erased_then
+    assert made.sweeps.erased == [(record.lane, offsets((0, 44, 45)))] * 2
+
+
+def test_an_attempt_that_fails_and_holds_its_window_clears_nothing(made: StreamInMemory) -> None:
+    """While it holds the window, nobody can have erased anything of it; its failure costs one look at the head."""
+    erase(made, offsets((0, 25, 26)))
+    pending = ingest.plan_ingest(made.opened, "slow")
+    assert pending is not None
+    work = _Paused(lambda: None, Unreachable("a sink is away"))
+    run = protocol.Run("slow", "v1", "d")
+    with pytest.raises(Unreachable):
+        protocol.process(made.opened.book, made.sweeps, work, hold, INGEST, pending.window.seq, run)
+    assert len(made.sweeps.erased) == 1
 
 
 def test_many_offsets_need_a_second_person(tmp_path: Path) -> None:

@@ -460,18 +460,23 @@ def process(
     window = taken.pending.window
     if window.guarantee == Guarantee.AT_MOST_ONCE:
         return _at_most_once(book, sweeper, work, hold, taken, on_step)
-    with hold(taken) as fence:
+    try:
+        with hold(taken) as fence:
 
-        def before_writing() -> None:
-            nonlocal taken
-            taken = note_writing(book, taken)
+            def before_writing() -> None:
+                nonlocal taken
+                taken = note_writing(book, taken)
 
-        if isinstance(work, SaysBeforeItWrites):
-            work.before_writing = before_writing
-        receipt = _work(book, work, fence, taken, on_step)
-        _check_reach(book, sweeper, window)
-        record = commit(book, taken, receipt, on_step)
-        settle(book, sweeper, lane, on_step)
+            if isinstance(work, SaysBeforeItWrites):
+                work.before_writing = before_writing
+            receipt = _work(book, work, fence, taken, on_step)
+            _check_reach(book, sweeper, window)
+            record = commit(book, taken, receipt, on_step)
+            settle(book, sweeper, lane, on_step)
+    except Exception:
+        if not _holds(book, taken):
+            _clear_erased(book, sweeper, taken)
+        raise
     return record
 
 
@@ -505,8 +510,17 @@ def _check_reach(book: Book, sweeper: Sweeper, window: Window) -> None:
         sweeper.reach(book.stream, places_to_clear(book))
 
 
+def _holds(book: Book, taken: Taken) -> bool:
+    """Whether an attempt still holds its window. If so, nobody can have erased any of its messages."""
+    found = book.head(taken.stored.head.lane)
+    return found is not None and _holds_attempt(taken.attempt.token)(found.head)
+
+
 def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
-    """Clear once more what was erased meanwhile: this attempt may have written it after the erasure had cleared the sinks."""
+    """Clear once more what was erased meanwhile: this attempt may have written it after the erasure had cleared the sinks.
+
+    It looks at its fence between two writes, so one that was paused writes once before it finds that others went on.
+    """
     since = erasures_since(book, book.covers(taken.pending.window), taken.attempt.generation)
     written = places_to_clear(book) if since else []
     for one in since:

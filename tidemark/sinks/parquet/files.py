@@ -83,7 +83,7 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
     for place in paths:
         with folders.opened(place) as (filesystem, path):
             found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
-            most_bytes -= sum(one.size for one in filesystem.get_file_info(found.files))
+            most_bytes -= sum(_sizes(filesystem, found.files))
             if most_bytes < 0:
                 return None
             listed.append((place, found))
@@ -98,6 +98,14 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
         at: Acknowledged(Count.of(messages, messages_ack), Count.of(written, written_ack), f"{content:016x}")
         for at, (messages, messages_ack, written, written_ack, content) in sums.items()
     }
+
+
+def _sizes(filesystem: fs.FileSystem, paths: list[str]) -> Iterator[int]:
+    """In bytes. Raises FileNotFoundError for a file that was removed since it was listed, as by a sweep of a later attempt."""
+    for one in filesystem.get_file_info(paths):
+        if one.type != fs.FileType.File:
+            raise FileNotFoundError(f"{one.path} was removed while it was counted")
+        yield one.size
 
 
 def _count(batch: pa.RecordBatch, sums: dict[TopicPartition, list[int]]) -> None:
