@@ -43,12 +43,22 @@ PLANTED: dict[str, Bug] = {
         "1",
         (
             (WHOLE, "return (added - held) | gone_by_now(opened, view, held, sinks)", "return added - held"),
-            (SINCE, "    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))\n", ""),
+            (
+                SINCE,
+                "    if check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks)):\n",
+                "    if False:\n",
+            ),
         ),
     ),
     "what is widened is compared at the request alone": Bug(
         "1",
-        ((SINCE, "    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))\n", ""),),
+        (
+            (
+                SINCE,
+                "    if check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks)):\n",
+                "    if False:\n",
+            ),
+        ),
     ),
     "a run's name decides, not its request": Bug(
         "2",
@@ -146,13 +156,13 @@ PLANTED: dict[str, Bug] = {
         ((REGISTER, "            _check_not_ahead(book, now)\n", "            pass\n"),),
     ),
     "a log is cut while a key is looked for": Bug(
-        "new", (("tidemark.runs.requests.keys", "WithKey((found & as_read) | letters", "WithKey(found | letters"),)
+        "new", (("tidemark.runs.requests.keys", "WithKey((found & still_read) | letters", "WithKey(found | letters"),)
     ),
     "a key is looked for above a cut that nobody has met": Bug(
         "new",
         (
             (
-                "tidemark.runs.requests.keys",
+                "tidemark.runs.live.discovery",
                 "    return held - RangeSet(\n",
                 "    return held if ends is not None else held - RangeSet(\n",
             ),
@@ -192,7 +202,7 @@ PLANTED: dict[str, Bug] = {
         "new",
         (
             (
-                "tidemark.runs.requests.keys",
+                "tidemark.runs.live.discovery",
                 "        if (at.topic, at.partition) in ends\n",
                 "        if at in known.epoch_ends\n",
             ),

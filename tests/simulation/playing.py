@@ -25,6 +25,7 @@ from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import LATEST, SUMS, Place
 from tests.simulation.world import World, simulated
+from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.commit import protocol
 from tidemark.errors import (
     ClockBehind,
@@ -428,7 +429,10 @@ class Play:
         register = self.oracle.book.register()
         # Once a log was cut, what lies below belongs to an earlier incarnation, and is not read again.
         newest = register is not None and max(one.incarnation for one in register[1].topics[TOPIC])
-        return slot is not None and slot.number == self.oracle.identity.get(place) and place[0].incarnation == newest
+        if slot is None or slot.number != self.oracle.identity.get(place) or place[0].incarnation != newest:
+            return False
+        # A transaction that has not ended holds it back.
+        return self.world.isolation == READ_UNCOMMITTED or place[1] < logs[number].stable
 
     def _refusable_here(self, name: str, act: Callable[[], object]) -> None:
         self._last(name, act, None)

@@ -253,8 +253,7 @@ def test_only_one_place_looks_at_a_message_in_kafka() -> None:
         for path in (REPOSITORY / "tidemark").rglob("*.py")
         if ".slot(" in path.read_text()
     }
-    # The second says why a run found no message at an offset, of which it shows nothing.
-    assert found == {"tidemark/runs/live/looking.py", "tidemark/runs/requests/outcomes.py"}
+    assert found == {"tidemark/runs/live/looking.py"}
 
 
 def test_nothing_counts_where_it_is_hidden() -> None:

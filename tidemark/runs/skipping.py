@@ -18,6 +18,7 @@ from tidemark.planning.inputs import Known
 from tidemark.runs.live.conditions import request
 from tidemark.runs.live.discovery import known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.windows import lanes, pinning
 
 # "latest", a time, or an offset for each (topic, partition).
@@ -115,7 +116,7 @@ def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartitio
     if to == "latest":
         return {at: log.end for at, log in logs.items()}
     if isinstance(to, datetime):
-        found = opened.log.first_at_or_after(known.logs, milliseconds(to), opened.stream.source.isolation)
+        found = first_at(opened, known.logs, milliseconds(to))
         times = starting.offsets_at_time(known, found, to.isoformat(), "end")
         return {at: times[at.topic, at.partition] for at in logs}
     if isinstance(to, str):

@@ -12,6 +12,7 @@ from tidemark.cli.output import data, error
 from tidemark.ledger.records import INGEST, next_offsets
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.same_logs import first_at
 
 
 def offsets(
@@ -30,9 +31,7 @@ def offsets(
     topics = topics_now(opened)
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     # After the ends: messages above the ends came meanwhile.
-    first = (
-        {} if time is None else opened.log.first_at_or_after(logs, milliseconds(time), opened.stream.source.isolation)
-    )
+    first = {} if time is None else first_at(opened, logs, milliseconds(time))
     head = opened.book.head(INGEST)
     positions = next_offsets(head.head.positions if head is not None else ())
     found = []

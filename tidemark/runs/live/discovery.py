@@ -13,7 +13,7 @@ from tidemark.ledger import ordering
 from tidemark.ledger.incarnations import Topics, accepted, by_cuts, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register, Window, WindowRange
 from tidemark.ledger.register import change_topics
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known, Request
 from tidemark.runs.live.open_stream import OpenStream
@@ -60,7 +60,11 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Kn
 
 def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
     """The offsets that Kafka holds of these topics. Below the cut of a log, they belong to an earlier incarnation."""
-    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    return held_in(opened, opened.log.topics(topics, opened.stream.source.isolation))
+
+
+def held_in(opened: OpenStream, logs: Mapping[str, TopicLog]) -> RangeSet:
+    """As `held_now`, of what Kafka has said."""
     register = opened.book.register()
     known = register[1].topics if register else {}
     there = RangeSet(
@@ -76,6 +80,21 @@ def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
     }
     found = by_cuts(known, there)
     return found.only(at for at in found.partitions if (at.topic, at.incarnation) in ours)
+
+
+def as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
+    """Without what lies above a cut of a log that no run has met yet: other messages are there than those that were read.
+
+    Such a cut may lie below one that a run has met, and then in an earlier incarnation too.
+    """
+    topics = tuple(sorted({at.topic for at in held.partitions}))
+    known = with_epoch_ends(opened, known_now(opened, topics, learn=False), ingest)
+    ends = {(at.topic, at.partition): end for at, end in known.epoch_ends.items()}
+    return held - RangeSet(
+        OffsetRange(at, ends[at.topic, at.partition], MAX_OFFSET)
+        for at in held.partitions
+        if (at.topic, at.partition) in ends
+    )
 
 
 def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.clients.kafka.slots import OffsetContents
-from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
+from tidemark.clients.kafka.topics import TopicLog
+from tidemark.errors import AuthenticationFailed, Conflict, NotAuthorized, TopicUnknown, Unreachable, WrongUse
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.elsewhere import erased_elsewhere
 from tidemark.ledger.erased import erased_by, is_erased
@@ -21,6 +22,7 @@ from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.offsets.ranges import FIRST_INCARNATION, RangeSet, TopicPartition
 from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import check_same
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,33 @@ def look(opened: OpenStream, at: Coordinate) -> Looked:
         if not known:
             known = (TopicIncarnation(topic_id=now.topic_id, incarnation=FIRST_INCARNATION, since=0),)
             hidden = _erased(opened, known, at)
-        if not _holds(known, now.topic_id, at):
-            return Looked(None, hidden)
-        slot = opened.log.slot(topic, at.partition.partition, at.offset)
-    except (Unreachable, NotAuthorized, AuthenticationFailed) as problem:
+        slot = _slot(opened, known, now, at)
+    except (Conflict, Unreachable, NotAuthorized, AuthenticationFailed) as problem:
         return Looked(f"{type(problem).__name__}: {problem}", hidden)
     if slot is not None and hidden is not None:
         slot = replace(slot, message=None)
     return Looked(slot, hidden)
+
+
+def slot_at(opened: OpenStream, at: Coordinate) -> OffsetContents | None:
+    """What Kafka has at a coordinate that a window has read; None when it has no such partition, or none of its incarnation.
+
+    Raises Conflict for a log that was cut meanwhile or a topic that was made anew, Unreachable, NotAuthorized.
+    """
+    register, topic = opened.book.register(), at.partition.topic
+    now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
+    return None if now is None or register is None else _slot(opened, register[1].topics.get(topic, ()), now, at)
+
+
+def _slot(
+    opened: OpenStream, known: Sequence[TopicIncarnation], now: TopicLog, at: Coordinate
+) -> OffsetContents | None:
+    """Kafka is asked for an offset by names: before that and after it, its topic has to be the one that was read."""
+    if not _holds(known, now.topic_id, at):
+        return None
+    found = opened.log.slot(at.partition.topic, at.partition.partition, at.offset)
+    check_same(opened, {at.partition.topic: now})
+    return found
 
 
 def _holds(known: Sequence[TopicIncarnation], topic_id: str, at: Coordinate) -> bool:

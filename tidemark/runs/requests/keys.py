@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import INGEST, Head
-from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
+from tidemark.ledger.records import INGEST
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs.live.discovery import held_now, known_now, topics_now, with_epoch_ends
+from tidemark.runs.live.discovery import as_read, held_now, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.reading import pieces, rows_of_pieces
 
@@ -56,12 +56,12 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     view = opened.book.view()
     if INGEST not in view.heads:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
-    held = _as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
+    held = as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
     reading.begin(held)
     found = RangeSet(_in_kafka(opened, held, key, reading))
     # A log may be cut, or its topic recreated, while it is read: what was found above that may be of other messages.
     still = _up_to_its_end(held_now(opened, topics_now(opened)))
-    as_read = _as_read(opened, view.heads[INGEST], held & still)
+    still_read = as_read(opened, view.heads[INGEST], held & still)
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
         # Also those that another stream has erased: here they are still to be erased.
@@ -69,23 +69,8 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
         if row.fields.get("key") == key
     )
     # Of the same view: what the ingest reads meanwhile is not gone from Kafka.
-    unseen = view.authority.covered() - as_read
-    return WithKey((found & as_read) | letters, held.count(), letters.count(), unseen.count())
-
-
-def _as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
-    """Without what lies above a cut of a log that no run has met yet: other messages are there than those that were read.
-
-    Such a cut may lie below one that a run has met, and then in an earlier incarnation too.
-    """
-    topics = tuple(sorted({at.topic for at in held.partitions}))
-    known = with_epoch_ends(opened, known_now(opened, topics, learn=False), ingest)
-    ends = {(at.topic, at.partition): end for at, end in known.epoch_ends.items()}
-    return held - RangeSet(
-        OffsetRange(at, ends[at.topic, at.partition], MAX_OFFSET)
-        for at in held.partitions
-        if (at.topic, at.partition) in ends
-    )
+    unseen = view.authority.covered() - still_read
+    return WithKey((found & still_read) | letters, held.count(), letters.count(), unseen.count())
 
 
 def _up_to_its_end(held: RangeSet) -> RangeSet:

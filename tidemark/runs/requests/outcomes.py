@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.clients.kafka.slots import Slot
-from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
+from tidemark.errors import AuthenticationFailed, Conflict, NotAuthorized, Unreachable
 from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.live.looking import slot_at
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.answers import OffsetAnswer
@@ -45,8 +47,8 @@ def _with_reasons(opened: OpenStream, found: list[OffsetAnswer]) -> list[OffsetA
         at = one.within.partition
         for offset in range(one.within.start, one.within.until):
             try:
-                there = opened.log.slot(at.topic, at.partition, offset)
-            except (Unreachable, NotAuthorized, AuthenticationFailed):
+                there = slot_at(opened, Coordinate(at, offset))
+            except (Conflict, Unreachable, NotAuthorized, AuthenticationFailed):
                 # The run is committed: its answers do not depend on Kafka.
                 return found
             said = answers.INVISIBLE if there is None else _REASONS.get(there.slot, answers.INVISIBLE)

@@ -20,6 +20,7 @@ from tidemark.planning.inputs import Known
 from tidemark.runs.live.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.live.looking import of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.requests import answers, dead_letters, window_names
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
@@ -187,7 +188,7 @@ def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since
 def _at(opened: OpenStream, known: Known, time: datetime | None) -> FirstAt | None:
     if time is None:
         return None
-    return opened.log.first_at_or_after(known.logs, milliseconds(time), opened.stream.source.isolation)
+    return first_at(opened, known.logs, milliseconds(time))
 
 
 def between_offsets(

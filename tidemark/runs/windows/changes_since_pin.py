@@ -28,11 +28,17 @@ def check_since_pin(
 
     `read`: the offsets that the window reads; `tallies` and `blocks`: what came of them. Raises SourceChanged.
     """
-    if changes := changes_since_pin(opened.log, window, read):
-        raise SourceChanged(
-            f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. Nothing was committed."
-        )
-    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))
+
+    def check() -> None:
+        if changes := changes_since_pin(opened.log, window, read):
+            raise SourceChanged(
+                f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. Nothing was committed."
+            )
+
+    check()
+    if check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks)):
+        # It has looked at Kafka by names: what it found must not be of a topic that was made anew since the first check.
+        check()
 
 
 def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[str]:

@@ -19,7 +19,9 @@ from tidemark.offsets.blocks import WHOLE, BlockTally
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
 from tidemark.offsets.vanished import CountedMessages, vanished
+from tidemark.runs.live.discovery import held_in
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.windows.chosen_sinks import Sinks
 
 # A request compares so many offsets itself, in a few seconds. The attempt compares all of them.
@@ -59,9 +61,10 @@ class Attempted:
     blocks: BlockTallies | None = None
 
 
-def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> None:
-    """Raises SourceChanged when an attempt has read other messages than were counted, where nobody has named any (step 5).
+def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> bool:
+    """Whether Kafka had to be asked again (step 5).
 
+    Raises SourceChanged when an attempt has read other messages than were counted, where nobody has named any.
     Where each offset has given a message, nothing can be lost; nor where as many messages were read as were counted, with
     the same ack value. Elsewhere, Kafka is asked again: what it still gives, it has given to the attempt too. Of aborted
     transactions, readers of all messages may have read more.
@@ -72,7 +75,7 @@ def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Atte
     every = view is not None and _some_left_out(view)
     asked = widened.only(at for at in widened.partitions if every or read.get(at, 0) < attempted.covers.count(at))
     if not asked:
-        return
+        return False
     name, view = f"{opened.book.stream}/{lane}", view or opened.book.view()
     # The marks of transactions have no message: without this, all of such a topic would be read once more.
     asked -= _as_counted(opened, view, window, attempted, asked)
@@ -84,6 +87,7 @@ def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Atte
             "transactions. So nothing was committed, and no retry can commit it. Give it up, and ask again without "
             f"those blocks, or name these offsets too: tidemark cancel {opened.book.stream} {lane} --reason ..."
         )
+    return bool(asked)
 
 
 def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolation: str) -> RangeSet:
@@ -190,11 +194,7 @@ def _some_left_out(view: View) -> bool:
 def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
     """The offsets among some at which readers get a message now."""
     logs = opened.log.topics({at.topic for at in offsets.partitions}, isolation)
-    held = RangeSet(
-        OffsetRange(at, log.start, log.end)
-        for at in offsets.partitions
-        if at.topic in logs and (log := logs[at.topic].partitions.get(at.partition)) is not None
-    )
+    held = held_in(opened, logs)
     # Blocks lie around what was named: one read of both sides is faster than two.
     wanted = (
         RangeSet(OffsetRange(one.partition, one.start, one.until + _NEAR) for one in offsets) & offsets.hull() & held
@@ -207,6 +207,7 @@ def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
                 runs[-1] = (runs[-1][0], offset + 1)
             else:
                 runs.append((offset, offset + 1))
+    check_same(opened, logs)
     return offsets & RangeSet.of_intervals(found.items())
 
 

@@ -22,6 +22,7 @@ from tidemark.planning.inputs import Known, Request
 from tidemark.runs.live.conditions import request, sized
 from tidemark.runs.live.discovery import known_now, known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.windows import pinning
 from tidemark.runs.windows.lanes import committed_before, plan_lane
 from tidemark.streams.source import StartOffsets
@@ -115,7 +116,7 @@ def start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) -
             topic, _, partition = name.rpartition("/")
             given[topic, int(partition)] = offset
         return starting.start_positions(known, topics, start.others, given)
-    found = opened.log.first_at_or_after(known.logs, milliseconds(start.time), opened.stream.source.isolation)
+    found = first_at(opened, known.logs, milliseconds(start.time))
     given = starting.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
     return starting.start_positions(known, topics, "earliest", given)
 

@@ -23,16 +23,18 @@ from tidemark.audit.unchanged import Stretch
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
-from tidemark.ledger.records import Head
+from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.blocks import block_size
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
+from tidemark.planning.inputs import Known
 from tidemark.runs import auditing
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters import DIGESTED, digested
@@ -108,7 +110,10 @@ def _audit(
         covered, looked_at = share.of(covered, level.piece)
     unfinished = not_finished & covered
     # Blocks are compared as a whole, also where `within` ends.
-    held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
+    in_kafka = _known(opened, covered)
+    held = planner.offsets_within(in_kafka, everything.only(covered.partitions) - not_finished)
+    # Above a cut that no run has met, Kafka has other messages than those that were read.
+    held = discovery.as_read(opened, view.heads[INGEST], held) if held else held
     to_read = held & covered if level.reads_messages else RangeSet()
     # Nothing is expected there, and its messages are read no more.
     without = erased(view.windows)
@@ -168,6 +173,8 @@ def _audit(
         # A replay of a block would take the rows of messages that compaction has removed.
         findings |= RangeSet(one for one in differing & held if one.partition.topic not in compacted)
         gone = differing - findings
+    # Spark reads topics by their names: what was compared must not be of others than those that windows have read.
+    check_same(opened, in_kafka.logs)
     # A verdict is about the ledger as it is now, whatever was committed meanwhile.
     changed = opened.book.covered_since(view)
     windows = opened.book.committed() if changed else view.windows
@@ -225,10 +232,10 @@ def _most_dead_letters(view: View, covered: RangeSet) -> int:
     return min(covered.count(), sum(counted))
 
 
-def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
-    """The covered offsets that Kafka still holds, in the incarnations that it holds."""
+def _known(opened: OpenStream, covered: RangeSet) -> Known:
+    """What Kafka has of the covered topics, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
-    return planner.offsets_within(discovery.known_now(opened, topics, learn=False), covered) if topics else RangeSet()
+    return discovery.known_now(opened, topics, learn=False) if topics else Known({}, {})
 
 
 def _places(

@@ -20,10 +20,12 @@ from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
+from tidemark.planning import checking
 from tidemark.planning.dividing import in_pieces
 from tidemark.runs import comparisons
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import chosen_sinks, lanes, whole_blocks
 from tidemark.runs.windows.chosen_sinks import Sinks
@@ -80,6 +82,9 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
     check_rows(spark, opened.stream)
     incarnations = discovery.newest_incarnations(view.register)
+    topics = {at.topic for at in offsets.partitions}
+    known = discovery.known_now(opened, tuple(sorted(topics)), learn=False)
+    checking.check_topics(known, tuple(sorted(topics)), topics)
     # A reason may say what is in a message. What another stream has erased is read here, and not shown.
     hidden = for_readers(opened.book).hidden
     parts = []
@@ -88,6 +93,8 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
         for piece in in_pieces(offsets, size, whole_blocks.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
+    # Spark reads topics by their names.
+    check_same(opened, known.logs)
     comparisons.check_unchanged(view, opened.book.view(), offsets)
     found = merged(parts, outcomes.field_names(opened.stream))
     comparisons.store_comparison(opened, found)

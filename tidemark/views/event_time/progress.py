@@ -19,6 +19,7 @@ from tidemark.offsets.times import in_iso
 from tidemark.planning.inputs import Known
 from tidemark.runs.live.discovery import known_up_to, topics_now
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import check_same
 from tidemark.views.event_time.completeness import (
     HOUR_MS,
     Answer,
@@ -50,6 +51,8 @@ class Progress:
     known: Known
     partitions: tuple[Partition, ...]
     _passing: dict[int, Mapping[Place, int | None]] = field(default_factory=dict)
+    # The times that Kafka was asked for since it was looked at again.
+    _asked: list[int] = field(default_factory=list)
 
     @property
     def lateness_ms(self) -> int:
@@ -58,6 +61,7 @@ class Progress:
     def answers(self, span: Span) -> list[Answer]:
         """Whether a span is complete, partition by partition. Asks Kafka where its logs pass the span."""
         asked = [self._first(time) for time in (0, span.start, span.until + self.lateness_ms)]
+        self._check_asked()
         found = []
         for one in self.partitions:
             if concerns(one, span):
@@ -82,6 +86,7 @@ class Progress:
             elif high - low > 1:
                 middle = (low + high) // 2
                 between += [(low, middle), (middle, high)]
+        self._check_asked()
 
     def watermark(self) -> int | None:
         """The least watermark of the partitions that the stream reads; None when that of one is unknown."""
@@ -139,7 +144,14 @@ class Progress:
         if time not in self._passing:
             isolation = self.opened.stream.source.isolation
             self._passing[time] = self.opened.log.first_at_or_after(self.known.logs, time, isolation)
+            self._asked.append(time)
         return self._passing[time]
+
+    def _check_asked(self) -> None:
+        """What Kafka was asked since the last check was about the logs that were looked at: one check for many times."""
+        if self._asked:
+            check_same(self.opened, self.known.logs)
+            self._asked.clear()
 
 
 def progress(opened: OpenStream) -> Progress:

@@ -27,6 +27,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.live.looking import check_known, look, of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import first_at
 from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import read_at
@@ -192,13 +193,12 @@ def newest_gap(found: CoveringWindows) -> tuple[Record, Gap]:
 
 def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:
     at = milliseconds(read_time(said))
-    isolation = opened.stream.source.isolation
     if topic not in of_the_stream(opened, [topic]):
         raise WrongUse(f"the stream reads no topic {topic}, and no window of it has read one")
-    logs = opened.log.topics((topic,), isolation)
+    logs = opened.log.topics((topic,), opened.stream.source.isolation)
     if topic not in logs or partition not in logs[topic].partitions:
         raise WrongUse(f"Kafka has no partition {topic}/{partition}")
-    found = opened.log.first_at_or_after(logs, at, isolation)[topic, partition]
+    found = first_at(opened, logs, at)[topic, partition]
     if found is None:
         raise WrongUse(f"{topic}/{partition} has no message at or after {said}")
     return Coordinate(TopicPartition(topic, partition), found)
