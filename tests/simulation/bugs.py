@@ -457,6 +457,36 @@ PLANTED |= {
             ),
         ),
     ),
+    "what the pages know of a lane ends before its last window": Bug(
+        "new",
+        (
+            (
+                "tidemark.views.coverage.window_index",
+                "            if stored.head.last is not None and self._seqs.get(lane, 0) < stored.head.seq:\n",
+                "            if False:\n",
+            ),
+        ),
+    ),
+    "what the pages know has no lane that was closed since": Bug(
+        "new",
+        (
+            (
+                "tidemark.views.coverage.window_index",
+                "        if register.closed != self._closed_lanes:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
+    "a page takes windows of some sinks for those that count": Bug(
+        "new",
+        (
+            (
+                "tidemark.views.coverage.window_index",
+                "for at in covers.partitions if record.window.counts_for(None) else ():",
+                "for at in covers.partitions:",
+            ),
+        ),
+    ),
     "files that are swept while they are counted are an error of the program": Bug(
         "new",
         ((FILES, "        if one.type != fs.FileType.File:\n", "        if False:\n"),),
@@ -474,6 +504,9 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "a page takes windows of some sinks for those that count": 216,
+    "what the pages know has no lane that was closed since": 86,
+    "what the pages know of a lane ends before its last window": 276,
     "an erasure clears the places of receipts alone": 119,
     "a restored ledger has the last record in another form": 239,
     "a window that was edited by hand is worked on": 39,
@@ -488,10 +521,10 @@ _SEEDS: dict[str, int] = {
     "what is widened is compared at the request alone": 214,
     "a run's name decides, not its request": 4,
     "a dry run of a run that has begun reads": 71,
-    "a block is found by its first offset": 16,
+    "a block is found by its first offset": 1,
     "an attempt that committed first writes on during an erasure": 523,
     "another isolation level makes a log seem cut": 64,
-    "a rebuilt register has no cuts": 16,
+    "a rebuilt register has no cuts": 34,
     "totals beside an erasure are not read again": 275,
     "newest values beside an erasure are not read again": 390,
     "a plan takes a dead letter for a stored message": 42,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.simulation.actors import effect, questioned
 from tidemark.clients.kafka.log import KafkaLog
@@ -190,6 +191,21 @@ class Kafka(KafkaLog):
         self, logs: Mapping[str, TopicLog], high: Mapping[tuple[str, int], int]
     ) -> tuple[OpenTransaction, ...]:
         return ()
+
+    def retention(self, topics: Iterable[str]) -> dict[str, Any]:
+        effect()
+        return {}
+
+    def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+        """Of the first message from a position on, below an end."""
+        effect()
+        found = {}
+        for (topic, number), (start, end) in ends.items():
+            slots = self.logs[number].slots if number < len(self.logs) else {}
+            times = [one.time for at, one in sorted(slots.items()) if one is not None and start <= at < end]
+            if times:
+                found[topic, number] = times[0]
+        return found
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         effect()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +148,8 @@ class Oracle:
         self.promises = Changes(self, self.results)
         self.promises.commits_records = world.store.commits_records
         self.promises.notes_cuts = world.setting.guarantee != Guarantee.NONE
+        # Whether somebody has edited the ledger by hand.
+        self.is_damaged: Callable[[], bool] = lambda: False
         world.found_by_key, world.told, world.accepts = self._found_by_key, self._told, self._accepts
         world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
 

@@ -20,6 +20,7 @@ from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
 from tests.simulation.oracle import Oracle, Wrong, check, each
 from tests.simulation.others import OTHERS, PARQUET
+from tests.simulation.pages import Pages
 from tests.simulation.programs import EXITS, Request, commands
 from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
@@ -65,6 +66,8 @@ class Play:
         self.refusal: TidemarkError | None = None
         self.backups: list[Path] = []
         self.edits = Edits(self.world)
+        self.oracle.is_damaged = lambda: self.edits.is_damaged
+        self.pages = Pages(self.oracle)
         # From then on, what was read since the backup is read once more.
         self.restored = False
         self._note_proposals()
@@ -262,6 +265,9 @@ class Play:
 
     def _reader(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
         oracle, since = self.oracle, len(self.oracle.states) - 1
+        if step.name == "page":
+            asked = self.pages.ask(step.b, step.a)
+            return None if asked is None else (asked, None)
         if step.name == "rows" and "hbase" in oracle.expected:
             return (lambda: oracle.saw_rows(oracle.rows("hbase", _book()), since)), None
         if step.name == "totals" and SUMS in oracle.expected:

@@ -219,6 +219,15 @@ NEWEST_THEMES = {
         others=0.2,
     ),
 }
+# Of the last seed of ten.
+LAST_THEMES = {
+    "pages": Theme(
+        {"page": 24, "ingest": 10, "replay": 8, "erase": 4, "wake": 12},
+        {},
+        {"page": _early(SLEEPS, 30)},
+        others=0.3,
+    ),
+}
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -286,7 +295,7 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     chance = random.Random(seed)
     whole = menu or MENU
     if theme is not None:
-        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES, **NEWEST_THEMES}[theme]
+        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES, **NEWEST_THEMES, **LAST_THEMES}[theme]
     elif _has_others(seed):
         focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
         about = Theme({one: 4 * whole[one] for one in focus})
@@ -294,6 +303,8 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
         about = LATEST_THEMES[chance.choice([*LATEST_THEMES])]
     elif _is_newest(seed):
         about = NEWEST_THEMES[chance.choice([*NEWEST_THEMES])]
+    elif _is_last(seed):
+        about = LAST_THEMES[chance.choice([*LAST_THEMES])]
     elif _is_later(seed):
         about = LATER_THEMES[chance.choice([*LATER_THEMES])]
     else:
@@ -333,6 +344,10 @@ def _is_latest(seed: int) -> bool:
 
 def _is_newest(seed: int) -> bool:
     return seed % 10 == 9
+
+
+def _is_last(seed: int) -> bool:
+    return seed % 10 == 6
 
 
 def _has_others(seed: int) -> bool:
