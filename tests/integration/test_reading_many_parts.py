@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.compactions import authority_of, committed
-from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Committed
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -21,6 +20,7 @@ from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, spa
 from tidemark.sinks.parquet.files import COMPACTED, attempt_folder, tables_that_count
 from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.spark.readers.parquet import parquet_rows, places_of, rows_of, schema_of, values_of
+from tidemark.types.fields import FieldType
 
 AT = TopicPartition("logs", 0)
 FIELDS: dict[str, FieldType] = {"id": "string"}

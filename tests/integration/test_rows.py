@@ -139,7 +139,7 @@ def test_every_scheme_takes_pieces(spark: SparkSession, case: Case) -> None:
     stream = stream_of(scheme=case.scheme, explode={"lines": between.decode()})
     rows = rows_of(messages_of(spark, [between.join(pieces) + between for pieces in held]), stream)
     names = list(stream.fields)
-    texts = [text(name).alias(f"field_{number}") for number, name in enumerate(names)]
+    texts = [text(name, stream.fields[name]).alias(f"field_{number}") for number, name in enumerate(names)]
     found: dict[int, dict[int, Any]] = {}
     columns = (OFFSET, INDEX, OUTCOME, REASON, F.col(FAILURE)["detail"])
     for row in rows.frame.select(*columns, *texts).collect():

@@ -26,7 +26,7 @@ from tidemark.errors import Fenced
 from tidemark.functions.caller import Caller, CallResult, Result, result_of, steady_clock
 from tidemark.functions.child import Child
 from tidemark.functions.retries import ExponentialBackoff
-from tidemark.functions.types import FieldType
+from tidemark.types.fields import FieldType
 
 FIELDS: dict[str, FieldType] = {"id": "integer", "text": "string"}
 # Long enough for a call of a busy machine, and short enough to be waited for.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.schemas import SCHEMAS
-from tidemark.schemes.ddl import schema_of
+from tidemark.types.ddl import schema_of
 
 
 @pytest.mark.parametrize("ddl", SCHEMAS)

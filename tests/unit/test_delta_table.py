@@ -23,13 +23,13 @@ from tests.support.memory import MemoryStore
 from tests.support.range_strategies import offsets, range_sets
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
-from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import parts
+from tidemark.types.fields import FieldType
 
 AT = TopicPartition("logs", 0)
 FIELDS: dict[str, FieldType] = {"id": "string", "at": "timestamp", "raw": "binary"}

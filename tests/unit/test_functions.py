@@ -19,9 +19,9 @@ from tidemark.errors import WrongUse
 from tidemark.functions import load_function
 from tidemark.functions.caller import MOST_WAITING, MOST_WAITING_BYTES, Caller, CallResult, Result, result_of
 from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
-from tidemark.functions.types import FieldType
 from tidemark.streams.model import Stream
 from tidemark.streams.retry import Retry
+from tidemark.types.fields import FieldType
 
 FIELDS: dict[str, FieldType] = {"id": "integer", "name": "string"}
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

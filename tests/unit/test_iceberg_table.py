@@ -23,13 +23,13 @@ from tests.support.compactions import committed
 from tests.support.range_strategies import offsets, range_sets
 from tidemark.clients.sql import Database
 from tidemark.errors import Conflict, LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
-from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import Where, opened
 from tidemark.sinks.parquet import files
+from tidemark.types.fields import FieldType
 
 AT = TopicPartition("logs", 0)
 # Its types say another order of arguments than it takes.

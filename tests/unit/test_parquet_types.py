@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidemark.errors import WrongUse
-from tidemark.functions.types import FieldType
 from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.files import attempt_folder
+from tidemark.types.fields import FieldType
 
 FIELDS: dict[str, FieldType] = {
     "id": "integer",

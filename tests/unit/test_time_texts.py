@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.sinks.time_texts import time_text, with_texts
+from tidemark.sinks.column_texts import with_texts
+from tidemark.sinks.time_texts import time_text
 
 
 @pytest.mark.parametrize(

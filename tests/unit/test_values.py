@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidemark.functions.types import FieldType
 from tidemark.offsets.hashing import Value
 from tidemark.sinks.time_texts import time_text
 from tidemark.sinks.values import value_of
+from tidemark.types.fields import FieldType
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 # Spark's times have at most six digits of years.

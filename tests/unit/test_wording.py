@@ -65,7 +65,7 @@ def said(folder: Path, text: str) -> str:
             "no: integer",
             r"6: scheme.fields: a key: expected a text \(found False\): YAML takes yes, no, ",
         ),
-        ("id: integer", "id: Integer", r"7: scheme.fields.id: expected 'string', .* \(did you mean integer\?\)"),
+        ("id: integer", "id: intger", r"7: scheme.fields.id: expected one of the types .* \(did you mean integer\?\)"),
         ("id: integer", "a.b: string", "7: scheme.fields.a.b: expected the name of a field: .*found 'a.b'"),
         ("    id: integer", "    - id", r"6: scheme.fields: expected a map of keys and values \(found a list\)"),
         ("    table: orders\n", "    tabel: orders\n", r"10: sinks.0.tabel: unknown key \(did you mean table\?\)"),

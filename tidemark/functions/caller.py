@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from tidemark.functions import Function, Message, PermanentFailure, rows_of
 from tidemark.functions.retries import Failures, Retries, RetryPolicy
-from tidemark.functions.types import FieldType, Unfit, checked
+from tidemark.functions.types import Unfit, checked
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.types.fields import FieldType
 
 # How many messages of a task, and how many bytes of them, may wait in memory for their retry. With more, the task waits.
 MOST_WAITING = 2_000

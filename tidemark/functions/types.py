@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Literal
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any
 
-# The types that a field of a row can have.
-FieldType = Literal["string", "integer", "double", "timestamp", "boolean", "binary"]
+from tidemark.types.ddl import Type
+from tidemark.types.fields import FieldType, type_of
 
-_MOST_INTEGER = 2**63
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_FLOAT = struct.Struct("<f")
 
 
 class Unfit(Exception):
@@ -29,7 +32,7 @@ def _row(row: Any, fields: Mapping[str, FieldType]) -> tuple[Any, ...]:
         if name not in row:
             raise Unfit(f"{name} is missing")
         value = row[name]
-        found.append(None if value is None else _TYPES[kind](name, value))
+        found.append(_value(name, value, type_of(kind)))
     if len(row) > len(fields):
         others = sorted(str(name) for name in row if name not in fields)
         raise Unfit(f"{others[0]} is not a field of the stream")
@@ -46,11 +49,11 @@ def _string(name: str, value: object) -> str:
     return value
 
 
-def _integer(name: str, value: object) -> int:
+def _integer(name: str, value: object, bits: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _not(name, "an integer", value)
-    if not -_MOST_INTEGER <= value < _MOST_INTEGER:
-        raise Unfit(f"{name} does not fit in 64 bits")
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise Unfit(f"{name} does not fit in {bits} bits")
     return int(value)
 
 
@@ -61,6 +64,25 @@ def _double(name: str, value: object) -> float:
         return float(value)
     except OverflowError:
         raise Unfit(f"{name} is too large for a double") from None
+
+
+def _float(name: str, value: object) -> float:
+    number = _double(name, value)
+    try:
+        return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
+    except OverflowError:
+        raise Unfit(f"{name} is too large for a float") from None
+
+
+def _decimal(name: str, value: object, kind: Type) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        # A float has other digits than its text: decimal.Decimal(str(number)) says which are meant.
+        raise _not(name, "a decimal.Decimal", value)
+    exactly = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+    try:
+        return exactly.quantize(Decimal(value), Decimal((0, (1,), -kind.scale)))
+    except (Inexact, InvalidOperation):
+        raise Unfit(f"{name} does not fit in {kind}") from None
 
 
 def _boolean(name: str, value: object) -> bool:
@@ -80,6 +102,20 @@ def _timestamp(name: str, value: object) -> datetime:
         raise Unfit(f"{name} is not a time of the years 1 to 9999 in UTC") from None
 
 
+def _timestamp_ntz(name: str, value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise _not(name, "a time", value)
+    if value.tzinfo is not None:
+        raise Unfit(f"{name} is a time with a zone")
+    return value
+
+
+def _date(name: str, value: object) -> date:
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise _not(name, "a date", value)
+    return value
+
+
 def _binary(name: str, value: object) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise _not(name, "bytes", value)
@@ -90,11 +126,50 @@ def _not(name: str, expected: str, value: object) -> Unfit:
     return Unfit(f"{name} is not {expected} but {type(value).__name__}")
 
 
-_TYPES: Mapping[FieldType, Callable[[str, object], Any]] = {
+_FLAT: Mapping[str, Callable[[str, object], Any]] = {
     "string": _string,
-    "integer": _integer,
+    "float": _float,
     "double": _double,
     "boolean": _boolean,
+    "date": _date,
     "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
     "binary": _binary,
 }
+
+
+def _value(name: str, value: object, kind: Type) -> Any:
+    if value is None:
+        return None
+    if kind.name in _BITS:
+        return _integer(name, value, _BITS[kind.name])
+    if kind.name == "decimal":
+        return _decimal(name, value, kind)
+    if kind.of is not None and kind.name == "array":
+        return _array(name, value, kind.of)
+    if kind.of is not None:
+        return _map(name, value, kind.of)
+    return _struct(name, value, kind) if kind.name == "struct" else _FLAT[kind.name](name, value)
+
+
+def _array(name: str, value: object, of: Type) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise _not(name, "a list", value)
+    return [_value(f"{name}[]", one, of) for one in value]
+
+
+def _map(name: str, value: object, of: Type) -> list[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        raise _not(name, "a mapping", value)
+    return [(_string(f"a key of {name}", key), _value(f"{name}{{}}", one, of)) for key, one in value.items()]
+
+
+def _struct(name: str, value: object, kind: Type) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _not(name, "a mapping of its members", value)
+    names = [one.name for one in kind.members]
+    if wrong := [one for one in names if one not in value]:
+        raise Unfit(f"{name}.{wrong[0]} is missing")
+    if others := sorted(str(one) for one in value if one not in names):
+        raise Unfit(f"{name}.{others[0]} is not a member of {name}")
+    return {one.name: _value(f"{name}.{one.name}", value[one.name], one.type) for one in kind.members}

@@ -18,6 +18,8 @@ a bit is set for a null. The columns are hashed by their types:
     string     UTF-8                                  integer    int64
     binary     its bytes                              timestamp  microseconds since 1970, UTC, as int64
     boolean    int32: 1 for true, 0 for false         double     its 64 bits by IEEE 754 as int64; -0.0 as 0.0, one NaN
+
+`tidemark.types.digests` says what the other types have here.
 """
 
 from __future__ import annotations

@@ -26,15 +26,23 @@ from pydantic import (
 )
 
 from tidemark.clients.registry_answers import RefusedSchema
-from tidemark.functions.types import FieldType
 from tidemark.schemes.avro_schema import record_fields, schema_text
-from tidemark.schemes.ddl import Member, Type, schema_of
 from tidemark.schemes.time_forms import TimeForm
 from tidemark.settings.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
+from tidemark.types.ddl import Member, Type, schema_of
+from tidemark.types.fields import NESTED, FieldType, has_variant, is_nested, text_of, type_of
 
-# The types that text can be converted to. A `binary` field has the bytes of the message.
-TextType = Literal["string", "integer", "double", "timestamp", "boolean"]
 Fields = dict[str, FieldType]
+
+
+def _flat(kind: FieldType) -> FieldType:
+    if is_nested(kind):
+        raise ValueError(f"a text has no {type_of(kind).name}; expected a flat type, or `string` for the text itself")
+    return kind
+
+
+# The types that a text between separators can be converted to.
+TextType = Annotated[FieldType, AfterValidator(_flat)]
 
 MessagePart = Literal["key", "value", "headers", "timestamp", "timestamp_type"]
 _PARTS: Mapping[MessagePart, FieldType] = {
@@ -90,7 +98,11 @@ def named_once(names: Iterable[str]) -> None:
 
 TextFields = Annotated[
     dict[FieldName, TextType],
-    Field(min_length=1, alias="fields", description="Names and types; the order is kept. `integer` has 64 bits."),
+    Field(
+        min_length=1,
+        alias="fields",
+        description="Names and types, without arrays, maps and structs; the order is kept.",
+    ),
 ]
 
 
@@ -202,20 +214,9 @@ class RegexScheme(NamedFields):
         return self
 
 
-_DDL_TYPES: Mapping[TextType, str] = {
-    "string": "string",
-    "integer": "bigint",
-    "double": "double",
-    "timestamp": "timestamp",
-    "boolean": "boolean",
-}
-_STORED: Mapping[str, FieldType] = {
-    "boolean": "boolean",
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
-    **dict.fromkeys(("float", "double"), "double"),
-    "timestamp": "timestamp",
-    "binary": "binary",
-}
+# What `schema` has always stored in a wider type. A field of `fields` has the type that it names.
+_WIDENED = {**dict.fromkeys(("tinyint", "smallint", "int"), "bigint"), "float": "double"}
+_TEXTS = frozenset({"decimal", "date", "timestamp_ntz", *NESTED})
 _FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
 
 
@@ -239,7 +240,7 @@ class JsonScheme(SchemePart):
 
     type: Literal["json"]
     given: Annotated[
-        dict[FieldName, TextType] | None,
+        dict[FieldName, FieldType] | None,
         Field(min_length=1, alias="fields", description="The names of the fields and their types."),
     ] = None
     ddl: Annotated[
@@ -248,6 +249,11 @@ class JsonScheme(SchemePart):
     ] = None
     unknown: Literal["drop", "keep"] = Field(
         default="drop", description="What becomes of keys that are not named: ignored, or kept in a field `unknown`."
+    )
+    as_text: Items[FieldName] = Field(
+        default=(),
+        description="Fields whose decimal, date, `timestamp_ntz`, array, map or struct is checked, and then stored as text, as "
+        "versions before 0.5 stored all of these.",
     )
     timestamp: TimeForm | None = Field(
         default=None,
@@ -260,17 +266,35 @@ class JsonScheme(SchemePart):
         """The named fields, with the types of Spark's DDL."""
         if self.ddl is not None:
             return schema_of(self.ddl)
-        return tuple(Member(name, Type(_DDL_TYPES[kind])) for name, kind in (self.given or {}).items())
+        return tuple(Member(name, type_of(kind)) for name, kind in (self.given or {}).items())
 
     def own_fields(self) -> Fields:
-        # A type without a counterpart in Tidemark is stored as text.
-        named: Fields = {one.name: _STORED.get(one.type.name, "string") for one in self.columns}
+        named = {one.name: text_of(self.stored(one)) for one in self.columns}
         return {**named, UNKNOWN: "string"} if self.unknown == "keep" else named
+
+    def stored(self, column: Member) -> Type:
+        """The type that a field is stored in."""
+        if column.name in self.as_text or has_variant(column.type):
+            return Type("string")
+        wider = _WIDENED.get(column.type.name) if self.ddl is not None else None
+        return column.type if wider is None else Type(wider)
 
     @model_validator(mode="after")
     def _one_way(self) -> JsonScheme:
         if (self.given is None) == (self.ddl is None):
             raise ValueError("expected one of fields and schema, like `schema: id BIGINT, tags ARRAY<STRING>`")
+        return self
+
+    @model_validator(mode="after")
+    def _texts_of_others(self) -> JsonScheme:
+        kinds = {one.name: one.type.name for one in self.columns}
+        for name in self.as_text:
+            if name not in kinds:
+                raise ValueError(f"as_text: the field {name} is not named in `fields` or `schema`")
+            if kinds[name] not in _TEXTS:
+                raise ValueError(
+                    f"as_text: {name} is of type {kinds[name]}; expected one of {', '.join(sorted(_TEXTS))}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -354,7 +378,8 @@ class AvroScheme(SchemePart):
             alias="fields",
             description="Fields of the record by name, which the schema must have in that type. `string` is Avro's string or "
             "enum, `integer` int or long, `double` float or double, `timestamp` timestamp-millis or -micros, `binary` bytes or "
-            "fixed; each may be a union with null. Other fields of the record may have any type, and are ignored.",
+            "fixed; [the others](schemes.md#types) are as Avro names them; each may be a union with null. Other fields of the "
+            "record may have any type, and are ignored.",
         ),
     ]
     schema_file: Table | None = Field(

@@ -17,6 +17,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.settings.parts import Name, Part
+from tidemark.types.fields import is_nested
 
 if TYPE_CHECKING:
     from tidemark.ledger.lookup import CoveringWindows
@@ -33,6 +34,13 @@ class Surroundings:
     fields: Fields
     guarantee: str
     reads: Callable[[str, str], bool]
+
+    def no_key(self, sink: str, names: Iterable[str]) -> str | None:
+        """Why one of these fields can be no key: an array, map or struct has several texts."""
+        for name in names:
+            if is_nested(self.fields[name]):
+                return f"sink {sink}: {name} is of type {self.fields[name]}, and a key has a flat type"
+        return None
 
 
 @dataclass(frozen=True)

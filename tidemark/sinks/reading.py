@@ -158,7 +158,7 @@ def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
 
 def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
     """The first rows of some tables; times are texts."""
-    from tidemark.sinks.time_texts import with_texts
+    from tidemark.sinks.column_texts import with_texts
 
     return list(islice((row for table in tables for row in with_texts(table.slice(0, limit)).to_pylist()), limit))
 

@@ -1,25 +1,16 @@
-"""Times of files as the text that Spark writes into HBase; also those that Python's dates cannot hold."""
+"""Times and dates as the text that Spark writes into HBase; also those that Python's cannot hold."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
-
-import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The calendar repeats after this time, including the days of the week.
-_YEARS = 400
-_CYCLE = 146_097 * 86_400 * 1_000_000
-
-
-def with_texts(table: pa.Table) -> pa.Table:
-    """The same table with its times as texts, in UTC."""
-    for number, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type):
-            times = table.column(number).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
-            texts = pa.array([None if at is None else time_text(at) for at in times.to_pylist()], pa.string())
-            table = table.set_column(number, field.name, texts)
-    return table
+_YEARS, _DAYS = 400, 146_097
+_DAY = 86_400 * 1_000_000
+_CYCLE = _DAYS * _DAY
+_TIME = re.compile(r"([+-]?\d{4,})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 
 
 def time_text(microseconds: int) -> str:
@@ -32,3 +23,25 @@ def time_text(microseconds: int) -> str:
     year = at.year + cycles * _YEARS
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04}-{at:%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".")
+
+
+def date_text(days: int) -> str:
+    """A date, as days since 1970, as Spark writes it."""
+    return time_text(days * _DAY).partition(" ")[0]
+
+
+def micros_of(text: str) -> int:
+    """The time since 1970 of a text; also of times that Python's dates cannot hold. Raises ValueError."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a time of Spark: {text!r}")
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    cycles, within = divmod(year - 1970, _YEARS)
+    at = datetime(1970 + within, month, day, hour, minute, second, tzinfo=UTC) - _EPOCH
+    seconds = (cycles * _DAYS + at.days) * 86_400 + at.seconds
+    return seconds * 1_000_000 + int((found.group(7) or "").ljust(6, "0"))
+
+
+def date_of(text: str) -> int:
+    """The days since 1970 of a date. Raises ValueError."""
+    return micros_of(f"{text} 00:00:00") // _DAY

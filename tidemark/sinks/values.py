@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
 
-from tidemark.functions.types import FieldType
 from tidemark.offsets.hashing import Value
-from tidemark.sinks.time_texts import time_text
+from tidemark.sinks.double_texts import as_float, is_double_text
+from tidemark.sinks.json_texts import value_of_json
+from tidemark.sinks.time_texts import date_of, date_text, micros_of, time_text
+from tidemark.types.ddl import Type
+from tidemark.types.digests import digested
+from tidemark.types.fields import INTEGERS, NESTED, FieldType, type_of
 
-_DOUBLE = re.compile(rb"-?\d+\.\d+(E-?\d+)?|NaN|-?Infinity")
-_TIME = re.compile(r"([+-]?\d{4,})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
-_BOOLEANS = {b"true": True, b"false": False}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The calendar repeats after so many years.
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-_MICROSECONDS = 1_000_000
+_BOOLEANS = {"true": True, "false": False}
+_DECIMAL = re.compile(r"-?(?:0|[1-9]\d*)(?:\.(\d+))?")
 
 
 def value_of(kind: FieldType, stored: bytes | None) -> Value:
@@ -25,28 +26,44 @@ def value_of(kind: FieldType, stored: bytes | None) -> Value:
     """
     if stored is None or kind in ("string", "binary"):
         return stored
-    if kind == "boolean":
-        return _BOOLEANS.get(stored, stored)
-    if kind == "double":
-        return float(stored) if _DOUBLE.fullmatch(stored) else stored
+    of = type_of(kind)
     try:
-        found = int(stored) if kind == "integer" else _microseconds(stored.decode())
+        return digested(kind, _value(of, stored.decode()))
     except ValueError:
         return stored
-    return found if _is_text_of(found, kind, stored) else stored
 
 
-def _is_text_of(found: int, kind: FieldType, stored: bytes) -> bool:
-    return stored == (b"%d" % found if kind == "integer" else time_text(found).encode()) and -(2**63) <= found < 2**63
+def _value(of: Type, text: str) -> Any:
+    """Raises ValueError for a text that Spark does not write."""
+    if of.name in NESTED:
+        return value_of_json(of, text)
+    if of.name == "boolean":
+        return _of(_BOOLEANS.get(text), text)
+    if of.name in ("float", "double"):
+        number = _of(float(text) if is_double_text(text) else None, text)
+        return number if of.name == "double" else as_float(number)
+    if of.name == "decimal":
+        return _decimal(text, of.scale)
+    read, written = _WHOLE[of.name]
+    found = read(text)
+    return _of(found if written(found) == text and -(2**63) <= found < 2**63 else None, text)
 
 
-def _microseconds(text: str) -> int:
-    """Since 1970; also of times that Python's dates cannot hold. Raises ValueError."""
-    found = _TIME.fullmatch(text)
+def _decimal(text: str, scale: int) -> Decimal:
+    found = _DECIMAL.fullmatch(text)
+    return _of(Decimal(text) if found is not None and len(found[1] or "") == scale else None, text)  # type: ignore[no-any-return]
+
+
+def _of(found: Any, text: str) -> Any:
     if found is None:
-        raise ValueError(f"not a time of Spark: {text!r}")
-    year, month, day, hour, minute, second = map(int, found.groups()[:6])
-    cycles, within = divmod(year - 1970, _CYCLE_YEARS)
-    at = datetime(1970 + within, month, day, hour, minute, second, tzinfo=UTC) - _EPOCH
-    seconds = (cycles * _CYCLE_DAYS + at.days) * 86_400 + at.seconds
-    return seconds * _MICROSECONDS + int((found.group(7) or "").ljust(6, "0"))
+        raise ValueError(f"Spark does not write {text!r}")
+    return found
+
+
+# How a text becomes a whole number, and a whole number a text.
+_WHOLE: Mapping[str, tuple[Callable[[str], int], Callable[[int], str]]] = {
+    **dict.fromkeys(INTEGERS, (int, str)),
+    "date": (date_of, date_text),
+    "timestamp": (micros_of, time_text),
+    "timestamp_ntz": (micros_of, time_text),
+}

@@ -5,13 +5,15 @@ The expressions here are the Spark side of `tidemark.offsets.hashing`, and give 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.offsets.hashing import NULL_BITS
 from tidemark.offsets.tallies import Outcome
+from tidemark.types.ddl import Type
+from tidemark.types.fields import INTEGERS, NESTED, FieldType, is_nested, type_of
 
 TOPIC, INCARNATION, PARTITION, OFFSET, INDEX = "_topic", "_incarnation", "_partition", "_offset", "_index"
 KEY, VALUE, TIMESTAMP = "_key", "_value", "_timestamp"
@@ -33,6 +35,13 @@ REDRIVES = "_redrives"
 BYTES, SOURCE = "_bytes", "_source"
 # Ack values of the message and of the row, and the digest of the row's contents.
 MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
+# Options of Spark's JSON, with the full precision of its times.
+JSON_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+# As `tidemark.sinks.json_texts` has it: with the null members of structs.
+_JSON = {**JSON_TIMES, "ignoreNullFields": "false"}
 # The number of an offset's block, when rows are counted by blocks.
 BLOCK = "_block"
 
@@ -91,19 +100,87 @@ def source_digest() -> Column:
     return F.xxhash64(*map(F.expr, _COORDINATE), *parts, headers)
 
 
-def content_digest(columns: Sequence[str]) -> Column:
-    """The digest of a row over the values of these columns."""
+def content_digest(columns: Sequence[str] | Mapping[str, FieldType]) -> Column:
+    """The digest of a row over the values of these columns, by their types; without types, texts and bytes.
+
+    The session has to be in UTC, as those of our jobs are.
+    """
     quoted = [_quoted(name) for name in columns]
     nulls = [_nulls(quoted[start : start + NULL_BITS]) for start in range(0, len(quoted), NULL_BITS)]
-    return _hash([*_ROW, *nulls, *quoted])
+    kinds = columns.values() if isinstance(columns, Mapping) else ["string"] * len(quoted)
+    return _hash([*_ROW, *nulls, *map(_digested, quoted, map(type_of, kinds))])
 
 
-def text(name: str) -> Column:
-    """A field as the bytes that HBase stores: a binary field's own bytes, else Spark's text in UTF-8.
+def text(name: str, kind: FieldType) -> Column:
+    """A field as the bytes that HBase stores: a binary field's own bytes, else Spark's text in UTF-8, or JSON.
 
     Times are in UTC. Both casts leave the bytes of a binary field as they are.
     """
+    if is_nested(kind):
+        return F.to_json(field(name), _JSON).cast("binary")
+    return flat_text(name)
+
+
+def flat_text(name: str) -> Column:
+    """As `text`, of a field that is no array, map or struct."""
     return field(name).cast("string").cast("binary")
+
+
+def _digested(value: str, of: Type) -> str:
+    """The Spark side of `tidemark.types.digests.digested`, in SQL."""
+    if of.name in NESTED:
+        return f"if({value} IS NULL, NULL, {_canonical(value, of, 0)})"
+    if of.name in INTEGERS[:-1]:
+        return f"CAST({value} AS BIGINT)"
+    if of.name == "date":
+        return f"CAST(unix_date({value}) AS BIGINT)"
+    if of.name == "float":
+        return f"CAST({value} AS DOUBLE)"
+    return f"CAST({value} AS DECIMAL(38,{of.scale}))" if of.name == "decimal" else value
+
+
+def _canonical(value: str, of: Type, depth: int) -> str:
+    """The canonical bytes of a value that may be null. `depth` keeps the names of lambdas apart."""
+    return f"if({value} IS NULL, X'00', concat(X'01', {_body(value, of, depth)}))"
+
+
+def _body(value: str, of: Type, depth: int) -> str:
+    name, one = of.name, f"x{depth}"
+    if of.of is not None and name == "array":
+        return _counted(value, f"transform({value}, {one} -> hex({_canonical(one, of.of, depth + 1)}))")
+    if of.of is not None:
+        entry = f"{_canonical(f'{one}.key', Type('string'), depth + 1)}, {_canonical(f'{one}.value', of.of, depth + 1)}"
+        return _counted(value, f"array_sort(transform(map_entries({value}), {one} -> hex(concat({entry}))))")
+    if name == "struct":
+        return (
+            f"concat({', '.join(_canonical(f'{value}.{_quoted(part.name)}', part.type, depth) for part in of.members)})"
+        )
+    if name == "boolean":
+        return f"if({value}, X'01', X'00')"
+    if name in INTEGERS:
+        return _long(f"CAST({value} AS BIGINT)")
+    if name in ("float", "double"):
+        return _long(f"xxhash64(CAST({value} AS DOUBLE))")
+    if name == "date":
+        return _long(f"CAST(unix_date({value}) AS BIGINT)")
+    if name in ("timestamp", "timestamp_ntz"):
+        return _long(f"unix_micros(CAST({value} AS TIMESTAMP))")
+    if name == "decimal":
+        return f"concat(X'{of.scale:02x}', {_long(f'xxhash64(CAST({value} AS DECIMAL(38,{of.scale})))')})"
+    return f"concat({_length(f'octet_length({value})')}, CAST({value} AS BINARY))"
+
+
+def _counted(value: str, parts: str) -> str:
+    # Through texts: to append each part to the bytes before it would copy these as often as there are parts.
+    return f"concat({_length(f'size({value})')}, unhex(array_join({parts}, '')))"
+
+
+def _long(number: str) -> str:
+    return f"unhex(lpad(hex({number}), 16, '0'))"
+
+
+def _length(number: str) -> str:
+    return f"unhex(lpad(hex(CAST({number} AS BIGINT)), 8, '0'))"
 
 
 def _hash(parts: Sequence[str]) -> Column:
@@ -118,4 +195,4 @@ def _nulls(columns: Sequence[str]) -> str:
 
 def _quoted(name: str) -> str:
     """A column's name in SQL; it may hold a hyphen."""
-    return f"`{name}`"
+    return f"`{name.replace('`', '``')}`"

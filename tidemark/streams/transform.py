@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tidemark.functions.types import FieldType
 from tidemark.schemes.kinds import Fields, named_once
 from tidemark.settings.parts import FieldName, FunctionName, Part
+from tidemark.types.fields import FieldType
 
 # The columns that a transform returns unchanged. It chooses `_index` itself for rows that it makes.
 GIVEN_BACK = ("_topic", "_incarnation", "_partition", "_offset", "_index")

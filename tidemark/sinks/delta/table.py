@@ -29,7 +29,6 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from tidemark.errors import Conflict, LedgerContradiction, Unreachable, WrongUse
-from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
@@ -39,6 +38,7 @@ from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.sinks.versions import versions_of as versions_of
+from tidemark.types.fields import FieldType, arrow_type
 
 TYPE = "delta"
 GENERATION = "_generation"
@@ -58,21 +58,12 @@ _STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(_PRUNED)}
 # So many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
 _TIMES, _WAIT = 20, 0.2
 
-_TYPES: Mapping[FieldType, pa.DataType] = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "double": pa.float64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-}
-
 
 def columns(fields: Mapping[str, FieldType]) -> pa.Schema:
     """The table's columns: Tidemark's, the stream's fields, and the generation that the table is partitioned by."""
     ours = [("_topic", pa.string()), ("_incarnation", pa.int32()), ("_partition", pa.int32()), ("_offset", pa.int64())]
     ours += [("_index", pa.int32()), ("_tombstone", pa.bool_()), ("_digest", pa.int64())]
-    return pa.schema([*ours, *((name, _TYPES[kind]) for name, kind in fields.items()), (GENERATION, pa.int64())])
+    return pa.schema([*ours, *((name, arrow_type(kind)) for name, kind in fields.items()), (GENERATION, pa.int64())])
 
 
 def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:

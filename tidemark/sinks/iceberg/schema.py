@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
+    DateType,
+    DecimalType,
     DoubleType,
+    FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
+    StructType,
+    TimestampType,
     TimestamptzType,
 )
 
-from tidemark.functions.types import FieldType
+from tidemark.types.ddl import Member, Type
+from tidemark.types.fields import FieldType, type_of
 
 GENERATION = "_generation"
 
@@ -30,23 +38,70 @@ _OURS: Mapping[str, IcebergType] = {
     "_tombstone": BooleanType(),
     "_digest": LongType(),
 }
-_TYPES: Mapping[FieldType, IcebergType] = {
+_FLAT: Mapping[str, IcebergType] = {
     "string": StringType(),
-    "integer": LongType(),
+    "tinyint": IntegerType(),
+    "smallint": IntegerType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
     "double": DoubleType(),
+    "date": DateType(),
     "timestamp": TimestamptzType(),
+    "timestamp_ntz": TimestampType(),
     "boolean": BooleanType(),
     "binary": BinaryType(),
 }
 
 
-def iceberg_type(kind: FieldType) -> IcebergType:
-    return _TYPES[kind]
+def iceberg_type(kind: FieldType | Type) -> IcebergType:
+    """A type in Iceberg. The ids of nested fields stand for nothing: the table draws its own."""
+    of = type_of(kind) if isinstance(kind, str) else kind
+    if of.name == "decimal":
+        return DecimalType(of.precision, of.scale)
+    if of.of is not None and of.name == "array":
+        return ListType(element_id=-1, element=iceberg_type(of.of), element_required=False)
+    if of.of is not None:
+        return MapType(
+            key_id=-1, key_type=StringType(), value_id=-2, value_type=iceberg_type(of.of), value_required=False
+        )
+    if of.name == "struct":
+        members = ((one.name, iceberg_type(one.type)) for one in of.members)
+        return StructType(
+            *(NestedField(-1 - at, name, kind, required=False) for at, (name, kind) in enumerate(members))
+        )
+    return _FLAT[of.name]
+
+
+def same(found: IcebergType, kind: FieldType) -> bool:
+    """Whether a column of a table has the type of a field. Ids of nested fields are the table's own."""
+    try:
+        return _of_iceberg(found) == _of_iceberg(iceberg_type(kind))
+    except KeyError:
+        return False
+
+
+def _of_iceberg(found: IcebergType) -> Type:
+    """Raises KeyError for a type that no field has."""
+    if isinstance(found, DecimalType):
+        return Type("decimal", found.precision, found.scale)
+    if isinstance(found, ListType):
+        return Type("array", of=_of_iceberg(found.element_type))
+    if isinstance(found, MapType):
+        return Type("map", of=_of_iceberg(found.value_type))
+    if isinstance(found, StructType):
+        return Type("struct", members=tuple(Member(one.name, _of_iceberg(one.field_type)) for one in found.fields))
+    return Type(_NAMES[str(found)])
+
+
+_NAMES = {str(one): name for name, one in _FLAT.items()}
 
 
 def columns(fields: Mapping[str, FieldType]) -> Schema:
     """The table's columns, all of them optional: files of an older stream file lack some."""
     types = {**_OURS, **{name: iceberg_type(kind) for name, kind in fields.items()}, GENERATION: LongType()}
-    return Schema(
-        *(NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(types.items(), 1))
+    return assign_fresh_schema_ids(
+        Schema(
+            *(NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(types.items(), 1))
+        )
     )

@@ -26,15 +26,15 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.typedef import Record as Partition
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
-from tidemark.functions.types import FieldType
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
-from tidemark.sinks.iceberg.schema import columns, iceberg_type
+from tidemark.sinks.iceberg.schema import columns, iceberg_type, same
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
+from tidemark.types.fields import FieldType
 
 TYPE = "iceberg"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
@@ -117,7 +117,7 @@ def _refuse_other_types(where: Where, schema: Schema, fields: Mapping[str, Field
                 f"{where} has the column {old}, and the stream file now names it {name}: most readers take both for one "
                 f"column. Keep the name {old}, or name another table"
             )
-        if name in there and there[name] != iceberg_type(kind):
+        if name in there and not same(there[name], kind):
             raise WrongUse(
                 f"{where} has the column {name} as {there[name]}, and the stream file now has it as {kind}: name another "
                 "table, or give the field another name"

@@ -123,6 +123,9 @@ class KafkaSink(SinkSettings):
     def problem_with(self, others: Surroundings) -> str | None:
         if unknown := [name for name in self.fields() if name not in others.fields]:
             return f"sink {self.name} names the field {unknown[0]}, which the stream does not have"
+        keys = [name for name in (self.topic_field, self.key) if name is not None and name != MESSAGE_KEY]
+        if problem := others.no_key(self.name, keys):
+            return problem
         if read := [topic for topic in self.targets() if others.reads(self.kafka, topic)]:
             return f"sink {self.name} writes to {read[0]}, which this stream reads"
         return None

@@ -345,8 +345,8 @@ def _table(part: FolderPart) -> pa.Table:
                     f"{place} is gone, and {described(spans(part.names))} have their results there. "
                     "Replay their offsets to write them again."
                 )
-            table = ds.dataset(path, filesystem=filesystem, format=FORMAT).to_table()
-            found.append(table.cast(alike(table.schema)))
+            dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+            found.append(dataset.to_table().cast(alike(dataset)))
     # One of several files may have been rewritten after a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
@@ -355,14 +355,23 @@ _ALIKE = {
     # Files that delta-rs has rewritten have views; Arrow hardly supports them yet.
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
-    # The times of older files (INT96) have no zone. They are in UTC.
-    pa.timestamp("us"): pa.timestamp("us", "UTC"),
 }
+_LOCAL, _ZONED = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
-def alike(schema: pa.Schema) -> pa.Schema:
+def alike(dataset: ds.FileSystemDataset) -> pa.Schema:
     """The schema with the types that all files of ours have, whoever wrote them and when."""
-    return pa.schema([one.with_type(_ALIKE.get(one.type, one.type)) for one in schema])
+    schema = dataset.schema
+    local = [one.name for one in schema if one.type == _LOCAL]
+    if local:
+        # The times of older files (INT96) have no zone. They are in UTC. Arrow tells them from times that have none by
+        # their unit, where it is not told to take microseconds.
+        unmarked = ds.dataset(dataset.files[:1], filesystem=dataset.filesystem, format="parquet").schema
+        local = [name for name in local if unmarked.field(name).type == _LOCAL]
+    zoned = {**_ALIKE, _LOCAL: _ZONED}
+    return pa.schema(
+        [one.with_type((_ALIKE if one.name in local else zoned).get(one.type, one.type)) for one in schema]
+    )
 
 
 class _Counts:

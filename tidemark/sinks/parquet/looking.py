@@ -14,11 +14,11 @@ from tidemark.errors import LedgerContradiction
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
+from tidemark.sinks.column_texts import with_texts
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.files import FORMAT, GENERATION, alike
 from tidemark.sinks.stored import Mark, Place, StoredRow
 from tidemark.sinks.texts import of_file
-from tidemark.sinks.time_texts import with_texts
 
 # Of a window with more files, the coordinate alone does not say which has the message: each would have to be opened.
 MOST_FILES = 1_000
@@ -45,7 +45,7 @@ def rows_of_message(paths: Sequence[str], at: Coordinate, record: Record, *, com
                 if len(dataset.files) > MOST_FILES:
                     return f"the window has {len(dataset.files)} files there, and up to {MOST_FILES} are searched"
                 if dataset.files:
-                    schema = alike(dataset.schema)
+                    schema = alike(dataset)
                     plain = ds.dataset(dataset.files, schema=schema, filesystem=filesystem, format=FORMAT)
                     found += _rows(plain, at, record, compacted=compacted)
             except pa.ArrowException as problem:

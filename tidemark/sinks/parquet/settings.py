@@ -12,15 +12,16 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.lake import lake_folder
-from tidemark.functions.types import FieldType
 from tidemark.settings.parts import ConnectionName, Items, Name, form
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
+from tidemark.types.fields import FieldType
 
 _KEY = re.compile(
     r"(?:(?P<part>date|hour)\((?P<of>[A-Za-z][A-Za-z0-9_-]{0,62})\)|(?P<field>[A-Za-z][A-Za-z0-9_-]{0,62}))"
 )
 # Types that have few values and one way to write them; for a time, its date or its hour.
-_WHOLE: frozenset[FieldType] = frozenset({"string", "integer", "boolean"})
+_WHOLE: frozenset[FieldType] = frozenset({"string", "integer", "int", "boolean", "date"})
+_TIMES: frozenset[FieldType] = frozenset({"timestamp", "timestamp_ntz"})
 
 Folder = Annotated[
     str,
@@ -103,8 +104,8 @@ class ParquetSink(FolderSettings):
         Items[Annotated[str, AfterValidator(_readable)]],
         Field(
             max_length=4,
-            description="Fields that are a string, an integer or a boolean, by their names; or the date or the hour (UTC) of a "
-            "timestamp, `date(time)` or `hour(time)`.",
+            description="Fields that are a string, an integer, a date or a boolean, by their names; or the date or the hour "
+            "(UTC) of a timestamp, `date(time)` or `hour(time)`.",
         ),
     ] = ()
 
@@ -124,10 +125,10 @@ class ParquetSink(FolderSettings):
             kind = fields.get(key.field)
             if kind is None:
                 return f"sink {self.name} names the field {key.field}, which the stream does not have"
-            if key.part is not None and kind != "timestamp":
+            if key.part is not None and kind not in _TIMES:
                 return f"sink {self.name}: {key.part}({key.field}) needs a timestamp, and {key.field} is of type {kind}"
             if key.part is None and kind not in _WHOLE:
-                of = f"date({key.field}) and hour({key.field})" if kind == "timestamp" else ", ".join(sorted(_WHOLE))
+                of = f"date({key.field}) and hour({key.field})" if kind in _TIMES else ", ".join(sorted(_WHOLE))
                 return f"sink {self.name}: {key.field} is of type {kind}; partition_by takes {of}"
             if key.column.lower() in {name.lower() for name in fields}:
                 return f"sink {self.name}: its folders {key.column}=... would have the name of a field; rename that"

@@ -3,20 +3,24 @@
     BASE/_tidemark_fields/FIELD.TYPE
 
 Spark reads all files of a sink with one type for each field, and fails at a file that has another one. The names of files
-are the notes: nothing is ever changed in them, so programs may add theirs at the same time.
+are the notes: nothing is ever changed in them, so programs may add theirs at the same time. TYPE is a word, or for
+decimals `decimal_12_2`. The type of an array, map or struct is in its note, and TYPE is `nested_` with its digest.
 """
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 from pyarrow import fs
 
 from tidemark.errors import WrongUse
-from tidemark.functions.types import FieldType
 from tidemark.sinks.parquet import folders
+from tidemark.types.fields import NESTED, FieldType, is_nested, of_arrow, text_of, type_of
 
 _NOTES = "_tidemark_fields"
 
@@ -27,10 +31,10 @@ def keep(base: str, fields: Mapping[str, FieldType]) -> None:
     with folders.opened(base) as (filesystem, path):
         filesystem.create_dir(f"{path}/{_NOTES}", recursive=True)
         for name, kind in {**known, **fields}.items():
-            note = f"{path}/{_NOTES}/{name}.{kind}"
+            note = f"{path}/{_NOTES}/{name}.{_word(kind)}"
             if filesystem.get_file_info(note).type == fs.FileType.NotFound:
-                with filesystem.open_output_stream(note):
-                    pass
+                with filesystem.open_output_stream(note) as file:
+                    file.write(kind.encode() if is_nested(kind) else b"")
 
 
 def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
@@ -40,8 +44,7 @@ def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
     """
     with folders.opened(base) as (filesystem, path):
         found = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
-        names = [one.base_name.rpartition(".") for one in found]
-        known = {name: kind for name, _, kind in names} if names else _of_newest(filesystem, path)
+        known = dict(_noted(filesystem, one.path) for one in found) or _of_newest(filesystem, path)
     in_small = {name.lower(): name for name in known}
     for name, kind in fields.items():
         if name not in known and (old := in_small.get(name.lower())) is not None:
@@ -52,9 +55,31 @@ def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
         if known.get(name, kind) != kind:
             raise WrongUse(
                 f"{base} has the field {name} as {known[name]}, and the stream file now has it as {kind}: name another "
-                "folder, or give the field another name"
+                f"folder, or give the field another name{hint(known[name], kind)}"
             )
     return known
+
+
+def hint(old: FieldType, new: FieldType) -> str:
+    """What keeps the old type, of a field that earlier versions stored as text."""
+    was_text = old == "string" and type_of(new).name in ("decimal", "date", "timestamp_ntz", *NESTED)
+    return "; with the scheme json, `as_text` goes on with its text" if was_text else ""
+
+
+def _word(kind: FieldType) -> str:
+    """A type in the name of a file."""
+    if is_nested(kind):
+        return f"nested_{xxhash.xxh64_hexdigest(kind.encode())}"
+    return "_".join(re.findall(r"\w+", kind)) if "(" in kind else kind
+
+
+def _noted(filesystem: fs.FileSystem, path: str) -> tuple[str, FieldType]:
+    """The field and the type that a note says."""
+    name, _, word = posixpath.basename(path).rpartition(".")
+    if word.startswith("nested_"):
+        with filesystem.open_input_file(path) as file:
+            return name, file.read().decode()
+    return name, re.sub(r"decimal_(\d+)_(\d+)", r"decimal(\1,\2)", word)
 
 
 def _of_newest(filesystem: fs.FileSystem, path: str) -> dict[str, str]:
@@ -79,14 +104,6 @@ def _newest_first(filesystem: fs.FileSystem, path: str, depth: int) -> list[str]
     return [folder for one in inner for folder in _newest_first(filesystem, one, depth - 1)]
 
 
-def _kind(of: pa.DataType) -> str:
-    for holds, kind in (
-        (pa.types.is_integer, "integer"),
-        (pa.types.is_floating, "double"),
-        (pa.types.is_timestamp, "timestamp"),
-        (pa.types.is_boolean, "boolean"),
-        (pa.types.is_binary, "binary"),
-    ):
-        if holds(of):
-            return kind
-    return "string"
+def _kind(of: pa.DataType) -> FieldType:
+    # The times of older files (INT96) have no zone, and are in UTC.
+    return "timestamp" if of == pa.timestamp("ns") else text_of(of_arrow(of))

@@ -85,7 +85,7 @@ class Comparing:
         `before`: coordinate, INDEX, the same as text or bytes (`field_0`, `field_1`, ...), and OTHERS. `new` says why a row is
         new whose message has others there, and why one whose message has none and was no dead letter.
         """
-        content = content or {name: text(name) for name in outcomes.field_names(self.opened.stream)}
+        content = content or {name: text(name, kind) for name, kind in self.opened.fields.items()}
         fields = (made.alias(f"field_{number}") for number, made in enumerate(content.values()))
         after = outcomes.stored(self.messages).select(*_KEY, *fields)
         why_new = partial(self._why_new, *new)

@@ -20,7 +20,7 @@ from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, con
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark.spark.rows.selecting import without_lost
 from tidemark.spark.runtime.session import PARQUET_ROWS, setting
-from tidemark.spark.schemes.fields import SPARK_TYPES
+from tidemark.types.fields import columns_in_ddl
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
 
@@ -120,9 +120,10 @@ def parquet_rows(spark: SparkSession, parts: Iterable[FolderPart], fields: Field
 
 def schema_of(fields: Fields) -> StructType:
     """The columns of a sink's files: coordinate, `_index`, `_tombstone`, `_digest`, and the fields with their types."""
-    columns = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in fields.items())
     place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
-    return cast("StructType", StructType.fromDDL(f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"))
+    return cast(
+        "StructType", StructType.fromDDL(f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns_in_ddl(fields)}")
+    )
 
 
 def places_of(
@@ -135,7 +136,7 @@ def places_of(
     if within is not None:
         parts = [one for one in parts if any(part.covers & within for part in one.windows)]
     rows = parquet_rows(spark, parts, fields, gone=True)
-    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest(tuple(fields))})
+    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest(fields)})
 
 
 def values_of(spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet) -> DataFrame:
@@ -160,7 +161,7 @@ def values_of(spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, 
             rows_of(spark, some, StructType([*ours, *more])).select(
                 *COORDINATE,
                 INDEX,
-                *(text(name).alias(f"field_{number}") for number, name in enumerate(fields)),
+                *(text(name, kind).alias(f"field_{number}") for number, (name, kind) in enumerate(fields.items())),
                 F.array_compact(others.cast("array<string>")).alias(OTHERS),
             )
         )

@@ -18,9 +18,9 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.reading import RowsByOffset, pieces, places_of_pieces
 from tidemark.sinks.stored import Place, StoredRow
 from tidemark.sinks.values import value_of
-from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE
+from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, JSON_TIMES, TOMBSTONE
 from tidemark.spark.runtime.workers import batch_of, in_workers
-from tidemark.spark.schemes.fields import SPARK_TYPES
+from tidemark.types.fields import spark_type
 
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
@@ -48,17 +48,19 @@ _PLACE = [
 def typed(fields: Fields) -> list[Any]:
     """The fields of `hbase_places`, with their types and names."""
     return [
-        of_text(F.col(f"field_{number}"), SPARK_TYPES[kind]).alias(name)
+        of_text(F.col(f"field_{number}"), spark_type(kind)).alias(name)
         for number, (name, kind) in enumerate(fields.items())
     ]
 
 
 def of_text(stored: Column, kind: str) -> Column:
-    """A value of a Spark type from HBase's bytes: a binary value itself, the text of all others."""
+    """A value of a Spark type from HBase's bytes: a binary value itself, the text or JSON of all others."""
     if kind == "binary":
         # The bytes may be no text.
         return stored
     text = stored.cast("string")
+    if kind.startswith(("array<", "map<", "struct<")):
+        return F.from_json(text, kind, {**JSON_TIMES, "mode": "FAILFAST"})
     # HBase holds times in UTC. The session that reads may have another time zone.
     return F.concat(text, F.lit("Z")).cast(kind) if kind == "timestamp" else text.cast(kind)
 

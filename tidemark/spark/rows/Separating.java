@@ -1,6 +1,9 @@
 package tidemark;
 
+import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -12,10 +15,33 @@ import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.storage.RDDBlockId;
 import org.apache.spark.storage.StorageLevel;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.LongAccumulator;
@@ -29,8 +55,7 @@ import scala.reflect.ClassTag$;
  * stream's fields, then whether it is a tombstone, then what dead letters need, first their reason. Each message has one row. Passes on the rows that are stored, with three more
  * columns: the hash of the message, that of the row, and the digest of the fields (tidemark/offsets/hashing.py).
  *
- * `kinds` has a letter for each field: `s` for text and bytes, `l` for whole numbers and times, `d` for doubles, `b` for
- * booleans.
+ * `schema` is the struct of the fields, as Spark's JSON of a type.
  *
  * At the end of a task, `counted` gets a line for each block: topic, incarnation, partition, number of the block, then for
  * each outcome the number of messages and the XOR of their hashes, then the XOR of the hashes of rows, and that of digests.
@@ -57,7 +82,9 @@ public class Separating implements Function2 {
     private static final int CONTENT = ROWS + 1;
     private static final int NULL_BITS = 64;
 
+    // A letter for each field, by which its value is got and hashed.
     private final char[] kinds;
+    private final DataType[] types;
     private final long size;
     private final long mostBytes;
     private final String never;
@@ -66,7 +93,7 @@ public class Separating implements Function2 {
     private final LongAccumulator deadBytes;
 
     public Separating(
-        String kinds,
+        String schema,
         Number size,
         Number mostBytes,
         String never,
@@ -74,7 +101,13 @@ public class Separating implements Function2 {
         CollectionAccumulator counted,
         LongAccumulator deadBytes
     ) {
-        this.kinds = kinds.toCharArray();
+        StructField[] fields = ((StructType) DataType.fromJson(schema)).fields();
+        this.kinds = new char[fields.length];
+        this.types = new DataType[fields.length];
+        for (int i = 0; i < fields.length; i++) {
+            types[i] = fields[i].dataType();
+            kinds[i] = kind(types[i]);
+        }
         this.size = size.longValue();
         this.mostBytes = mostBytes.longValue();
         this.never = never;
@@ -89,6 +122,175 @@ public class Separating implements Function2 {
 
     private static long hash(UTF8String text, long seed) {
         return XXH64.hashUnsafeBytes(text.getBaseObject(), text.getBaseOffset(), text.numBytes(), seed);
+    }
+
+    private static long hash(byte[] bytes, int length, long seed) {
+        return XXH64.hashUnsafeBytes(bytes, Platform.BYTE_ARRAY_OFFSET, length, seed);
+    }
+
+    private static long hash(double number, long seed) {
+        return XXH64.hashLong(number == 0.0 ? 0L : Double.doubleToLongBits(number), seed);
+    }
+
+    private static byte[] unscaled(Decimal number) {
+        return number.toJavaBigDecimal().unscaledValue().toByteArray();
+    }
+
+    private static char kind(DataType type) {
+        if (type instanceof StringType || type instanceof BinaryType) {
+            return 's';
+        }
+        if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType) {
+            return 'l';
+        }
+        if (type instanceof IntegerType || type instanceof DateType) {
+            return 'i';
+        }
+        if (type instanceof ShortType) {
+            return 'h';
+        }
+        if (type instanceof ByteType) {
+            return 'y';
+        }
+        if (type instanceof DoubleType) {
+            return 'd';
+        }
+        if (type instanceof FloatType) {
+            return 'f';
+        }
+        if (type instanceof BooleanType) {
+            return 'b';
+        }
+        if (type instanceof DecimalType) {
+            return 'm';
+        }
+        if (type instanceof ArrayType || type instanceof MapType || type instanceof StructType) {
+            return 'n';
+        }
+        throw new IllegalArgumentException("no digest of " + type);
+    }
+
+    /** Bytes one after the other, which are written again and again. */
+    private static class Written implements Serializable {
+        byte[] bytes = new byte[256];
+        int length = 0;
+
+        void add(byte[] more) {
+            room(more.length);
+            System.arraycopy(more, 0, bytes, length, more.length);
+            length += more.length;
+        }
+
+        void addByte(int one) {
+            room(1);
+            bytes[length++] = (byte) one;
+        }
+
+        void addInt(int number) {
+            for (int shift = 24; shift >= 0; shift -= 8) {
+                addByte(number >> shift);
+            }
+        }
+
+        void addLong(long number) {
+            addInt((int) (number >> 32));
+            addInt((int) number);
+        }
+
+        private void room(int more) {
+            if (length + more > bytes.length) {
+                long wanted = Math.max((long) length + more, Math.min(2L * bytes.length, Integer.MAX_VALUE - 16));
+                if (wanted > Integer.MAX_VALUE - 16) {
+                    throw new IllegalStateException("tidemark: a value of more than 2 GB has no digest");
+                }
+                bytes = Arrays.copyOf(bytes, (int) wanted);
+            }
+        }
+    }
+
+    /** Writes the canonical bytes of a value (tidemark/types/digests.py), which may be null. */
+    private static void canonical(SpecializedGetters from, int at, DataType type, Written into) {
+        if (from.isNullAt(at)) {
+            into.addByte(0);
+            return;
+        }
+        into.addByte(1);
+        switch (kind(type)) {
+            case 's':
+                byte[] content = type instanceof BinaryType ? from.getBinary(at) : from.getUTF8String(at).getBytes();
+                into.addInt(content.length);
+                into.add(content);
+                break;
+            case 'l':
+                into.addLong(from.getLong(at));
+                break;
+            case 'i':
+                into.addLong(from.getInt(at));
+                break;
+            case 'h':
+                into.addLong(from.getShort(at));
+                break;
+            case 'y':
+                into.addLong(from.getByte(at));
+                break;
+            case 'd':
+                into.addLong(hash(from.getDouble(at), SPARK_SEED));
+                break;
+            case 'f':
+                into.addLong(hash((double) from.getFloat(at), SPARK_SEED));
+                break;
+            case 'b':
+                into.addByte(from.getBoolean(at) ? 1 : 0);
+                break;
+            case 'm':
+                DecimalType decimal = (DecimalType) type;
+                byte[] digits = unscaled(from.getDecimal(at, decimal.precision(), decimal.scale()));
+                into.addByte(decimal.scale());
+                into.addLong(hash(digits, digits.length, SPARK_SEED));
+                break;
+            default:
+                nested(from, at, type, into);
+        }
+    }
+
+    private static void nested(SpecializedGetters from, int at, DataType type, Written into) {
+        if (type instanceof StructType) {
+            StructField[] members = ((StructType) type).fields();
+            InternalRow row = from.getStruct(at, members.length);
+            for (int i = 0; i < members.length; i++) {
+                canonical(row, i, members[i].dataType(), into);
+            }
+            return;
+        }
+        if (type instanceof ArrayType) {
+            ArrayData elements = from.getArray(at);
+            DataType element = ((ArrayType) type).elementType();
+            into.addInt(elements.numElements());
+            for (int i = 0; i < elements.numElements(); i++) {
+                canonical(elements, i, element, into);
+            }
+            return;
+        }
+        MapData map = from.getMap(at);
+        MapType kinds = (MapType) type;
+        byte[][] entries = new byte[map.numElements()][];
+        for (int i = 0; i < entries.length; i++) {
+            Written entry = new Written();
+            canonical(map.keyArray(), i, kinds.keyType(), entry);
+            canonical(map.valueArray(), i, kinds.valueType(), entry);
+            entries[i] = Arrays.copyOf(entry.bytes, entry.length);
+        }
+        Arrays.sort(entries, new Unsigned());
+        into.addInt(entries.length);
+        for (int i = 0; i < entries.length; i++) {
+            into.add(entries[i]);
+        }
+    }
+
+    private static class Unsigned implements Comparator {
+        public int compare(Object left, Object right) {
+            return Arrays.compareUnsigned((byte[]) left, (byte[]) right);
+        }
     }
 
     /** The rows of a task that are stored. Each is the same object with other contents. */
@@ -107,6 +309,7 @@ public class Separating implements Function2 {
         private long block;
         private long seed;
         private long[] sums;
+        private final Written written = new Written();
         private final List dead = new ArrayList();
         private long bytes;
         private boolean reported;
@@ -207,11 +410,32 @@ public class Separating implements Function2 {
                         hash = XXH64.hashLong(row.getLong(at), hash);
                         break;
                     case 'd':
-                        double number = row.getDouble(at);
-                        hash = XXH64.hashLong(number == 0.0 ? 0L : Double.doubleToLongBits(number), hash);
+                        hash = hash(row.getDouble(at), hash);
+                        break;
+                    case 'b':
+                        hash = XXH64.hashInt(row.getBoolean(at) ? 1 : 0, hash);
+                        break;
+                    case 'i':
+                        hash = XXH64.hashLong(row.getInt(at), hash);
+                        break;
+                    case 'h':
+                        hash = XXH64.hashLong(row.getShort(at), hash);
+                        break;
+                    case 'y':
+                        hash = XXH64.hashLong(row.getByte(at), hash);
+                        break;
+                    case 'f':
+                        hash = hash((double) row.getFloat(at), hash);
+                        break;
+                    case 'm':
+                        DecimalType decimal = (DecimalType) types[field];
+                        byte[] digits = unscaled(row.getDecimal(at, decimal.precision(), decimal.scale()));
+                        hash = hash(digits, digits.length, hash);
                         break;
                     default:
-                        hash = XXH64.hashInt(row.getBoolean(at) ? 1 : 0, hash);
+                        written.length = 0;
+                        canonical(row, at, types[field], written);
+                        hash = hash(written.bytes, written.length, hash);
                 }
             }
             return hash;

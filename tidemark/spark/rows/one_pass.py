@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -24,7 +24,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.functions.types import FieldType
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, together
@@ -59,14 +58,6 @@ from tidemark.spark.runtime.once import draws, made_of_each_row, may_read_a_time
 from tidemark.streams.model import Stream
 
 _SEPARATING, _DEAD_LETTERS = (Path(__file__).with_name(name) for name in ("Separating.java", "DeadLetters.java"))
-_KINDS: Mapping[FieldType, str] = {
-    "string": "s",
-    "binary": "s",
-    "integer": "l",
-    "timestamp": "l",
-    "double": "d",
-    "boolean": "b",
-}
 # Texts that Spark takes for a time when it casts them, as in `date'today'`.
 _TIMES_OF_TODAY = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 # What only a dead letter has.
@@ -149,7 +140,7 @@ def one_pass(
     dead_bytes = context.longAccumulator()
     separating = new_instance(
         compiled(spark.sparkContext, _SEPARATING),
-        "".join(_KINDS[kind] for kind in stream.fields.values()),
+        T.StructType([rows.schema[name] for name in outcomes.field_names(stream)]).json(),
         block_size,
         _MOST_HELD,
         never,

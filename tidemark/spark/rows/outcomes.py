@@ -7,7 +7,7 @@ Only `stored` gives those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from pyspark.errors import PySparkException
@@ -20,7 +20,7 @@ from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Outcome
-from tidemark.schemes.kinds import FunctionScheme
+from tidemark.schemes.kinds import Fields, FunctionScheme
 from tidemark.spark.columns import (
     BEYOND_TIME,
     COORDINATE,
@@ -240,9 +240,9 @@ def _as_dead_letters(rows: DataFrame, refused: DataFrame, number: int) -> DataFr
     return joined.withColumns(said).drop(_REFUSED)
 
 
-def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
+def hashed(rows: DataFrame, fields: Fields) -> DataFrame:
     """Rows with the hashes of message, row and contents."""
-    digest = content_digest(tuple(fields))
+    digest = content_digest(fields)
     return rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash(), DIGEST: digest})
 
 

@@ -158,7 +158,7 @@ def _finished(
     if not joined:
         rows = outcomes.slimmed(rows, several=several)
     with ExitStack() as kept:
-        rows = _kept(outcomes.hashed(rows, outcomes.field_names(stream)), kept, once=once)
+        rows = _kept(outcomes.hashed(rows, stream.fields), kept, once=once)
         if joined:
             rows = refuse_invented(rows)
         if several or joined:

@@ -17,8 +17,8 @@ from tidemark.offsets.tallies import Outcome
 from tidemark.schemes.kinds import Fields
 from tidemark.spark.columns import OUTCOME, TOMBSTONE, code
 from tidemark.spark.rows.transform import given_to, goes_through, made_of
-from tidemark.spark.schemes.fields import SPARK_TYPES
 from tidemark.streams.transform import GIVEN_BACK, Transform
+from tidemark.types.fields import spark_type
 
 _BETWEEN = ("Project", "Filter", "SubqueryAlias")
 # Parts of names of expressions that look at more than one row, or call Python.
@@ -70,7 +70,7 @@ def row_by_row(rows: DataFrame, given: Fields, transform: Transform) -> DataFram
     values = []
     for name, kind in transform.declared().items():
         # A tombstone keeps what the transform gives under the same name and type.
-        own = before[name] if given.get(name) == kind else F.lit(None).cast(SPARK_TYPES[kind])
+        own = before[name] if given.get(name) == kind else F.lit(None).cast(spark_type(kind))
         values.append(F.when(passed, _column(rows, results[name])).when(before[TOMBSTONE], own).alias(name))
     others = [one for name, one in before.items() if name not in {OUTCOME, *given}]
     return frame.select(*others, outcome, *values)

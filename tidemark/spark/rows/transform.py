@@ -11,7 +11,6 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from tidemark.errors import ProcessingFailed, TidemarkError, TransformRefused, WrongUse
 from tidemark.functions import load_function
@@ -36,8 +35,9 @@ from tidemark.spark.columns import (
     has,
 )
 from tidemark.spark.runtime.once import depends_on_order, repeatable
-from tidemark.spark.schemes.fields import ACCEPTED, INTEGERS, SPARK_TYPES
+from tidemark.spark.schemes.fields import INTEGERS, accepted
 from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
+from tidemark.types.fields import spark_type
 
 _IS_ROW, _ALONE, _NUMBER = "_is_row", "_alone", "_number"
 _PROBLEM = "_problem"
@@ -212,17 +212,12 @@ def _called(given: DataFrame, name: str) -> DataFrame:
 
 def _checked(result: DataFrame, fields: Fields) -> DataFrame:
     """The columns that a transform has to give, with their types; drops all others. Raises WrongUse."""
-    expected: dict[str, tuple[str, tuple[type[T.DataType], ...]]] = {
-        TOPIC: ("string", (T.StringType,)),
-        INCARNATION: ("int", (T.IntegerType,)),
-        PARTITION: ("int", (T.IntegerType,)),
-        OFFSET: ("bigint", (T.LongType,)),
-        INDEX: ("int", INTEGERS),
-        **{name: (SPARK_TYPES[kind], ACCEPTED[kind]) for name, kind in fields.items()},
-    }
+    own = {TOPIC: "string", INCARNATION: "int", PARTITION: "int", OFFSET: "integer", INDEX: "int"}
+    expected = {**own, **fields}
     times = Counter(name.lower() for name in result.columns)
     types = {one.name.lower(): one.dataType for one in result.schema}
-    for name, (wanted, accepted) in expected.items():
+    for name, kind in expected.items():
+        wanted = spark_type(kind)
         if times[name.lower()] != 1:
             what = "no column" if name.lower() not in times else f"{times[name.lower()]} columns"
             raise WrongUse(
@@ -230,13 +225,14 @@ def _checked(result: DataFrame, fields: Fields) -> DataFrame:
                 f"{', '.join(GIVEN_BACK)} as they came, and each of `fields`; it gives {', '.join(result.columns)}"
             )
         found = types[name.lower()]
-        if not isinstance(found, accepted):
+        # An index is numbered anew, so that any integer does.
+        if not accepted(found, kind) and not (name == INDEX and isinstance(found, INTEGERS)):
             raise WrongUse(f"transform: {name} is {found.simpleString()} in the result; expected {wanted}")
-    return result.select(*(field(name).cast(wanted).alias(name) for name, (wanted, _) in expected.items()))
+    return result.select(*(field(name).cast(spark_type(kind)).alias(name) for name, kind in expected.items()))
 
 
 def _nulls(fields: Fields) -> dict[str, Column]:
-    return {name: F.lit(None).cast(SPARK_TYPES[kind]).alias(name) for name, kind in fields.items()}
+    return {name: F.lit(None).cast(spark_type(kind)).alias(name) for name, kind in fields.items()}
 
 
 def _line(problem: PySparkException) -> str:

@@ -20,7 +20,8 @@ from tidemark.errors import WrongUse
 from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
-from tidemark.spark.schemes.fields import ACCEPTED, SPARK_TYPES
+from tidemark.spark.schemes.fields import accepted
+from tidemark.types.fields import spark_type
 
 if TYPE_CHECKING:
     from tidemark.clients.schema_registry import SchemaRegistry
@@ -117,7 +118,7 @@ def _written(
         return messages, _Written(number, column, problem=f"Spark cannot read it: {_line(problem)}")
     types = {one.name: one.dataType for one in structure} if isinstance(structure, T.StructType) else {}
     for name, kind in fields.items():
-        if name in types and not isinstance(types[name], ACCEPTED[kind]):
+        if name in types and not accepted(types[name], kind):
             return messages, _Written(number, column, problem=f"{name} is {types[name].simpleString()}, and not {kind}")
     return frame, _Written(number, column, frozenset(record_fields(schema)), read=read)
 
@@ -128,8 +129,8 @@ def _typed(
     values = {}
     for name, kind in fields.items():
         # A field that the writer's schema lacks is null.
-        found = [F.col(f"{one.column}.`{name}`").cast(SPARK_TYPES[kind]) for one in written if name in one.found]
-        values[name] = F.coalesce(*found, F.lit(None).cast(SPARK_TYPES[kind]))
+        found = [F.col(f"{one.column}.`{name}`").cast(spark_type(kind)) for one in written if name in one.found]
+        values[name] = F.coalesce(*found, F.lit(None).cast(spark_type(kind)))
     for one in written:
         of = "" if one.number is None else f" {one.number}"
         here = F.lit(True) if one.number is None else F.col(_ID) == one.number

@@ -8,39 +8,38 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.functions.types import FieldType
 from tidemark.schemes.kinds import TextType
-from tidemark.schemes.texts import OF_TYPE
+from tidemark.schemes.texts import DATE, LOCAL_TIME, OF_TYPE
 from tidemark.spark.columns import VALUE
 from tidemark.spark.runtime.caught import null_if_it_throws
+from tidemark.types.ddl import Type, quoted, type_alone
+from tidemark.types.fields import FieldType, holds, spark_type, type_of
 
-SPARK_TYPES: Mapping[FieldType, str] = {
-    "string": "string",
-    "integer": "bigint",
-    "double": "double",
-    "timestamp": "timestamp",
-    "boolean": "boolean",
-    "binary": "binary",
-}
-# The types that each type may be made from without loss.
+# Types of an index.
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-ACCEPTED: Mapping[FieldType, tuple[type[T.DataType], ...]] = {
-    "string": (T.StringType,),
-    "integer": INTEGERS,
-    "double": (T.FloatType, T.DoubleType),
-    "timestamp": (T.TimestampType,),
-    "boolean": (T.BooleanType,),
-    "binary": (T.BinaryType,),
-}
-_ARTICLES: Mapping[TextType, str] = {
+_ARTICLES: Mapping[str, str] = {
     "string": "a string",
-    "integer": "an integer",
+    "tinyint": "an integer of 8 bits",
+    "smallint": "an integer of 16 bits",
+    "int": "an integer of 32 bits",
+    "bigint": "an integer",
+    "float": "a number of 32 bits",
     "double": "a number",
+    "date": "a date",
     "timestamp": "a time",
+    "timestamp_ntz": "a time without a zone",
     "boolean": "a boolean",
+    "binary": "base64",
+    "array": "an array",
+    "map": "an object",
+    "struct": "an object",
 }
 
 NOT_UTF8 = "not UTF-8"
+
+# The texts of types that are written alike.
+_LIKE = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "float": "double"}
+_DIGITS = r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?![\s\S])"
 
 
 def utf8_text(part: str = VALUE) -> Column:
@@ -48,14 +47,46 @@ def utf8_text(part: str = VALUE) -> Column:
     return F.when(F.is_valid_utf8(F.col(part).cast("string")), F.col(part).cast("string"))
 
 
+def words(kind: Type) -> str:
+    """What a value of a type is, in a reason: `an integer`."""
+    return _ARTICLES.get(kind.name, str(kind))
+
+
+def accepted(found: T.DataType, kind: FieldType) -> bool:
+    """Whether a column may be cast to the type of a field: no value changes by that."""
+    try:
+        return holds(type_of(kind), type_alone(_ddl(found)))
+    except ValueError:
+        return False
+
+
 def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
     """The text as its type; null when it is not of that type, as `tidemark.schemes.texts` says."""
-    if kind == "string":
-        return text
-    if kind == "timestamp":
-        return null_if_it_throws(F.try_to_timestamp(text, F.lit(timestamp_form)))
-    made = F.when(F.rlike(text, F.lit(OF_TYPE[kind])), text.try_cast(SPARK_TYPES[kind]))
-    return finite(made) if kind == "double" else made
+    of = type_of(kind)
+    match of.name:
+        case "string":
+            return text
+        case "timestamp":
+            return null_if_it_throws(F.try_to_timestamp(text, F.lit(timestamp_form)))
+        case "date":
+            return F.when(F.rlike(text, F.lit(DATE)), text.try_cast("date"))
+        case "timestamp_ntz":
+            return F.when(F.rlike(text, F.lit(LOCAL_TIME)), text.try_cast("timestamp_ntz"))
+        case "binary":
+            return F.try_to_binary(text, F.lit("base64"))
+        case "decimal":
+            return decimal(F.trim(text, F.lit(" \t\r\n")), of)
+    made = F.when(F.rlike(text, F.lit(OF_TYPE[_LIKE.get(of.name, of.name)])), text.try_cast(spark_type(of)))
+    return finite(made) if of.name in ("float", "double") else made
+
+
+def decimal(text: Column, kind: Type) -> Column:
+    """The digits of a text as a decimal; null where they are more than fit: Spark would round, or overflow."""
+    # Zeros at either end add nothing.
+    fraction = rf"(?:\.[0-9]{{0,{kind.scale}}}+0*+)?+"
+    whole = kind.precision - kind.scale
+    fits = rf"\A[+-]?+0*+[0-9]{{0,{whole}}}+{fraction}(?![\s\S])"
+    return F.when(F.rlike(text, F.lit(_DIGITS)) & F.rlike(text, F.lit(fits)), text.try_cast(str(kind)))
 
 
 def finite(number: Column) -> Column:
@@ -66,8 +97,19 @@ def finite(number: Column) -> Column:
 def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kinds: Mapping[str, TextType]) -> Column:
     """The reason for the first field that is not of its type; null when all are."""
     problems = [
-        F.when(values[name].isNull() & texts[name].isNotNull(), F.lit(f"{name} is not {_ARTICLES[kind]}"))
+        F.when(values[name].isNull() & texts[name].isNotNull(), F.lit(f"{name} is not {words(type_of(kind))}"))
         for name, kind in kinds.items()
         if kind != "string"
     ]
     return F.coalesce(*problems, F.lit(None).cast("string"))
+
+
+def _ddl(found: T.DataType) -> str:
+    """A type in the DDL, whole: Spark's own text of it leaves out members after the 25th."""
+    if isinstance(found, T.ArrayType):
+        return f"array<{_ddl(found.elementType)}>"
+    if isinstance(found, T.MapType):
+        return f"map<{_ddl(found.keyType)},{_ddl(found.valueType)}>"
+    if isinstance(found, T.StructType):
+        return f"struct<{','.join(f'{quoted(one.name)}:{_ddl(one.dataType)}' for one in found)}>"
+    return found.simpleString()

@@ -37,9 +37,9 @@ from tidemark.spark.columns import (
     VALUE,
 )
 from tidemark.spark.runtime.workers import arrow_schema, batch_of, in_workers
-from tidemark.spark.schemes.fields import SPARK_TYPES
 from tidemark.streams.model import Stream
 from tidemark.streams.retry import Retry
+from tidemark.types.fields import spark_type
 
 _MESSAGE = (TOPIC, INCARNATION, PARTITION, OFFSET, KEY, VALUE, TIMESTAMP, TIMESTAMP_TYPE, HEADERS)
 # The numbers are those of Kafka's TimestampType.
@@ -65,7 +65,7 @@ def called(messages: DataFrame, scheme: FunctionScheme, retry: Retry, fence: Hea
     every few seconds, also while messages wait for their retry or a call hangs. None: no fence, as in an audit.
     """
     given = messages.select(*_MESSAGE)
-    fields = [T.StructField(name, T.DataType.fromDDL(SPARK_TYPES[kind])) for name, kind in scheme.given.items()]
+    fields = [T.StructField(name, T.DataType.fromDDL(spark_type(kind))) for name, kind in scheme.given.items()]
     ours = [
         T.StructField(name, T.DataType.fromDDL(kind))
         for name, kind in (

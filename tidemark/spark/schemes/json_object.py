@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.schemes.ddl import Type
 from tidemark.schemes.kinds import UNKNOWN, JsonScheme
 from tidemark.spark.columns import REASON, VALUE, field
 from tidemark.spark.schemes.fields import NOT_UTF8, utf8_text
 from tidemark.spark.schemes.json_text import json_value, members, unmarked, why_not_json
 from tidemark.spark.schemes.json_values import json_text, member_problem, value
+from tidemark.types.ddl import Type
 
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
 NOT_OBJECT = "not a JSON object"
@@ -34,7 +34,7 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
         .when(F.col(_MEMBERS).isNull(), F.lit(NOT_OBJECT))
         .otherwise(F.coalesce(*problems))
     )
-    fields = {one.name: _stored(field(f"_made_{one.name}"), one.type) for one in columns}
+    fields = {one.name: _stored(field(f"_made_{one.name}"), one.type, scheme.stored(one)) for one in columns}
     if scheme.unknown == "keep":
         others = F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*fields))
         fields[UNKNOWN] = F.when(F.cardinality(others) > 0, unmarked(F.to_json(others)))
@@ -42,16 +42,14 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON)
 
 
-def _stored(made: Column, kind: Type) -> Column:
-    """A value as its field stores it: by its flat type, or as text."""
+def _stored(made: Column, kind: Type, stored: Type) -> Column:
+    """A value as its field stores it: in its type, in a wider one, or as text."""
+    if stored == kind:
+        return made
     match kind.name:
-        case "tinyint" | "smallint" | "int":
-            return made.cast("bigint")
         case "float":
             # Through its text, so that 0.1 stays 0.1.
             return made.cast("string").cast("double")
-        case "decimal" | "date" | "timestamp_ntz":
-            return made.cast("string")
         case "array" | "map" | "struct" | "variant":
             return json_text(made)
-    return made
+    return made.cast(str(stored))

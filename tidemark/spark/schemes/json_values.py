@@ -7,39 +7,15 @@ number is read from its text: see `json_text.number`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.schemes import texts
-from tidemark.schemes.ddl import Member, Type
+from tidemark.spark.columns import JSON_TIMES
 from tidemark.spark.runtime.caught import null_if_it_throws
-from tidemark.spark.schemes.fields import finite
+from tidemark.spark.schemes.fields import decimal, finite, words
 from tidemark.spark.schemes.json_text import elements, members, number, unmarked
-
-_WORDS: Mapping[str, str] = {
-    "string": "a string",
-    "boolean": "a boolean",
-    "tinyint": "an integer of 8 bits",
-    "smallint": "an integer of 16 bits",
-    "int": "an integer of 32 bits",
-    "bigint": "an integer",
-    "float": "a number of 32 bits",
-    "double": "a number",
-    "date": "a date",
-    "timestamp": "a time",
-    "timestamp_ntz": "a time without a zone",
-    "binary": "base64",
-    "array": "an array",
-    "map": "an object",
-    "struct": "an object",
-}
-# Formats with the full precision of Spark's times.
-_FORMATS = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
+from tidemark.types.ddl import Member, Type
 
 
 def value(given: Column, kind: Type, form: str | None) -> Column:
@@ -60,8 +36,7 @@ def value(given: Column, kind: Type, form: str | None) -> Column:
 
 def _problem(given: Column, made: Column, kind: Type, path: str) -> Column:
     """Why a variant is not what `value` has made of it, naming the first part that is wrong; null when it is."""
-    words = _WORDS.get(kind.name, str(kind))
-    wrong = F.when(_is_there(given) & made.isNull(), F.lit(f"{path} is not {words}"))
+    wrong = F.when(_is_there(given) & made.isNull(), F.lit(f"{path} is not {words(kind)}"))
     of = kind.of
     if of is not None:
         parts, into = elements(given), made
@@ -87,7 +62,7 @@ def member_problem(given: Column, made: Column, member: Member, within: str = ""
 
 def json_text(made: Column) -> Column:
     """A value as compact JSON. Null fields of a struct are left out. Numbers of variants are as they were written."""
-    return unmarked(F.to_json(made, _FORMATS))
+    return unmarked(F.to_json(made, JSON_TIMES))
 
 
 def _member(found: Column, member: Member) -> Column:
@@ -117,11 +92,9 @@ def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C90
             exact = F.when(is_integer | is_decimal, F.try_variant_get(given, "$", kind.name))
             return finite(F.coalesce(exact, digits.try_cast(kind.name)))
         case "decimal":
-            # Spark would round a number with more digits after the point.
-            fraction = rf"(?:\.[0-9]{{0,{kind.scale}}}+0*+)?+"
-            fits = rf"\A-?[0-9]{{1,{max(1, kind.precision - kind.scale)}}}+{fraction}\z"
-            as_text = F.coalesce(digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string")))
-            return F.when(F.rlike(as_text, F.lit(fits)), as_text.try_cast(str(kind)))
+            return decimal(
+                F.coalesce(digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string"))), kind
+            )
         case "date":
             return F.when(F.rlike(text, F.lit(texts.DATE)), text.try_cast("date"))
         case "timestamp" if form is not None:

@@ -11,26 +11,22 @@ from pyspark.sql import functions as F
 
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.keyed_rows import MOST_KEY_BYTES
-from tidemark.spark.columns import field, text
+from tidemark.spark.columns import field, flat_text, text
+from tidemark.types.fields import FieldType, is_long, is_nested
 
 # Longest text of a number, a time or a boolean.
 _SHORT = 40
 
 
-def is_long(kind: str) -> bool:
-    """Whether a field of a type can be of any size."""
-    return kind in ("string", "binary")
-
-
-def size_of(name: str) -> Column:
-    """The bytes of a text or binary field; null for null."""
-    return F.octet_length(field(name))
+def size_of(name: str, kind: FieldType) -> Column:
+    """The bytes of a field that is a text, bytes or JSON; null for null."""
+    return F.octet_length(text(name, kind) if is_nested(kind) else field(name))
 
 
 def at_most(fields: Fields, each: int) -> Column:
     """An upper bound of the fields' bytes, with `each` for one byte of a text or of a name. Cheap to compute."""
     sizes = [
-        F.coalesce(size_of(name), F.lit(0)).cast("long") * each if is_long(kind) else F.lit(_SHORT)
+        F.coalesce(size_of(name, kind), F.lit(0)).cast("long") * each if is_long(kind) else F.lit(_SHORT)
         for name, kind in fields.items()
     ]
     return reduce(add, sizes, F.lit(sum(each * len(name.encode()) + 8 for name in fields)))
@@ -50,7 +46,7 @@ def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
 
 def key_size(key: Iterable[str]) -> Column:
     """The bytes that fields take in a row's key."""
-    return reduce(add, (F.coalesce(F.octet_length(text(name)), F.lit(0)) + 5 for name in key))
+    return reduce(add, (F.coalesce(F.octet_length(flat_text(name)), F.lit(0)) + 5 for name in key))
 
 
 def too_large(what: str, size: Column, most: Column) -> Column:

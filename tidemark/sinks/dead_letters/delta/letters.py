@@ -14,10 +14,10 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction
-from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.sinks.dead_letters.parquet.letters import TYPES, LettersInFiles
 from tidemark.sinks.delta import table
+from tidemark.types.fields import FieldType
 
 # No folder of the table names the window that has written a dead letter.
 WINDOW = "window"

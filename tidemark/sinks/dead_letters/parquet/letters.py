@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from tidemark.clients.connections import Connections
 from tidemark.clients.object_stores import Access, access_to, note_folder
 from tidemark.errors import LedgerContradiction, Unreachable
-from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import unsigned
@@ -31,6 +30,7 @@ from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.types.fields import FieldType
 
 # The fields have whatever bytes a message has, or texts.
 TYPES: dict[str, FieldType] = {name: "binary" if name in ("key", "value") else "string" for name in FIELDS}
@@ -167,7 +167,7 @@ class LettersInFiles(DeadLetters):
         with folders.opened(file) as (filesystem, path):
             try:
                 found = ds.dataset(path, filesystem=filesystem, format=files.FORMAT)
-                plain = ds.dataset(path, files.alike(found.schema), filesystem=filesystem, format=files.FORMAT)
+                plain = ds.dataset(path, files.alike(found), filesystem=filesystem, format=files.FORMAT)
                 table = plain.to_table(columns=columns, filter=chosen)
             except FileNotFoundError:
                 self._gone(file)

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from tidemark.functions.types import FieldType
 from tidemark.schemes.kinds import named_once
 from tidemark.settings.parts import FieldName, Items, Name
 from tidemark.sinks.contract import Surroundings
 from tidemark.sinks.hbase.aggregates.computed import Aggregate, Function
 from tidemark.sinks.hbase.settings import HBaseTableSettings
+from tidemark.types.fields import FieldType
 
 _SUMMED: frozenset[FieldType] = frozenset({"integer", "double"})
 _ORDERED: frozenset[FieldType] = frozenset({"integer", "double", "string", "timestamp"})
@@ -92,6 +92,8 @@ class HBaseAggregatesSink(HBaseTableSettings):
         for name in [*self.key, *(field for _, field in self._over().values())]:
             if name not in fields:
                 return f"sink {self.name} names the field {name}, which the stream does not have"
+        if problem := others.no_key(self.name, self.key):
+            return problem
         for name, (function, field) in self._over().items():
             taken = _SUMMED if function == "sum" else _ORDERED
             if fields[field] not in taken:

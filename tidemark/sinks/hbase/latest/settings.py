@@ -41,6 +41,8 @@ class HBaseLatestSink(HBaseTableSettings):
     def problem_with(self, others: Surroundings) -> str | None:
         if unknown := [name for name in self.key if name not in others.fields]:
             return f"sink {self.name} names the field {unknown[0]}, which the stream does not have"
+        if problem := others.no_key(self.name, self.key):
+            return problem
         if others.guarantee == "none":
             return (
                 f"sink {self.name}: with guarantee none every run writes everything once more, and a version has "

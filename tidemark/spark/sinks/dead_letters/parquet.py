@@ -8,7 +8,6 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from tidemark.clients.connections import Connections
-from tidemark.functions.types import FieldType
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.sinks.dead_letters.contract import DeadLetters
@@ -17,6 +16,7 @@ from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters, Parque
 from tidemark.spark.columns import OFFSET
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ParquetResults
+from tidemark.types.fields import FieldType
 
 
 class _Results(Protocol):

@@ -21,7 +21,7 @@ class SparkHBase:
 
     def writer(self, opened: OpenStream, settings: HBaseSink) -> Sink:
         table = opened.result_table(settings.hbase, settings.table)
-        return HBaseResults(settings, table, field_names(opened.stream), opened.connections)
+        return HBaseResults(settings, table, opened.fields, opened.connections)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseSink) -> DataFrame:
         table = opened.result_table(settings.hbase, settings.table)

@@ -21,14 +21,11 @@ from tidemark.sinks.hbase.columns import Places, marks
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import WRITE_ROWS, ResultTable, make_with_regions
-from tidemark.spark.columns import (
-    TOMBSTONE,
-    TOPIC,
-    text,
-)
+from tidemark.spark.columns import TOMBSTONE, TOPIC, text
 from tidemark.spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_by_partition, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
-from tidemark.spark.sinks.sizes import first_too_large, is_long, packed_size, size_of, too_large
+from tidemark.spark.sinks.sizes import first_too_large, packed_size, size_of, too_large
+from tidemark.types.fields import FieldType, is_long
 
 _ROW = (*COUNTED, TOMBSTONE)
 # Columns for what a dead letter has of DIGESTED.
@@ -42,10 +39,10 @@ _CELL_BYTES = 20 + 8 + 2 + 1 + 1 + 8 + 1 + 4
 class HBaseResults:
     """The sink `hbase`: a row of cells for each result row."""
 
-    def __init__(self, config: HBaseSink, table: ResultTable, fields: Sequence[str], connections: Connections) -> None:
+    def __init__(self, config: HBaseSink, table: ResultTable, fields: Fields, connections: Connections) -> None:
         self._config = config
         self._table = table
-        self._fields = tuple(fields)
+        self._fields = fields
         self._layout = CellLayout(dict(config.columns), config.packed)
         self._connections = connections
 
@@ -64,13 +61,13 @@ class HBaseResults:
         if self._config.packed:
             return too_large(f"sink {self.name}: the cell of the row", size, F.lit(most))
         long = [name for name, kind in fields.items() if is_long(kind)]
-        each = [(f"sink {self.name}: the cell of {name}", _cell_size(name), most) for name in long]
+        each = [(f"sink {self.name}: the cell of {name}", _cell_size(name, fields[name]), most) for name in long]
         return first_too_large(each, size > most) if each else None
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         # The columns get plain names, because a stream's field may have any name.
-        texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
-        return write(rows.select(*_ROW, *texts), self._table, self._fields, context, self._layout)
+        texts = [text(name, kind).alias(f"field_{number}") for number, (name, kind) in enumerate(self._fields.items())]
+        return write(rows.select(*_ROW, *texts), self._table, tuple(self._fields), context, self._layout)
 
     def discard(self, context: WriteContext) -> None:
         """Nothing: the same attempt writes each row again, and those of another one never count."""
@@ -112,9 +109,9 @@ class _Writer:
         return partial(self.table.write, rows, self.context.generation), counts
 
 
-def _cell_size(name: str) -> Column:
+def _cell_size(name: str, kind: FieldType) -> Column:
     """The bytes of a field's cell as HBase counts them: with row key, family, qualifier, timestamp, type, lengths."""
-    return size_of(name) + F.octet_length(TOPIC) + len(name.encode()) + _CELL_BYTES
+    return size_of(name, kind) + F.octet_length(TOPIC) + len(name.encode()) + _CELL_BYTES
 
 
 def _receipt(name: str, connection: str, table: str) -> SinkReceipt:

@@ -15,7 +15,6 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
-from tidemark.spark.rows.outcomes import field_names
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.kafka.audit import audit_messages, compare_messages
 from tidemark.spark.sinks.kafka.reader import messages_that_count
@@ -28,7 +27,7 @@ T = TypeVar("T")
 class SparkKafka:
     def writer(self, opened: OpenStream, settings: KafkaSink) -> Sink:
         cluster = kafka_endpoint(opened.connections(settings.kafka))
-        return KafkaResults(settings, cluster, opened.stream.name, field_names(opened.stream))
+        return KafkaResults(settings, cluster, opened.stream.name, opened.fields)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: KafkaSink) -> DataFrame:
         cluster = kafka_endpoint(opened.connections(settings.kafka))

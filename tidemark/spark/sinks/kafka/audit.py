@@ -23,7 +23,6 @@ from tidemark.spark.audit.differences import EXPIRED, REPLACED, WHY, Audit, Audi
 from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, OFFSET, TOMBSTONE, content_digest
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
-from tidemark.spark.rows.outcomes import field_names
 from tidemark.spark.rows.selecting import only
 from tidemark.spark.sinks.kafka.reader import GENERATION, all_messages, topics_now, with_authority, with_counts
 from tidemark.spark.sinks.kafka.writer import KafkaResults
@@ -94,7 +93,7 @@ def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
 
 def _content(opened: OpenStream, sink: KafkaSink, cluster: KafkaEndpoint) -> dict[str, Column]:
     """The topic, key and value of the message that a stored row becomes."""
-    writer = KafkaResults(sink, cluster, opened.stream.name, field_names(opened.stream))
+    writer = KafkaResults(sink, cluster, opened.stream.name, opened.fields)
     return dict(zip(_CONTENT, writer.message(), strict=True))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from tidemark.sinks.kafka import messages as kafka_messages
 from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.kafka.settings import MESSAGE_KEY, KafkaSink
 from tidemark.sinks.stored import Place
-from tidemark.spark.columns import KEY, TOMBSTONE, field, text
+from tidemark.spark.columns import JSON_TIMES, KEY, TOMBSTONE, field, text
 from tidemark.spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.sizes import at_most, refusal, too_large
@@ -35,7 +35,7 @@ from tidemark.spark.sinks.sizes import at_most, refusal, too_large
 # The writer sends so many messages, waits for their acknowledgements, and then checks the fence again.
 _WRITE_ROWS = 5_000
 # Times have microseconds, as in the other sinks.
-_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_JSON = {"ignoreNullFields": "false", **JSON_TIMES}
 
 # A message's bytes besides key and value: kafka-python's estimate, with headers for the longest coordinate.
 _LONGEST = Origin(
@@ -51,11 +51,11 @@ class KafkaResults:
     acknowledged, and does not check a fence while it writes.
     """
 
-    def __init__(self, config: KafkaSink, cluster: KafkaEndpoint, stream: str, fields: Sequence[str]) -> None:
+    def __init__(self, config: KafkaSink, cluster: KafkaEndpoint, stream: str, fields: Fields) -> None:
         self._config = config
         self._cluster = cluster
         self._stream = stream
-        self._fields = tuple(fields)
+        self._fields = fields
 
     @property
     def name(self) -> str:
@@ -157,11 +157,11 @@ class KafkaResults:
         key = self._config.key
         if key is None:
             return F.lit(None).cast("binary")
-        return F.col(KEY) if key == MESSAGE_KEY else text(key)
+        return F.col(KEY) if key == MESSAGE_KEY else text(key, self._fields[key])
 
     def _value(self) -> Column:
         if self._config.value is not None:
-            value = text(self._config.value)
+            value = text(self._config.value, self._fields[self._config.value])
         else:
             # The text includes null fields, so that every message has the same keys.
             value = F.to_json(F.struct(*(field(name) for name in self._fields)), _JSON)

@@ -107,7 +107,10 @@ def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
 def keys_of(config: ParquetSink, rows: DataFrame) -> tuple[FolderKey, ...]:
     """The keys that name these rows' folders. Rows of older windows may lack a field, or have another type for it."""
     kinds = dict(rows.dtypes)
-    fit = {key: (kinds.get(key.field) == "timestamp") == (key.part is not None) for key in config.folder_keys()}
+    fit = {
+        key: (kinds.get(key.field) in ("timestamp", "timestamp_ntz")) == (key.part is not None)
+        for key in config.folder_keys()
+    }
     return tuple(key for key in config.folder_keys() if key.field in kinds and fit[key])
 
 

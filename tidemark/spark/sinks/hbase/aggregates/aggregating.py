@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.first_reads import FirstWindows
 from tidemark.sinks.hbase.aggregates.computed import Aggregate
-from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, OFFSET, ROW_HASH, field, text
+from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, OFFSET, ROW_HASH, field, flat_text
 from tidemark.spark.runtime.workers import in_workers
 
 # The unit of a row, together with its partition: the first offset of the unit, or of its block.
@@ -42,7 +42,7 @@ def scale_name(number: int) -> str:
 
 def chosen(rows: DataFrame, key: Sequence[str], aggregates: Sequence[Aggregate]) -> DataFrame:
     """The columns that contributions need, under plain names, because a stream's field may have any name."""
-    keys = [text(name).alias(key_name(number)) for number, name in enumerate(key)]
+    keys = [flat_text(name).alias(key_name(number)) for number, name in enumerate(key)]
     values = [_value(one).alias(value_name(number)) for number, one in enumerate(aggregates)]
     return rows.select(*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, DIGEST, *keys, *values)
 

@@ -16,8 +16,8 @@ from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import SteadyRows, aggregate_table
 from tidemark.spark.readers.places import of_text
 from tidemark.spark.readers.salts import read_by_salts
-from tidemark.spark.schemes.fields import SPARK_TYPES
 from tidemark.spark.sinks.hbase.aggregates.aggregating import ROWS, key_name, value_name
+from tidemark.types.fields import spark_type
 
 # A contribution's columns: its qualifier in HBase, the XOR of its rows' ack values, whether cell and mark agree.
 QUALIFIER, ACK, WHOLE = "_qualifier", "_ack", "_whole"
@@ -32,7 +32,7 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
     aggregates = sink.aggregates(opened.stream.fields)
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     reader = _Totals(SteadyRows.of(opened.book, table), aggregates)
-    kinds = [*(SPARK_TYPES[opened.stream.fields[name]] for name in sink.key), *map(_spark_type, aggregates)]
+    kinds = [*(spark_type(opened.stream.fields[name]) for name in sink.key), *map(_spark_type, aggregates)]
     names = [*(key_name(number) for number, _ in enumerate(sink.key)), *_value_names(aggregates)]
     found = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
     wanted = zip(names, kinds, [*sink.key, *sink.values], strict=True)
@@ -71,7 +71,7 @@ def all_contributions(
 def _spark_type(one: Aggregate) -> str:
     if one.function == "count":
         return "bigint"
-    return "decimal(38,0)" if one.function == "sum" and one.kind == "integer" else SPARK_TYPES[one.kind]  # type: ignore[index]
+    return "decimal(38,0)" if one.function == "sum" and one.kind == "integer" else spark_type(one.kind)
 
 
 def _value_names(aggregates: Iterable[Aggregate]) -> list[str]:

@@ -40,7 +40,8 @@ from tidemark.spark.sinks.hbase.aggregates.aggregating import (
     with_unit_of_one,
     with_units,
 )
-from tidemark.spark.sinks.sizes import is_long, key_size, keyed_too_large, packed_size
+from tidemark.spark.sinks.sizes import key_size, keyed_too_large, packed_size
+from tidemark.types.fields import is_long
 
 # Bytes of a cell besides key and values: mark with the longest name of a lane, qualifier with the longest name of a topic,
 # timestamp, lengths, counts.

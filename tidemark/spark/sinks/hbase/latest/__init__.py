@@ -23,7 +23,7 @@ class SparkLatest:
 
     def writer(self, opened: OpenStream, settings: HBaseLatestSink) -> Sink:
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        return HBaseLatest(settings, table, opened.book, field_names(opened.stream))
+        return HBaseLatest(settings, table, opened.book, opened.fields)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseLatestSink) -> DataFrame:
         table = latest_table(opened.connections, settings.hbase, settings.table)

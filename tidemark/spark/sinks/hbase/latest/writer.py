@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,11 +39,11 @@ class HBaseLatest:
 
     writes_ordinals = True
 
-    def __init__(self, config: HBaseLatestSink, table: LatestTable, book: Book, fields: Sequence[str]) -> None:
+    def __init__(self, config: HBaseLatestSink, table: LatestTable, book: Book, fields: Fields) -> None:
         self._config = config
         self._table = table
         self._book = book
-        self._fields = tuple(fields)
+        self._fields = fields
 
     @property
     def name(self) -> str:
@@ -62,11 +62,12 @@ class HBaseLatest:
         if register is None:
             raise LedgerContradiction(f"{self._book.stream} has no register, although a window of it was taken")
         # The columns get plain names, because a stream's field may have any name.
-        texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
-        key = tuple(self._fields.index(name) for name in self._config.key)
+        texts = [text(name, kind).alias(f"field_{number}") for number, (name, kind) in enumerate(self._fields.items())]
+        names = tuple(self._fields)
+        key = tuple(map(names.index, self._config.key))
         if context.ordinal is None:
             raise RuntimeError(f"{self.name} needs the attempt's ordinal")
-        writer = _Writer(self._table, self._fields, key, Epochs(register[1].topics), context, context.ordinal)
+        writer = _Writer(self._table, names, key, Epochs(register[1].topics), context, context.ordinal)
         return acknowledged(rows.select(*COUNTED, TOMBSTONE, *texts), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:

@@ -1,4 +1,4 @@
-"""Spark's DDL of a schema, for types that JSON has values for: `id BIGINT NOT NULL, lines ARRAY<STRUCT<sku: STRING>>`.
+"""Types by their text, in Spark's DDL: `id BIGINT NOT NULL, lines ARRAY<STRUCT<sku: STRING>>`, or one type alone.
 
 Tidemark reads the DDL without Spark, so that reading the stream file finds a wrong schema.
 """
@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 # Spark's words for each type, by the word that Spark itself writes.
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -31,6 +32,9 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "struct": ("struct",),
 }
 _TYPES = {word: name for name, words in _WORDS.items() for word in words}
+# Where a field's type stands alone, `integer` has 64 bits, as it always had.
+_ALONE = {**_TYPES, "integer": "bigint"}
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(
     r"""\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z0-9_]+)|(?P<text>'[^'\\]*'|"[^"\\]*")|(?P<mark>[<>(),:]))"""
 )
@@ -52,7 +56,7 @@ class Type:
         if self.name == "decimal":
             return f"decimal({self.precision},{self.scale})"
         if self.name == "struct":
-            return f"struct<{','.join(f'{one.name}:{one.type}' for one in self.members)}>"
+            return f"struct<{','.join(f'{quoted(one.name)}:{one.type}' for one in self.members)}>"
         if self.of is not None:
             return f"map<string,{self.of}>" if self.name == "map" else f"array<{self.of}>"
         return self.name
@@ -67,6 +71,20 @@ class Member:
     required: bool = False
 
 
+def quoted(name: str) -> str:
+    """A name as the DDL has it: between backticks if it holds more than letters, digits and _."""
+    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def type_alone(text: str) -> Type:
+    """The type that a text names. Raises ValueError that says what was expected."""
+    reader = _Reader(text, _ALONE)
+    found = reader.type_of("")
+    if (rest := reader.look()) is not None:
+        raise ValueError(f"expected the end behind {found}, found {rest!r}")
+    return found
+
+
 def schema_of(ddl: str) -> tuple[Member, ...]:
     """The columns of a schema, in order. Raises ValueError that names the field and what was expected."""
     reader = _Reader(ddl)
@@ -76,8 +94,13 @@ def schema_of(ddl: str) -> tuple[Member, ...]:
     return members
 
 
+def _at(path: str) -> str:
+    return f"{path}: " if path else ""
+
+
 class _Reader:
-    def __init__(self, ddl: str) -> None:
+    def __init__(self, ddl: str, words: Mapping[str, str] = _TYPES) -> None:
+        self._words = words
         self._tokens: list[tuple[str, str]] = []
         at = 0
         while ddl[at:].strip():
@@ -115,7 +138,7 @@ class _Reader:
         name = token[1:-1].replace("``", "`") if kind == "quoted" else token
         path = within + name
         self._took(":")
-        found = self._type(path)
+        found = self.type_of(path)
         required = self._took("not")
         if required:
             self._expect("null", path)
@@ -125,11 +148,13 @@ class _Reader:
             self._at += 1
         return Member(name, found, required)
 
-    def _type(self, path: str) -> Type:
+    def type_of(self, path: str) -> Type:
         word = self.look()
-        name = _TYPES.get((word or "").lower())
+        name = self._words.get((word or "").lower())
         if name is None:
-            raise ValueError(f"{path}: expected one of the types {', '.join(_WORDS)}; found {self._found()}")
+            near = get_close_matches((word or "").lower(), self._words, 1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(f"{_at(path)}expected one of the types {', '.join(_WORDS)}; found {self._found()}{meant}")
         self._at += 1
         if name == "decimal":
             return self._decimal(path)
@@ -137,8 +162,8 @@ class _Reader:
             return Type(name)
         if self._depth == DEEPEST:
             raise ValueError(
-                f"{path}: {name} is nested deeper than {DEEPEST} levels of array, map and struct, which Spark would plan for "
-                "long. Give what lies deeper the type string or variant"
+                f"{_at(path)}{name} is nested deeper than {DEEPEST} levels of array, map and struct, which Spark would plan "
+                "for long. Give what lies deeper the type string or variant"
             )
         self._depth += 1
         found = self._nested(name, path)
@@ -148,24 +173,27 @@ class _Reader:
     def _nested(self, name: str, path: str) -> Type:
         if name == "array":
             self._expect("<", path)
-            element = self._type(f"{path}[]")
+            element = self.type_of(f"{path}[]")
             self._expect(">", path)
             return Type(name, of=element)
         if name == "map":
             self._expect("<", path)
-            if self._type(f"{path}{{}}").name != "string":
-                raise ValueError(f"{path}: the keys of a JSON object are strings; expected map<string, ...>")
+            if self.type_of(f"{path}{{}}").name != "string":
+                raise ValueError(f"{_at(path)}the keys of a JSON object are strings; expected map<string, ...>")
             self._expect(",", path)
-            of = self._type(f"{path}{{}}")
+            of = self.type_of(f"{path}{{}}")
             self._expect(">", path)
             return Type(name, of=of)
         self._expect("<", path)
-        members = self.members(f"{path}.")
+        members = self.members(f"{path}." if path else "")
         self._expect(">", path)
         return Type(name, members=members)
 
     def _decimal(self, path: str) -> Type:
         if not self._took("("):
+            if self._words is _ALONE:
+                # Spark's ten digits without a fraction are rarely meant.
+                raise ValueError(f"{_at(path)}expected the digits, as in decimal(12,2)")
             return Type("decimal", 10, 0)
         precision, scale = self._number(path), 0
         if self._took(","):
@@ -173,14 +201,14 @@ class _Reader:
         self._expect(")", path)
         if not 1 <= precision <= 38 or scale > precision:
             raise ValueError(
-                f"{path}: decimal({precision},{scale}); expected at most 38 digits, and no more behind the point"
+                f"{_at(path)}decimal({precision},{scale}); expected at most 38 digits, and no more behind the point"
             )
         return Type("decimal", precision, scale)
 
     def _number(self, path: str) -> int:
         word = self.look() or ""
         if not word.isdecimal():
-            raise ValueError(f"{path}: expected a number of digits, found {self._found()}")
+            raise ValueError(f"{_at(path)}expected a number of digits, found {self._found()}")
         self._at += 1
         return int(word)
 
@@ -192,7 +220,7 @@ class _Reader:
 
     def _expect(self, word: str, path: str) -> None:
         if not self._took(word):
-            raise ValueError(f"{path}: expected {word.upper()!r}, found {self._found()}")
+            raise ValueError(f"{_at(path)}expected {word.upper()!r}, found {self._found()}")
 
     def _found(self) -> str:
         word = self.look()
