@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def shown(value: Any) -> Any:
     """A value of a row as the page writes it."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return value
+    return str(value) if isinstance(value, Decimal) else value
 
 
 @pytest.mark.covers("N85")
