@@ -10,6 +10,8 @@ import pytest
 from tests.support.command_line import asked
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS
+from tidemark.clients.connections import from_environment
+from tidemark.clients.hbase.thrift2 import gateway2, thrift
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.reading import hbase_rows
@@ -70,3 +72,44 @@ def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> N
     ):
         live.ingest()
     assert live.head().seq == 1
+
+
+@pytest.mark.covers("N86")
+def test_tables_in_a_namespace(make: Make) -> None:
+    """Results, values by key, dead letters and the ledger itself: found by the name that HBase's shell shows."""
+    live = make(CDN)
+    namespace = live.name
+    gateway2(from_environment, "hbase_default").repeated(
+        "make a namespace", lambda client: client.createNamespace(thrift.TNamespaceDescriptor(name=namespace))
+    )
+
+    def within(space: str) -> dict[str, Any]:
+        return {
+            "ledger": {"table": f"{space}:ledger"},
+            "sinks": [
+                {"type": "hbase", "table": f"{space}:rows", "regions": 4},
+                {"type": "hbase_latest", "table": f"{space}:latest", "key": ["host"]},
+            ],
+            "dead_letters": {"table": f"{space}:dead"},
+        }
+
+    live.rewrite(**within(namespace))
+    live.produce(60)
+    live.ingest()
+    rows = hbase_rows(live.opened.book, live.opened.result_table("hbase_default", f"{namespace}:rows"), "hbase")
+    found = {(one.place.partition.topic, one.place.partition.partition, one.place.offset) for one in rows}
+    assert found == {place[:3] for place in live.expected().rows}
+    assert len(found) > 40
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    report = audit(live.opened, "audit")
+    assert report.clean, report.sentence()
+    connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
+    there = {name.decode() for name in connection.tables() if name.startswith(f"{namespace}:".encode())}
+    connection.close()
+    assert there == {f"{namespace}:{name}" for name in ("ledger", "rows", "latest", "dead")}
+
+    other = make(CDN)
+    other.rewrite(**within("nowhere"))
+    other.produce(10)
+    with pytest.raises(WrongUse, match=r"no namespace 'nowhere' for the table .*create_namespace 'nowhere'"):
+        other.ingest()

@@ -14,6 +14,7 @@ from tests.support.stream_text import MINIMAL
 from tidemark.errors import InvalidStreamFile
 from tidemark.schemes.kinds import RegexScheme
 from tidemark.streams.loading import load
+from tidemark.streams.model import Stream
 from tidemark.streams.source import Source
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
@@ -369,6 +370,23 @@ def test_a_sink_of_files_that_cannot_be_is_refused(tmp_path: Path, said: str, wh
 
 
 TWO_FIELDS = MINIMAL.replace("    id: integer\n", "    id: integer\n    paid: boolean\n")
+
+
+@pytest.mark.covers("N86")
+def test_a_table_in_a_namespace_has_one_name(tmp_path: Path) -> None:
+    def in_table(name: str) -> Stream:
+        return loaded(tmp_path, MINIMAL.replace("table: orders\n", f"table: {name}\n")).stream
+
+    assert in_table("reports:orders").sinks[0].table == "reports:orders"
+    assert in_table("default:orders").sinks[0].table == "orders"
+    for name, said in (
+        ("hbase:meta", "hbase:meta is one of HBase's own tables"),
+        ("default:orders_dead", "'orders_dead' is named for two purposes"),
+        ("a:b:c", "with its namespace if it has one: reports:orders"),
+        (":orders", "with its namespace if it has one: reports:orders"),
+    ):
+        with pytest.raises(InvalidStreamFile, match=said):
+            in_table(f"'{name}'")
 
 
 def test_how_a_table_is_made(tmp_path: Path) -> None:

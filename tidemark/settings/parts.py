@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from tidemark.functions import FUNCTION_NAME
 
@@ -32,12 +32,24 @@ Name = Annotated[
 Topic = Annotated[
     str, form(r"^[A-Za-z0-9._-]{1,249}$", "the name of a topic: letters, digits, dots, _ and -, at most 249 long")
 ]
+
+
+def _one_name(table: str) -> str:
+    """A table of HBase by the one name that all have for it. Raises ValueError for one of HBase's own."""
+    namespace, _, name = table.rpartition(":")
+    if namespace == "hbase":
+        raise ValueError(f"{table} is one of HBase's own tables; name another one")
+    return name if namespace == "default" else table
+
+
 Table = Annotated[
     str,
     form(
-        r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
-        "a name of letters, digits, _, dots and -, which begins with none of the last two, at most 200 long",
+        r"^([A-Za-z0-9_]{1,100}:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
+        "a table of HBase: letters, digits, _, dots and -, beginning with none of the last two, at most 200 long; "
+        "with its namespace if it has one: reports:orders",
     ),
+    AfterValidator(_one_name),
 ]
 ConnectionName = Annotated[
     str,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidemark.settings.parts import ConnectionName, Part, form
+from tidemark.settings.parts import ConnectionName, Part, Table, form
 
 _Column = Annotated[str, form(r"^[A-Za-z0-9_.-]{1,100}:[!-~]{1,200}$", "a column, as family:qualifier")]
 
@@ -15,16 +15,7 @@ class RecordTable(Part):
     """An HBase table of records. No other table can be named in a request."""
 
     hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
-    table: Annotated[
-        str,
-        form(
-            r"^([A-Za-z0-9_]{1,200}:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
-            "a table of HBase, with its namespace if it has one: reports:late",
-        ),
-        Field(
-            description="The table, with its namespace if it has one: `reports:late`.",
-        ),
-    ]
+    table: Annotated[Table, Field(description="The table, with its namespace if it has one: `reports:late`.")]
     topic: _Column = Field(default="d:topic", description="The column of the topic, with its family.")
     partition: _Column = Field(default="d:partition", description="The column of the partition.")
     offset: _Column = Field(default="d:offset", description="The column of the offset.")

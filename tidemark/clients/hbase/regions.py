@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidemark.clients.hbase.thrift2 import Gateway2, thrift
+from tidemark.clients.hbase.tables import check_namespace
+from tidemark.clients.hbase.thrift2 import Gateway2, table_name, thrift
 
 
 def is_there(gateway: Gateway2, table: str) -> bool:
-    name = thrift.TTableName(qualifier=table.encode())
-    return bool(gateway.repeated("list its tables", lambda client: client.tableExists(name)))
+    return bool(gateway.repeated("list its tables", lambda client: client.tableExists(table_name(table))))
 
 
 def ensure_table(
@@ -20,7 +20,7 @@ def ensure_table(
     if is_there(gateway, table):
         return
     columns = [thrift.TColumnFamilyDescriptor(name=name.encode(), **options) for name, options in families.items()]
-    described = thrift.TTableDescriptor(tableName=thrift.TTableName(qualifier=table.encode()), columns=columns)
+    described = thrift.TTableDescriptor(tableName=table_name(table), columns=columns)
 
     def create(client: Any) -> None:
         try:
@@ -28,6 +28,7 @@ def ensure_table(
         except thrift.TIOError as problem:
             # This very call may have created it, when its first answer was lost; or another program has.
             if "TableExistsException" not in str(problem.message):
+                check_namespace(table, str(problem.message))
                 raise
 
     gateway.repeated(f"make {table}", create)

@@ -27,10 +27,21 @@ def ensure_table(gateway: Gateway, table: str, families: dict[str, dict[str, Any
         except HBaseIOError as problem:
             # Two programs created the table at once. HBase tells one of them only in the text of the error.
             if "TableExistsException" not in str(problem):
+                check_namespace(table, str(problem))
                 raise
 
     gateway.repeated(f"make {table}", create)
     gateway.repeated(f"open {table}", lambda client: client.getRow(table.encode(), b"\x00", {}))
+
+
+def check_namespace(table: str, problem: str) -> None:
+    """Raise WrongUse when HBase has refused to make a table because its namespace is not there."""
+    if "NamespaceNotFoundException" in problem:
+        namespace = table.partition(":")[0]
+        raise WrongUse(
+            f"HBase has no namespace {namespace!r} for the table {table}. Make it in HBase's shell: "
+            f"create_namespace '{namespace}'"
+        )
 
 
 def check_families(gateway: Gateway, table: str, families: dict[str, dict[str, Any]]) -> None:

@@ -22,6 +22,12 @@ with as_file(files("tidemark.clients.hbase") / "hbase2.thrift") as _file:
     thrift: Any = thriftpy2.load(str(_file), module_name="tidemark_hbase2_thrift")
 
 
+def table_name(table: str) -> Any:
+    """A table's name in the parts that Thrift 2 has."""
+    namespace, _, name = table.rpartition(":")
+    return thrift.TTableName(ns=namespace.encode() or None, qualifier=name.encode())
+
+
 class _Connection:
     """A connection as happybase's: `client` and `close`."""
 

@@ -15,7 +15,7 @@ class HBaseTableSettings(SinkSettings):
     """What all sinks in HBase have: a connection and a table. `regions` counts when the table is made."""
 
     hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
-    table: Annotated[Table, Field(description="The table.")]
+    table: Annotated[Table, Field(description="The table, with its namespace if it has one: `reports:orders`.")]
     regions: Regions = Field(default=1, description="The number of regions when the table is created.")
     max_cell_bytes: Annotated[
         CellBytes,

@@ -16,7 +16,7 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TIMEOUT_MS
 from tidemark.clients.hbase.regions import ensure_table, is_there
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
-from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
+from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, table_name, thrift
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
@@ -216,7 +216,7 @@ class LatestTable:
         return self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
 
     def _check_families(self) -> None:
-        name = thrift.TTableName(qualifier=self._table.encode())
+        name = table_name(self._table)
         found = self._gateway.repeated(f"describe {self._table}", lambda client: client.getTableDescriptor(name))
         families = {column.name: column for column in found.columns}
         if missing := sorted({_FAMILY, _OWNER_FAMILY} - families.keys()):
