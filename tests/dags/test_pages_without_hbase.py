@@ -56,6 +56,7 @@ GETS: dict[str, list[str]] = {
     "/files/{name}": ["/files/shared.js"],
     "/api/openapi.json": ["/api/openapi.json"],
     "/api/streams": ["/api/streams", "/api/streams?topic=orders"],
+    "/api/triage": ["/api/triage", "/api/triage?state=OK&sort=lag&down=true"],
     "/streams/{name}": ["/streams/orders"],
     "/streams/{name}/messages": ["/streams/orders/messages"],
     "/streams/{name}/windows/{lane}/{seq}": ["/streams/orders/windows/ingest/1"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -34,16 +35,18 @@ from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
 from tests.support.waiting import until
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.errors import StaleLedger, Unreachable
+from tidemark.errors import LedgerContradiction, StaleLedger, Unreachable
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
-from tidemark.plugin import viewing
+from tidemark.plugin import streams, viewing
 from tidemark.plugin.access import get_user
 from tidemark.plugin.app import build_app
 from tidemark.plugin.routes import messages as messages_routes
 from tidemark.plugin.routes import steering as steering_routes
 from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import ReplayRequest, checked
 from tidemark.runs.requests.plan import digest, of_request
@@ -187,6 +190,48 @@ def test_what_is_asked_is_answered_with_exact_offsets(
         400,
         {"detail": "partition: the stream has no partition orders/7 now"},
     )
+
+
+@pytest.mark.covers("U19")
+@pytest.mark.parametrize("number", [20, 400])
+def test_some_of_many_streams_are_a_small_answer_in_the_order_of_all(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Whatever the number of streams: the same size, and the worst of all of them first."""
+    orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
+    orders.ends((0, 10))
+    orders.ingest("orders__ingest/first")
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags) - {"hidden__ingest"})
+    opened_by_pages(monkeypatch, orders)
+
+    def opened(path: Path, connections: Connections, **_: object) -> OpenStream:
+        if path.stem == f"many_{number - 3}":
+            raise LedgerContradiction("two windows have read it")
+        return replace(orders.opened, connections=connections)
+
+    monkeypatch.setattr(streams, "open_stream", opened)
+    for name in ["hidden", *(f"many_{one}" for one in range(number - 2))]:
+        about = f"stream: {name}\nowner: team {name[-1]}\ntags: [money]"
+        (tmp_path / "streams" / f"{name}.yaml").write_text(MINIMAL.replace("stream: orders", about))
+
+    def asked(path: str = "") -> Any:
+        answer = client.get(f"/api/triage{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    until(lambda: asked()["unknown"] == 0, "some streams are not asked")
+    found = asked("?count=10")
+    assert [one["stream"] for one in found["streams"]][:2] == [f"many_{number - 3}", "many_0"]
+    assert found["streams"][0]["problem"] == "LedgerContradiction: two windows have read it"
+    assert found["states"] == [{"state": "UNREACHABLE", "streams": 1}, {"state": "OK", "streams": number - 2}]
+    assert (found["found"], found["of"], found["tags"]) == (number - 1, number - 1, ["money"])
+    assert len(json.dumps(found)) < 15_000
+    # A page that is beyond the end is the last one.
+    assert [one["stream"] for one in asked("?state=UNREACHABLE&first=50&count=10")["streams"]] == [f"many_{number - 3}"]
+    assert {one["owner"] for one in asked("?owner=team+1&count=100")["streams"]} == {"team 1"}
+    assert asked("?words=hidden")["streams"] == []
+    for wrong in ("?state=BAD", "?sort=size", "?count=101", "?words=" + "a" * 201):
+        assert client.get(f"/api/triage{wrong}").status_code == 422, wrong
 
 
 @pytest.mark.covers("N42")

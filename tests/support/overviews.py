@@ -12,6 +12,8 @@ _PARTITION = PartitionNow("orders", 0, 0, 0, 0, 0, None, None, None, None, "safe
 _OVERVIEW = Overview(
     stream="orders",
     description="d",
+    owner=None,
+    tags=[],
     status=None,
     missing_topics=[],
     retention_alarms=[],
@@ -20,13 +22,16 @@ _OVERVIEW = Overview(
     audit=None,
     holes=[],
     more_holes=0,
+    kafka_problem=None,
+    lag=None,
+    lag_sentence=None,
     sinks=[],
     latency=Latency(None, None, None, None),
     partitions=[],
     open_transactions=[],
     lanes=[],
     windows=[],
-    ingest=OfIngest(0, 0, None),
+    ingest=OfIngest(0, 0, [], [], None),
     more_partitions=0,
 )
 
@@ -36,4 +41,5 @@ def partition(**given: Any) -> PartitionNow:
 
 
 def shown_overview(*partitions: PartitionNow, **given: Any) -> Overview:
-    return replace(_OVERVIEW, partitions=list(partitions), **given)
+    lags = [one.lag for one in partitions if one.lag is not None]
+    return replace(_OVERVIEW, partitions=list(partitions), **{"lag": sum(lags) if lags else None, **given})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -54,7 +54,7 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     line.get_by_role("link", name="success").wait_for()
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / "streams.png")
-    assert line.locator("td").all_inner_texts()[2] == "0"
+    assert line.locator("td").all_inner_texts()[2].splitlines()[0] == "0"
     line.get_by_role("link", name="cdn_logs", exact=True).click()
     # Airflow's own address follows the frame: whoever gets it sees the same page.
     page.wait_for_url(f"{airflow.url}/plugin/tidemark/tidemark/streams/cdn_logs")
@@ -83,33 +83,69 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     page.wait_for_url("**/dags/cdn_logs__*/runs/**")
 
 
-@pytest.mark.covers("U1")
-def test_each_line_asks_by_itself(airflow: Airflow, page: Page) -> None:
-    """Of 200 streams, those that are shown; and none waits for another one's server."""
-    asked: list[str] = []
+@pytest.mark.covers("U19", "U1")
+def test_the_worst_of_many_streams_are_first_and_the_counts_filter(airflow: Airflow, page: Page) -> None:
+    """As the server says, whose answer for most of these streams is made up: it is asked once, whatever their number."""
+    asked: list[dict[str, str]] = []
+    _, real = airflow.call("GET", "/tidemark/api/triage?words=cdn_logs")
+    (fine,) = (one for one in real["streams"] if one["stream"] == "cdn_logs")
+    away = {**fine, "state": "UNREACHABLE", "line": None, "problem": "Unreachable: HBase at h:1 did not answer"}
+    stopped = {**fine, "state": "STOPPED"}
+    behind = {"lag": str(2**60), "unread_since": 1, "lags": ["0", "7", str(2**60)], "letters": [0, 3, 0], "windows": 3}
+    stopped["line"] = {**fine["line"], **behind, "status": {**fine["line"]["status"], "word": "STOPPED"}}
+    states = [
+        {"state": "UNREACHABLE", "streams": 3},
+        {"state": "STOPPED", "streams": 57},
+        {"state": "OK", "streams": 1},
+    ]
 
-    def line(route: Route) -> None:
-        asked.append(route.request.url.split("/")[-2])
-        away = {"detail": "Unreachable: HBase at h:1 did not answer"}
-        route.continue_() if asked[-1] == "cdn_logs" else route.fulfill(status=503, json=away)
+    def triage(route: Route) -> None:
+        query = {key: values[0] for key, values in parse_qs(urlsplit(route.request.url).query).items()}
+        asked.append(query)
+        first, state = int(query["first"]), query.get("state")
+        known = [
+            *({**away, "stream": f"away_{n}"} for n in range(3)),
+            *({**stopped, "stream": f"s_{n}"} for n in range(57)),
+        ]
+        known = [one for one in [*known, fine] if state in (None, one["state"])]
+        more = {"first": first, "found": len(known), "of": 61, "unknown": 0, "states": states}
+        route.fulfill(json={**real, **more, "streams": known[first : first + 25], "owners": ["Ann"], "tags": ["money"]})
 
-    names = ["cdn_logs", *(f"stream_{number:03}" for number in range(199))]
-    page.route("**/api/streams", lambda route: route.fulfill(json={"streams": names, "problems": []}))
-    page.route("**/api/streams/*/line", line)
+    page.route("**/api/triage?*", triage)
     page.goto(f"{airflow.url}/tidemark/")
     rows = page.locator("#streams tbody tr")
-    rows.filter(has_text="stream_023").get_by_text("Unreachable: HBase").wait_for()
-    rows.filter(has_text="cdn_logs").locator("td").nth(5).wait_for()
-    assert (rows.count(), set(asked)) == (25, set(names[:25]))
+    rows.filter(has_text="away_2").get_by_text("HBase at h:1 did not answer").wait_for()
+    assert rows.count() == 25
+    assert page.locator("#states").inner_text().split("\n") == ["61 streams", "3 UNREACHABLE", "57 STOPPED", "1 OK"]
+    line = rows.nth(3)
+    assert line.locator("td").nth(2).inner_text().splitlines()[0] == "1 152 921 504 606 846 976"
+    assert (
+        line.locator("td").nth(2).locator("svg path").count(),
+        line.locator("td").nth(4).locator("rect").count(),
+    ) == (1, 3)
+    # Two lines of text, however much there is to say.
+    heights = rows.evaluate_all("rows => rows.map((row) => row.getBoundingClientRect().height)")
+    assert max(heights) < 60
+    # Another page is asked of the server, and the counts filter.
     page.get_by_role("button", name="Next", exact=True).click()
-    rows.filter(has_text="stream_048").get_by_text("Unreachable: HBase").wait_for()
-    assert set(asked) == set(names[:50])
+    rows.filter(has_text="s_22").wait_for()
+    page.locator("#paging", has_text="page 2 of 3, 61 streams").wait_for()
+    page.get_by_role("button", name="3 UNREACHABLE").click()
+    page.locator("#paging", has_text="3 of 61 streams").wait_for()
+    assert rows.count() == 3
+    page.wait_for_url(lambda url: "state=UNREACHABLE" in url)
+    page.locator("#owner").select_option("Ann")
+    page.wait_for_url(lambda url: "owner=Ann" in url)
     # The address is the page as it is shown.
-    page.fill("#filter", "stream_19")
-    page.wait_for_url(lambda url: "filter=stream_19" in url)
     page.goto(page.url)
-    rows.filter(has_text="stream_190").wait_for()
-    assert rows.count() == 9
+    rows.first.wait_for()
+    assert {key: asked[-1].get(key) for key in ("state", "owner", "first")} == {
+        "state": "UNREACHABLE",
+        "owner": "Ann",
+        "first": "0",
+    }
+    page.get_by_role("button", name="3 UNREACHABLE").click()
+    rows.nth(24).wait_for()
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import statistics
 import time
@@ -15,6 +16,7 @@ import pytest
 from demo.airflow import Airflow
 from services import processes
 from services.site import Site
+from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.page_routes import Answer, Route, asked, routes_of
 
 # Airflow's API has forty threads for all that it does: the health of its parts, what people ask, its tasks' heartbeats.
@@ -69,10 +71,10 @@ def test_airflow_answers_while_a_server_stands_still(
         took: list[float] = []
         for stream in STREAMS * 3:
             began = time.monotonic()
-            status, answer = airflow.call("GET", f"/tidemark/api/streams/{stream}")
+            status, answer = looked_at(airflow, f"/tidemark/api/streams/{stream}")
             if stream in away:
                 assert status in (503, 504)
-                assert named in answer["detail"]
+                assert named in (answer.get("kafka_problem") or answer["detail"])
             else:
                 assert status in (200, 504), answer
             took.append(time.monotonic() - began)
@@ -82,6 +84,8 @@ def test_airflow_answers_while_a_server_stands_still(
 
 DEAD_LETTERS = "/api/streams/{name}/dead-letters"
 MESSAGE = "/api/streams/{name}/messages/{topic}/{partition}/{offset}"
+# What is shown without what only Kafka knows, and says so.
+WITHOUT_KAFKA = {"/api/streams/{name}", "/api/streams/{name}/line"}
 # What Kafka is not needed for.
 OF_THE_LEDGER = {
     "/api/streams/{name}/windows/{lane}/{seq}",
@@ -137,20 +141,42 @@ def test_every_route_says_which_server_is_away(
                 if answer.status == 504:
                     assert "HBase" in answer.detail, route
                     assert "Kafka" not in answer.detail or route[1] == MESSAGE, route
+            elif server == "kafka" and route[1] in WITHOUT_KAFKA and answer.status == 200:
+                shown = json.loads(answer.text)
+                assert "Kafka" in shown["kafka_problem"], route
+                assert shown["lag"] is None, route
             else:
                 assert answer.status in (503, 504), (route, answer.text)
                 assert named in answer.detail, route
+        if server == "kafka":
+            # The page shows it, and says once what it cannot know.
+            with logged_in(airflow) as page:
+                page.goto(f"{airflow.url}/tidemark/streams/{stream}")
+                page.locator("#problem", has_text="Kafka is away").wait_for()
+                page.locator("#windows td.run").first.wait_for()
+                assert page.locator("#partitions tbody tr").count() == 4
+                page.locator("#plots figure").first.wait_for()
+                page.wait_for_timeout(6_000)
+                page.screenshot(path=SCREENSHOTS / "without-kafka.png", full_page=True)
+                assert page.locator(".problem:visible").count() == 1
     until_shown(airflow, stream)
 
 
 def look_once(airflow: Airflow, stream: str) -> int:
-    return airflow.call("GET", f"/tidemark/api/streams/{stream}")[0]
+    return looked_at(airflow, f"/tidemark/api/streams/{stream}")[0]
+
+
+def looked_at(airflow: Airflow, path: str) -> tuple[int, Any]:
+    """An answer and its status. What is shown without Kafka is, to these tests, of a server that is away: 503."""
+    status, answer = airflow.call("GET", path)
+    away = status == 200 and isinstance(answer, dict) and answer.get("kafka_problem") is not None
+    return 503 if away else status, answer
 
 
 def timed(airflow: Airflow, path: str) -> tuple[str, int, float]:
     """A path, the status of its answer, and how many seconds that took."""
     began = time.monotonic()
-    status, _ = airflow.call("GET", path)
+    status, _ = looked_at(airflow, path)
     return path, status, time.monotonic() - began
 
 
@@ -177,7 +203,7 @@ def still(site: Site, server: str) -> Iterator[None]:
 
 def until_shown(airflow: Airflow, *streams: str) -> None:
     def shown(stream: str) -> Any:
-        return airflow.call("GET", f"/tidemark/api/streams/{stream}")
+        return looked_at(airflow, f"/tidemark/api/streams/{stream}")
 
     for stream in streams or STREAMS:
         wait(lambda stream=stream: shown(stream)[0] == 200, lambda stream=stream: shown(stream))

@@ -26,7 +26,16 @@ from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger,
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.time_limit import limited
 from tidemark.plugin import streams
-from tidemark.plugin.asking import MOST_LONG_OF_ONE, MOST_OF_ONE, Answer, Asking, dead_letters_of, kafka_of, sinks_of
+from tidemark.plugin.asking import (
+    MOST_LONG_OF_ONE,
+    MOST_OF_ONE,
+    Answer,
+    Asking,
+    WithoutKafka,
+    dead_letters_of,
+    kafka_of,
+    sinks_of,
+)
 from tidemark.plugin.settings import Settings
 from tidemark.plugin.streams import KnownStreams
 from tidemark.plugin.viewing import Viewing
@@ -598,3 +607,76 @@ def test_a_stream_is_opened_with_every_connection_that_it_names(
         opened.connections("missing")
     assert opened.dead_letter_table() is not None
     assert servers.open(file) is opened
+
+
+@pytest.mark.covers("U19", "Q25")
+def test_many_streams_are_looked_at_at_once_and_one_that_is_away_delays_no_other(
+    tmp_path: Path, servers: Servers
+) -> None:
+    """More streams of servers that hang than there are threads; the others have servers of their own."""
+    asking = Asking(servers.show, SETTINGS)
+    hung = [stream(tmp_path, f"hung_{number}", ZOOKEEPER) for number in range(10)]
+    others = [stream(tmp_path, f"other_{number}") for number in range(20)]
+    servers.away = {file.stream.name for file in hung}
+    flights = asking.look([*hung, *others], 60)
+    until(lambda: sum(one.done() for one in flights) == len(others), "streams of other servers are not answered")
+    assert [answer.status for file in others if (answer := asking.known(file)) is not None] == [200] * len(others)
+    # A look while they hang begins nothing anew, and those that are asked for too long say so.
+    assert len(asking.look([*hung, *others], 60)) == len(hung)
+    until(lambda: (answer := asking.known(hung[0])) is not None and answer.status == 504, "it says nothing")
+    assert asking.known(hung[-1]) is None
+    assert servers.asked.total() == len(others) + SETTINGS.page_threads
+    servers.back.set()
+    until(lambda: all(one.done() for one in flights), "what hung is not answered")
+    assert {answer.status for file in hung if (answer := asking.known(file)) is not None} == {200}
+    # An answer that is new enough is not asked for again; one that is older is, and stays until there is another.
+    assert asking.look(others, 60) == []
+    (again,) = asking.look(others[:1], 0)
+    until(again.done, "it is not asked again")
+    assert servers.asked["other_0"] == 2
+
+
+@pytest.mark.covers("U19")
+def test_what_one_stream_says_of_its_servers_holds_for_those_that_wait_for_them(
+    tmp_path: Path, servers: Servers
+) -> None:
+    """Fifty streams of a server that is away do not each wait for it before they are known to be unreachable."""
+    asking = Asking(servers.show, SETTINGS)
+    first, second, third = (stream(tmp_path, name) for name in ("first", "second", "third"))
+    servers.broken["first"] = Unreachable("HBase at h:1 did not answer")
+    servers.away = {"second", "third"}
+    (flight,) = asking.look([first], 60)
+    until(flight.done, "the first one is not answered")
+    asking.look([second, third], 60)
+    said = [getattr(asking.known(file), "detail", "") for file in (first, second, third)]
+    assert said == ["Unreachable: HBase at h:1 did not answer"] * 3
+    servers.back.set()
+    until(lambda: getattr(asking.known(third), "status", 0) == 200, "it stays away")
+    # The servers are there again: the next look says nothing else of anybody.
+    assert getattr(asking.known(second), "status", 0) == 200
+
+
+@pytest.mark.covers("Q25")
+def test_an_answer_without_kafka_is_shown_and_questions_that_need_kafka_are_refused(
+    tmp_path: Path, servers: Servers
+) -> None:
+    """And Kafka is not asked again at once, by whoever looks."""
+    file, asked = stream(tmp_path, "orders"), Counter[str]()
+
+    def show(_: StreamFile) -> WithoutKafka:
+        asked["show"] += 1
+        return WithoutKafka("what the ledger knows", "Unreachable: Kafka at k:1 did not answer")
+
+    asking = Asking(show, SETTINGS, servers.show)
+    for _ in range(3):
+        (answer,) = answers(asking, file)
+        assert (answer.status, answer.found) == (200, "what the ledger knows")
+    assert asked["show"] == 1
+    refused = asyncio.run(asking.once(file, lambda: asked.update(["once"])))
+    later = asyncio.run(asking.long(file, "key", lambda: asked.update(["long"])))
+    for one in (refused, later):
+        assert isinstance(one, Answer)
+        assert (one.status, one.detail) == (503, "Unreachable: Kafka at k:1 did not answer")
+    # What the ledger alone answers is asked.
+    assert asyncio.run(asking.once(file, lambda: "a window", ledger_only=True)) == "a window"
+    assert asked == {"show": 1}

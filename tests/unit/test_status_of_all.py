@@ -1,4 +1,4 @@
-"""`tidemark status` without a stream: all of them in a line each, whatever one of them cannot say."""
+"""`tidemark status` without a stream: all of them in a line each, the worst first, whatever one of them cannot say."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from tidemark.cli import app, finding
 from tidemark.errors import Unreachable
 from tidemark.runs.live.open_stream import OpenStream
 
+ASKED: list[str] = []
+
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
-    """A stream that lags by 5, and one whose server is away."""
+    """A stream that lags by 5, and two whose server is away. ASKED are the streams that were opened."""
+    ASKED.clear()
     made = StreamInMemory(tmp_path)
     made.ends((0, 9))
     made.ingest("run 1")
     made.ends((0, 14))
     streams = tmp_path / "streams"
     streams.mkdir()
-    for name in ("away", "orders"):
-        (streams / f"{name}.yaml").write_text(TEXT.replace("stream: orders", f"stream: {name}"))
+    for name in ("away", "orders", "with_away"):
+        other = "" if name == "orders" else "ledger: {type: zookeeper, zookeeper: zk_other}\n"
+        about = f"stream: {name}\nowner: team {name}\ntags: [money]"
+        (streams / f"{name}.yaml").write_text(TEXT.replace("stream: orders", about) + other)
 
     def opened(path: Path) -> OpenStream:
-        if path.stem == "away":
+        ASKED.append(path.stem)
+        if path.stem != "orders":
             raise Unreachable("ZooKeeper at zk:2181 does not answer")
         return made.opened
 
@@ -37,6 +43,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     return made
 
 
+@pytest.mark.covers("U19")
 @pytest.mark.usefixtures("made")
 def test_a_stream_that_cannot_be_asked_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     from typer import Exit
@@ -44,10 +51,22 @@ def test_a_stream_that_cannot_be_asked_hides_no_other(capsys: pytest.CaptureFixt
     with pytest.raises(Exit) as ended:
         app.status()
     said = capsys.readouterr()
-    assert [row.split()[:3] for row in said.out.splitlines()[1:]] == [["away", "not", "known"], ["orders", "OK", "5"]]
+    heading, *rows = said.out.splitlines()
+    assert [row.split()[:3] for row in rows] == [
+        ["away", "UNREACHABLE", "team"],
+        ["with_away", "UNREACHABLE", "team"],
+        ["orders", "OK", "5"],
+    ]
+    # A number ends where its heading ends.
+    assert rows[2].index("5") == heading.index("lag") + 2
+    assert rows[2].split()[-3:] == ["team", "orders", "money"]
     assert "away: Unreachable: ZooKeeper at zk:2181 does not answer" in said.err
+    assert said.err.splitlines()[-1] == "2 UNREACHABLE, 1 OK"
+    # Servers that do not answer are waited for once, whatever the number of their streams.
+    assert sorted(ASKED) == ["away", "orders"]
     assert ended.value.exit_code == Unreachable.exit_code
     with pytest.raises(Exit):
         app.status(as_json=True)
-    away, orders = json.loads(capsys.readouterr().out)
+    away, _, orders = json.loads(capsys.readouterr().out)
     assert (away["problem"], orders["lag"]) == ("Unreachable: ZooKeeper at zk:2181 does not answer", "5")
+    assert (away["state"], orders["state"]) == ("UNREACHABLE", "OK")

@@ -50,7 +50,8 @@ def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> S
 
     shown = overview(opened)
     starts = ((one.log_start if one.position is None else one.position, one.end) for one in shown.partitions)
-    lag = sum(max(0, end - start) for start, end in starts)
+    # Kafka has answered, so it has said both of each partition.
+    lag = sum(max(0, end - start) for start, end in starts if start is not None and end is not None)
     last = shown.ingest.last_commit
     committed = None if last is None else last.window
     since = shown.unread_since

@@ -7,14 +7,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding, plans
+from tidemark.cli import finding, many_streams, plans
 from tidemark.cli.commands import (
     audit,
     backups,
@@ -36,10 +35,11 @@ from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, Until
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
 from tidemark.clients.connections import from_environment
-from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
-from tidemark.ledger.book import View
+from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
+from tidemark.ledger.book import View, now_ms
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import in_words
 from tidemark.planning.checking import check_topics
 from tidemark.runs.live.discovery import known_now
 from tidemark.runs.live.one_machine import check_one_machine
@@ -55,6 +55,8 @@ from tidemark.streams.places import problems_among
 from tidemark.views.overview import Overview, overview, transactions_shown
 from tidemark.views.status import Word
 from tidemark.views.stream_line import Line, line_of
+from tidemark.views.triage import StreamNow, Wanted, counted, in_order
+from tidemark.views.values import as_plain
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -160,7 +162,7 @@ def status(
     """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
     Also shows the worst partition's status with its rule, holes, a raised latency alarm, and open transactions that hold
-    an end back.
+    an end back. Of all streams, the worst comes first: by its state, then by how long the oldest unread message waits.
 
     Example: tidemark status orders
     """
@@ -187,51 +189,54 @@ def status(
         error(f"retention: {said}")
     for one in found.open_transactions:
         error(one.sentence)
+    if found.kafka_problem:
+        raise Unreachable(f"{found.kafka_problem}. What is shown is what the ledger knows")
     if missing := tuple(found.missing_topics):
         # With the exit code of the next plan.
         check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
 
 
 def _overview(opened: OpenStream, view: View) -> Overview:
-    return overview(opened, holes(view.windows, Ingest.seen(view)))
-
-
-@dataclass(frozen=True)
-class _Unseen:
-    """A stream that cannot be looked at."""
-
-    stream: str
-    problem: str
+    return overview(opened, holes(view.windows, Ingest.seen(view)), without_kafka=True)
 
 
 def _status_of_all(*, as_json: bool) -> None:
-    """Show all streams of the folders, a line each. A stream that cannot be read says so, and the others are shown."""
-    found: list[Line | _Unseen] = []
-    known, codes = [], []
-    for path in stream_files(*finding.folders()):
-        try:
-            opened = open_stream(path)
-            known.append(opened)
-            found.append(line_of(_overview(opened, opened.book.view())))
-        except TidemarkError as problem:
-            codes.append(problem.exit_code)
-            found.append(_Unseen(path.stem, f"{type(problem).__name__}: {problem}"))
-    finding.say_where(known)
-    rows = [[one.stream, *_in_words(one)] for one in found]
-    data(found, as_json=as_json, rows=rows, columns=("stream", "status", "lag", "retention", "holes"))
-    for one in found:
-        if isinstance(one, _Unseen):
+    """Show all streams of the folders, a line each, the worst first. A stream that cannot be read takes no other with it."""
+    looked = many_streams.looked_at(stream_files(*finding.folders()), open_stream, _line)
+    finding.say_where(one.opened for one in looked if one.opened is not None)
+    ordered = in_order([one.now for one in looked], Wanted())
+    data([_as_plain(one) for one in ordered], as_json=as_json, rows=map(_in_words, ordered), columns=_OF_ALL)
+    for one in ordered:
+        if one.problem:
             error(f"{one.stream}: {one.problem}")
-    if codes:
+    error(", ".join(f"{one.streams} {one.state}" for one in counted(ordered)))
+    if codes := [one.problem.exit_code for one in looked if one.problem is not None]:
         # That of the first: each has said what to do.
         raise typer.Exit(codes[0])
 
 
-def _in_words(one: Line | _Unseen) -> list[object]:
-    if isinstance(one, _Unseen):
-        return ["not known", "", "", ""]
-    status = one.status.word if one.status else "no position yet"
-    return [status, "" if one.lag is None else one.lag, one.retention or "", "yes" if one.holes else "no"]
+_OF_ALL = ("stream", "state", "lag", "for", "retention", "dead letters", "holes", "owner", "tags")
+
+
+def _line(opened: OpenStream) -> Line:
+    return line_of(_overview(opened, opened.book.view()))
+
+
+def _as_plain(one: StreamNow) -> dict[str, object]:
+    """The stream's line with its state, or why there is none."""
+    if one.line is None:
+        return {"stream": one.stream, "state": one.state, "problem": one.problem}
+    return {**as_plain(one.line), "state": one.state}
+
+
+def _in_words(one: StreamNow) -> list[object]:
+    line, about = one.line, [one.owner or "", ", ".join(one.tags)]
+    if line is None:
+        return [one.stream, one.state, "", "", "", "", "", *about]
+    waits = None if not line.lag or line.unread_since is None else in_words(now_ms() - line.unread_since)
+    holes = "yes" if line.holes else "no"
+    lag = "" if line.lag is None else line.lag
+    return [one.stream, one.state, lag, waits or "", line.retention or "", line.dead_letters, holes, *about]
 
 
 def plan(

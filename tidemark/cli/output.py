@@ -20,11 +20,20 @@ def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), co
     if as_json:
         sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=True, default=as_plain) + "\n")
         return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
+    shown = [list(row) for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for at, column in enumerate(columns):
+        table.add_column(column, justify="right" if _are_numbers(row[at] for row in shown) else "left")
+    for row in shown:
         table.add_row(*(Text(plain(cell)) for cell in row))
     # A pipe has no width: nothing is cut or wrapped there.
     Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def _are_numbers(cells: Iterable[object]) -> bool:
+    """Whether a column has numbers, and else nothing but empty cells."""
+    found = [cell for cell in cells if cell is not None and cell != ""]
+    return bool(found) and all(isinstance(cell, int) and not isinstance(cell, bool) for cell in found)
 
 
 def line(text: str) -> None:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -45,13 +45,25 @@ _LONG_THREADS = 4
 
 
 @dataclass(frozen=True)
+class WithoutKafka:
+    """What the ledger alone knows, as an answer to a question, and why Kafka has said nothing."""
+
+    found: Any
+    problem: str
+
+
+@dataclass(frozen=True)
 class Answer:
-    """The answer of a stream's servers, or why there is none: an HTTP status with a sentence."""
+    """The answer of a stream's servers, or why there is none: an HTTP status with a sentence.
+
+    `away` says why an answer had to do without Kafka.
+    """
 
     status: int
     found: Any = None
     detail: str = ""
     until: float = 0.0
+    away: str = ""
 
 
 @dataclass
@@ -62,6 +74,9 @@ class _Asked:
     answer: Answer | None = None
     flight: Future[Answer] | None = None
     began: float = 0.0
+    # When the servers have last begun to be asked, and when they have last answered. None while that has not happened.
+    asks_since: float | None = None
+    answered: float | None = None
 
 
 @dataclass
@@ -77,6 +92,8 @@ class Asking:
     _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
     _threads: dict[tuple[str, ...], Turns] = field(default_factory=dict)
     _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
+    # Servers that did not answer when they were last asked, with what was said of them.
+    _away: dict[tuple[str, ...], Answer] = field(default_factory=dict)
     # When a question was asked beside, by stream and question.
     _beside: dict[tuple[str, Question], tuple[float, Future[Any]]] = field(default_factory=dict)
     # Who waits for what, by the person and the kind of question.
@@ -95,22 +112,54 @@ class Asking:
         ask = ask or self.ask
         servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
-            asked = self._streams.get((file.stream.name, ask))
-            if asked is None or asked.digest != file.digest:
-                asked = self._streams[file.stream.name, ask] = _Asked(file.digest)
-            now = time.monotonic()
+            asked, now = self._noted_stream(file, ask), time.monotonic()
             if asked.answer is not None and now < asked.answer.until:
                 return asked.answer
-            if asked.flight is None:
-                asked.began = now
-                asked.flight = self._threads_of(servers).submit(EVERYBODY, lambda: self._asked(file, ask, asked))
-            flight, left = asked.flight, asked.began + self.settings.page_wait_seconds - now
+            flight = asked.flight or self._begin(file, ask, asked, servers)
+            left = asked.began + self.settings.page_wait_seconds - now
         if left > 0:
             # `wait` cancels nothing: a time-out, or a closed browser, does not end what others wait for.
             await asyncio.wait({asyncio.wrap_future(flight)}, timeout=left)
         if flight.done():
             return flight.result()
         return self._too_late(servers, others)
+
+    def look(self, files: Iterable[StreamFile], older: float) -> list[Future[Answer]]:
+        """Have the first question asked of each of many streams whose answer is older than so many seconds. Waits for none.
+
+        Each set of servers has threads of its own: streams whose servers are away hold up no others.
+        """
+        with self._lock:
+            now = time.monotonic()
+            flights = []
+            for file in files:
+                asked = self._noted_stream(file, self.ask)
+                fresh = asked.answer is not None and (
+                    now < asked.answer.until or (asked.answered is not None and now - asked.answered < older)
+                )
+                if asked.flight is None and not fresh:
+                    self._begin(file, self.ask, asked, self._servers(file, ledger_only=False))
+                if asked.flight is not None:
+                    flights.append(asked.flight)
+            return flights
+
+    def known(self, file: StreamFile) -> Answer | None:
+        """The newest answer to the first question, however old; None while there is none yet. Asks nothing.
+
+        A stream whose servers are being asked for too long, or did not answer another stream just now, has no answer.
+        """
+        servers = self._servers(file, ledger_only=False)
+        with self._lock:
+            asked = self._streams.get((file.stream.name, self.ask))
+            if asked is None or asked.digest != file.digest:
+                return None
+            waits = asked.flight is not None and asked.asks_since is not None
+            if waits and time.monotonic() - (asked.asks_since or 0) > self.settings.page_wait_seconds:
+                return self._too_late(servers)
+            if asked.flight is not None and servers in self._away:
+                # An answer without Kafka says more.
+                return asked.answer if asked.answer is not None and asked.answer.away else self._away[servers]
+            return asked.answer
 
     async def once(
         self, file: StreamFile, question: Callable[[], Found], *others: str, ledger_only: bool = False, by: str = ""
@@ -125,6 +174,8 @@ class Asking:
         answer = await self.answer(file, first)
         if answer.status != OK:
             return answer
+        if answer.away and not ledger_only:
+            return Answer(SERVER_AWAY, detail=answer.away)
         servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
             if (refused := self._too_many(by, MOST_OF_ONE, "usual")) is not None:
@@ -173,6 +224,8 @@ class Asking:
         answer = await self.answer(file, first)
         if answer.status != OK:
             return answer
+        if answer.away and not ledger_only:
+            return Answer(SERVER_AWAY, detail=answer.away)
         servers = self._servers(file, ledger_only=ledger_only)
         place, now = (file.stream.name, file.digest, key), time.monotonic()
         with self._lock:
@@ -203,6 +256,17 @@ class Asking:
             if flight is None or (flight.done() and now - began > _BESIDE_SECONDS):
                 told = self._turns(("beside",), 1, 1).submit(EVERYBODY, lambda: _told(lambda: ask(file), file))
                 self._beside[place] = (now, told)
+
+    def _noted_stream(self, file: StreamFile, ask: Question) -> _Asked:
+        asked = self._streams.get((file.stream.name, ask))
+        if asked is None or asked.digest != file.digest:
+            asked = self._streams[file.stream.name, ask] = _Asked(file.digest)
+        return asked
+
+    def _begin(self, file: StreamFile, ask: Question, asked: _Asked, servers: tuple[str, ...]) -> Future[Answer]:
+        asked.began, asked.asks_since = time.monotonic(), None
+        asked.flight = self._threads_of(servers).submit(EVERYBODY, lambda: self._asked(file, ask, asked, servers))
+        return asked.flight
 
     def _answered(self) -> tuple[str, str, str] | None:
         """The long question whose answer has waited longest for who has asked."""
@@ -265,16 +329,26 @@ class Asking:
 
         return asked
 
-    def _asked(self, file: StreamFile, ask: Question, asked: _Asked) -> Answer:
-        fresh = self.settings.page_cache_seconds
+    def _asked(self, file: StreamFile, ask: Question, asked: _Asked, servers: tuple[str, ...]) -> Answer:
+        fresh, away = self.settings.page_cache_seconds, False
+        asked.asks_since = time.monotonic()
         try:
-            answer = Answer(OK, ask(file))
+            found = ask(file)
+            answer = (
+                Answer(OK, found.found, away=found.problem) if isinstance(found, WithoutKafka) else Answer(OK, found)
+            )
+            if away := bool(answer.away):
+                fresh = self.settings.page_retry_seconds
         except Exception as problem:
             answer = _failed(file, problem)
-            if isinstance(problem, Unreachable):
+            if away := isinstance(problem, Unreachable):
                 fresh = self.settings.page_retry_seconds
         with self._lock:
-            now = time.monotonic()
+            now = asked.answered = time.monotonic()
+            if away:
+                self._away[servers] = Answer(SERVER_AWAY, detail=answer.away or answer.detail)
+            else:
+                self._away.pop(servers, None)
             if now - asked.began > self.settings.page_wait_seconds:
                 # No viewer waits any more: the answer stays for viewers who look again.
                 fresh = max(fresh, self.settings.page_retry_seconds)

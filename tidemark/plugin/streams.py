@@ -19,6 +19,7 @@ from tidemark.errors import ConnectionMissing, InvalidStreamFile
 from tidemark.ledger.book import Book
 from tidemark.ledger.stores.kind import Waits
 from tidemark.offsets.ranges import RangeSet
+from tidemark.plugin.asking import WithoutKafka
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
@@ -144,10 +145,10 @@ class Servers:
         self._indices: dict[str, _Index] = {}
         self._seen: OrderedDict[str, InEventTime] = OrderedDict()
 
-    def show(self, file: StreamFile) -> Overview:
-        """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
-        opened = self.open(file)
-        return overview(opened, self._index(file).known_holes)
+    def show(self, file: StreamFile) -> Overview | WithoutKafka:
+        """What the page shows of a stream. Waits for its servers; goes without Kafka if need be. Raises TidemarkError."""
+        shown = overview(self.open(file), self._index(file).known_holes, without_kafka=True)
+        return shown if shown.kafka_problem is None else WithoutKafka(shown, f"Unreachable: {shown.kafka_problem}")
 
     def look_for_holes(self, file: StreamFile) -> None:
         """Read what was committed since the last time, the first time the whole history, and keep only what is covered.

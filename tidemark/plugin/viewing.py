@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -18,8 +19,14 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile
 from tidemark.views.messages.sandbox import asked_with_limits
 from tidemark.views.overview import Overview
+from tidemark.views.stream_line import line_of
+from tidemark.views.triage import StreamNow, stream_now
 
 User = Annotated[Any, Depends(get_user)]
+# How old what is shown of all streams may be: of one that a page has just shown, of any other, and of many.
+_SHOWN_SECONDS, _OLD_SECONDS, _SECONDS_OF_A_STREAM = 10.0, 60.0, 0.2
+# So long a look at all streams waits for their servers.
+_MOMENT_SECONDS = 1.0
 Found = TypeVar("Found")
 
 
@@ -53,6 +60,31 @@ class Viewing:
         found: Overview = await self.kept(file)
         self.asking.beside(file, self.servers.look_for_holes)
         return found
+
+    async def among_all(self, user: Any) -> tuple[list[StreamNow], list[str]]:
+        """Every stream that a person may see, as it is known now, and the problems of files. Waits for no slow server.
+
+        What is not known yet is being asked for: whoever looks again sees it.
+        """
+        files, problems = await self.visible(user)
+        older = max(_OLD_SECONDS, _SECONDS_OF_A_STREAM * len(files))
+        flights = await run_in_threadpool(self.asking.look, files.values(), older)
+        if flights:
+            await asyncio.wait({asyncio.wrap_future(one) for one in flights}, timeout=_MOMENT_SECONDS)
+        return await run_in_threadpool(lambda: [self._now(file) for file in files.values()]), problems
+
+    async def look_again(self, names: Collection[str], user: Any) -> None:
+        """Have some streams asked again whose answers are older than the page's. Waits for none."""
+        files, _ = await self.visible(user)
+        chosen = [files[name] for name in names if name in files]
+        await run_in_threadpool(self.asking.look, chosen, _SHOWN_SECONDS)
+
+    def _now(self, file: StreamFile) -> StreamNow:
+        answer = self.asking.known(file)
+        if answer is None or answer.status != OK:
+            return stream_now(file.stream, None, None if answer is None else answer.detail)
+        self.asking.beside(file, self.servers.look_for_holes)
+        return stream_now(file.stream, line_of(answer.found))
 
     async def kept(
         self, file: StreamFile, question: Question | None = None, *others: str, ledger_only: bool = False

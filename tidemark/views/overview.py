@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
-from tidemark.clients.kafka.topics import READ_COMMITTED, TopicLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
+from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.incarnations import newest
@@ -25,6 +26,7 @@ from tidemark.ledger.records import (
     next_offsets,
 )
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.times import in_words
 from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.retention import Forecasted, forecasts
@@ -34,6 +36,7 @@ from tidemark.views.latency import Latency, latencies, latency_shown
 from tidemark.views.messages.payloads import visible
 from tidemark.views.status import Verdict, Word, worst
 from tidemark.views.summary import PassedOver, messages, passed_over
+from tidemark.views.trend import trend
 from tidemark.views.values import Number, PartOf
 from tidemark.views.verdicts import verdicts
 
@@ -60,10 +63,16 @@ class StateOfStream:
     """`unread_since`: the timestamp of the oldest message that the ingest has not read, in ms since 1970, if it is known.
 
     `holes` are the first ones, and `more_holes` counts the others; None while nobody has read the history.
+
+    `kafka_problem` says why Kafka does not answer: what only Kafka knows is None then, or empty.
+
+    `lag` is that of all partitions, in a sentence too; None while no partition has a position.
     """
 
     stream: str
     description: str
+    owner: str | None
+    tags: list[str]
     status: Status | None
     missing_topics: list[str]
     retention_alarms: list[str]
@@ -72,6 +81,9 @@ class StateOfStream:
     audit: AuditEnded | None
     holes: list[str] | None
     more_holes: int
+    kafka_problem: str | None
+    lag: Number | None
+    lag_sentence: str | None
 
 
 @dataclass(frozen=True)
@@ -83,10 +95,16 @@ class LastCommit:
 
 @dataclass(frozen=True)
 class OfIngest:
-    """The dead letters that the last `windows` of the ingest wrote, whatever replays have made of these since."""
+    """The dead letters that the last `windows` of the ingest wrote, whatever replays have made of these since.
+
+    `lags` and `letters` have a number for each of these windows, the oldest first: the lag that it left, and the dead letters
+    that it wrote.
+    """
 
     windows: int
     dead_letters: int
+    lags: list[Number]
+    letters: list[int]
     last_commit: LastCommit | None
 
 
@@ -100,9 +118,9 @@ class SinkOfStream:
 class PartitionNow:
     topic: str
     partition: int
-    log_start: Number
+    log_start: Number | None
     position: Number | None
-    end: Number
+    end: Number | None
     lag: Number | None
     status: str | None
     status_rule: str | None
@@ -179,56 +197,101 @@ class Overview(StateOfStream):
     more_partitions: int
 
 
-def overview(opened: OpenStream, holes: RangeSet | None = None) -> Overview:
+@dataclass(frozen=True)
+class _InKafka:
+    """What only Kafka knows of a stream."""
+
+    missing_topics: list[str]
+    logs: dict[str, TopicLog]
+    held: Sequence[OpenTransaction]
+    forecasted: Mapping[TopicPartition, Forecasted]
+
+
+def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka: bool = False) -> Overview:
     """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors.
 
-    `holes`: those of the stream, which only the whole history tells. None: nobody has looked.
+    `holes`: those of the stream, which only the whole history tells. None: nobody has looked. With `without_kafka`, a Kafka
+    that does not answer is no error: what the ledger knows is shown, and `kafka_problem` says what it was.
     """
-    book, source = opened.book, opened.stream.source
+    book = opened.book
     found = book.register()
     lanes = _lanes(book, found[1]) if found else {}
     heads = open_heads(book, found[1]) if found else {}
     windows = {name: _committed_windows(lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
-    topics = topics_now(opened)
-    logs = opened.log.topics(topics, source.isolation)
-    high = opened.log.high_watermarks(logs)
-    held = opened.log.open_transactions(logs, high) if source.isolation == READ_COMMITTED else ()
-    moments, lately = {}, []
-    if found and INGEST in heads:
-        moments = _moments(found[1], heads[INGEST].head, logs, high, book.clock())
-        # They also give the log starts and positions for a forecast.
-        lately = newest_of_lane(book, INGEST, heads[INGEST].head, LAST_WINDOWS)
-    forecasted = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
-    ingest, told = heads.get(INGEST), opened.stream.alarm
+    ingest, now = heads.get(INGEST), book.clock()
+    # They also give the log starts and positions for a forecast.
+    lately = newest_of_lane(book, INGEST, ingest.head, LAST_WINDOWS) if ingest else []
+    problem = None
+    try:
+        kafka = _in_kafka(opened, found[1] if found else None, ingest, lately, now)
+    except Unreachable as away:
+        if not without_kafka:
+            raise
+        problem, kafka = str(away), _InKafka([], {}, (), {})
     opened_at = lanes[INGEST].opened_at if INGEST in lanes else 0
-    judged = verdicts(ingest.head if ingest else None, opened_at, lately, logs, forecasted, opened.stream, book.clock())
+    forecasted, told = kafka.forecasted, opened.stream.alarm
+    judged = verdicts(ingest.head if ingest else None, opened_at, lately, kafka.logs, forecasted, opened.stream, now)
     soonest = min(
         (at for at, one in forecasted.items() if one.forecast.in_ms is not None),
         key=lambda at: forecasted[at].forecast.in_ms or 0,
         default=None,
     )
+    partitions = _partitions(ingest, kafka.logs, forecasted, judged)
+    unread_since = min((one.unread_since for one in forecasted.values() if one.unread_since), default=None)
+    lags = [one.lag for one in partitions if one.lag is not None]
     return Overview(
         stream=opened.stream.name,
         description=visible(opened.stream.description),
+        owner=None if opened.stream.owner is None else visible(opened.stream.owner),
+        tags=[visible(one) for one in opened.stream.tags],
         status=_status(judged),
-        missing_topics=sorted(set(topics) - set(logs)),
+        missing_topics=kafka.missing_topics,
         retention_alarms=[said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
         retention_headroom=None
         if soonest is None
         else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
-        unread_since=min((one.unread_since for one in forecasted.values() if one.unread_since), default=None),
+        unread_since=unread_since,
         audit=last_audit(book),
         holes=None if holes is None else [str(one) for one in islice(holes, _RANGES)],
         more_holes=0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
+        kafka_problem=problem,
+        lag=sum(lags) if lags else None,
+        lag_sentence=_lag_sentence(lags, unread_since, now),
         sinks=[SinkOfStream(one.name, one.type) for one in opened.stream.sinks],
         latency=latency_shown(latencies(lately), told.latency_minutes, told.windows),
-        partitions=_partitions(ingest, logs, forecasted, judged),
-        open_transactions=transactions_shown(held, book.clock()),
+        partitions=partitions,
+        open_transactions=transactions_shown(kafka.held, now),
         lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         windows=_windows(book, found[1], heads) if found else [],
         ingest=_ingest(lately),
         more_partitions=0,
     )
+
+
+def _lag_sentence(lags: Sequence[int], unread_since: int | None, now: int) -> str | None:
+    """The lag of a stream, whose partitions have these lags."""
+    if not lags:
+        return None
+    number = f"{len(lags)} partition{'s' if len(lags) > 1 else ''}"
+    if not any(lags):
+        return f"nothing is unread in {number}"
+    said = f"{sum(lags)} offsets are unread, in {sum(1 for lag in lags if lag)} of {number}"
+    return (
+        said if unread_since is None else f"{said}; the oldest message waits for {in_words(max(0, now - unread_since))}"
+    )
+
+
+def _in_kafka(
+    opened: OpenStream, register: Register | None, ingest: StoredHead | None, lately: Sequence[Record], now: int
+) -> _InKafka:
+    source = opened.stream.source
+    topics = topics_now(opened)
+    logs = opened.log.topics(topics, source.isolation)
+    high = opened.log.high_watermarks(logs)
+    held = opened.log.open_transactions(logs, high) if source.isolation == READ_COMMITTED else ()
+    moments = {} if register is None or ingest is None else _moments(register, ingest.head, logs, high, now)
+    found = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
+    return _InKafka(sorted(set(topics) - set(logs)), logs, held, found)
 
 
 def worst_partitions(shown: Overview, most: int) -> Overview:
@@ -314,8 +377,12 @@ def _partitions(
     )
     expected = {(at.topic, at.partition): one.forecast for at, one in forecasted.items()}
     rows = []
-    for topic, log in sorted(logs.items()):
-        for partition, now in sorted(log.partitions.items()):
+    # Without Kafka, those that the ledger knows.
+    partitions: dict[str, dict[int, PartitionLog | None]] = {
+        topic: dict(log.partitions) for topic, log in logs.items()
+    } or {topic: dict.fromkeys(offsets) for topic, offsets in positions.items()}
+    for topic, of_topic in sorted(partitions.items()):
+        for partition, now in sorted(of_topic.items()):
             position = positions.get(topic, {}).get(partition)
             forecast = expected.get((topic, partition))
             verdict = judged.get((topic, partition))
@@ -323,10 +390,10 @@ def _partitions(
                 PartitionNow(
                     topic=topic,
                     partition=partition,
-                    log_start=now.start,
+                    log_start=now.start if now else None,
                     position=position,
-                    end=now.end,
-                    lag=None if position is None else max(0, now.end - position),
+                    end=now.end if now else None,
+                    lag=None if position is None or now is None else max(0, now.end - position),
                     status=verdict.word.value if verdict else None,
                     status_rule=verdict.rule.value if verdict else None,
                     status_sentence=verdict.sentence if verdict else None,
@@ -358,9 +425,12 @@ def _windows(book: Book, register: Register, heads: Mapping[str, StoredHead]) ->
 
 def _ingest(lately: Sequence[Record]) -> OfIngest:
     last = max(lately, key=lambda record: record.seq, default=None)
+    windows = trend(lately).windows
     return OfIngest(
-        windows=len(lately),
-        dead_letters=sum(messages(record).dead_letters for record in lately),
+        windows=len(windows),
+        dead_letters=sum(one.dead_letters for one in windows),
+        lags=[one.lag for one in windows],
+        letters=[one.dead_letters for one in windows],
         last_commit=LastCommit(last.seq, last.committed_at, last.attempt.run) if last else None,
     )
 

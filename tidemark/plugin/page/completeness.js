@@ -184,7 +184,7 @@ function windowsOf(one) {
 
 function partitionRow(row, one) {
   cell(row, one.partition, "topic");
-  cell(row, one.rule, one.complete ? "good" : one.rule === "not over" ? "busy" : "bad").title = one.meaning;
+  cell(row, one.rule, one.complete ? "good" : one.rule === "not over" ? "" : "bad").title = one.meaning;
   cell(row, missingOf(one), "missing-ranges");
   cell(row, between(one.late), one.late.most ? "number busy" : "number");
   cell(row, windowsOf(one), "lane");

@@ -26,6 +26,7 @@ const REPLAYED = new Set(["ingest", "backfill", "replay", "pending"]);
 let stream;
 let drawn = null;
 let dragging = false;
+let away = false;
 let wanted = 0;
 // The partition of what is chosen.
 let chosenOf = null;
@@ -341,8 +342,15 @@ export async function draw() {
     keepingFocus(rowOf, () => place("bars").replaceChildren(...rows));
     keepingFocus(() => place("controls"), () => controls(found));
   } catch (error) {
-    if (number === wanted) say(problem, error.message);
+    // The page says it once, of all that Kafka knows.
+    if (number === wanted) say(problem, away ? "" : error.message);
   }
+}
+
+// Whether Kafka does not answer, which alone knows where the logs end.
+export function withoutKafka(now) {
+  away = now;
+  if (away) say(place("problem"), "");
 }
 
 function legend() {

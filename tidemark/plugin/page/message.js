@@ -57,7 +57,7 @@ function windowsOf(found) {
 
 function windowRow(row, one) {
   cell(row, windowLink(stream, one.window), "lane");
-  cell(row, one.state, one.state === "committed" ? "good" : "busy");
+  cell(row, one.state, one.state === "committed" ? "good" : "");
   cell(row, time(one.at), "time");
   cell(row, one.run === null ? null : run(one.run), "run");
   cell(row, one.counts, "");

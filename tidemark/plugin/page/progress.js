@@ -7,9 +7,9 @@ const EVERY_MS = 3000;
 // Of a run that has ended, which somebody may still clear.
 const ENDED_MS = 15000;
 const ENDED = new Set(["success", "failed"]);
-const STATES = { success: "good", failed: "bad", running: "busy", queued: "busy", scheduled: "busy", up_for_retry: "busy", deferred: "busy", skipped: "quiet" };
+const STATES = { success: "good", failed: "bad", up_for_retry: "busy", skipped: "quiet" };
 const WORDS = { upstream_failed: "not begun", up_for_retry: "tries again" };
-const LANES = { open: "busy", paused: "busy", done: "good", cancelled: "bad" };
+const LANES = { paused: "busy", done: "good", cancelled: "bad" };
 const ORDER = [
   "check", "read_ledger", "compare", "diff", "approve", "plan", "erase", "process", "publish", "complete",
   "report", "plan_repair", "repair", "compare_again", "report_again", "verdict",

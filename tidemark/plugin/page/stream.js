@@ -3,7 +3,7 @@ import {
   ROOT, STATUS, address, airflow, button, cell, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, refreshed, repeat, run, say,
   streamOfAddress, time, withQuery,
 } from "./shared.js";
-import { picture } from "./coverage.js";
+import { picture, withoutKafka } from "./coverage.js";
 import { plots } from "./plots.js";
 
 const REFRESH_MS = 5000;
@@ -21,7 +21,7 @@ function partitionRow(row, one) {
   cell(row, grouped(one.log_start), "number");
   cell(row, grouped(one.position), "number");
   cell(row, grouped(one.end), "number");
-  cell(row, grouped(one.lag), one.lag === "0" ? "number good" : "number busy");
+  cell(row, grouped(one.lag), one.lag === "0" ? "number good" : `number ${one.status === "OK" ? "" : STATUS[one.status] || ""}`);
   cell(row, one.status, STATUS[one.status]).title = one.status_sentence || "";
   cell(row, one.retention_shown, { warning: "busy", lost: "bad" }[one.retention]);
 }
@@ -29,7 +29,7 @@ function partitionRow(row, one) {
 function windowRow(row, one) {
   cell(row, one.lane, "lane");
   cell(row, link(String(one.seq), address("streams", name, "windows", one.lane, String(one.seq))), "number");
-  cell(row, one.state, one.state === "committed" ? "good" : "busy");
+  cell(row, one.state, one.state === "committed" ? "good" : "");
   cell(row, time(one.at), "time");
   const ranges = one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`);
   if (one.more_ranges) ranges.push(`and ${grouped(one.more_ranges)} more`);
@@ -56,16 +56,17 @@ function progressOf(one) {
 function laneRow(row, one) {
   const named = one.kind === "ingest" ? one.lane : link(one.lane, withQuery(new URL("run", ROOT), progressOf(one)));
   cell(row, named, "lane");
-  cell(row, one.state, one.state === "open" ? "busy" : "");
+  cell(row, one.state, { paused: "busy", cancelled: "bad" }[one.state] || "");
   cell(row, grouped(one.windows), "number");
   cell(row, time(one.opened_at), "time");
   cell(row, one.reason, "words");
   cell(row, run(one.run), "run");
 }
 
-function showStatus(place, worst) {
+// First the stream, then its worst partition.
+function showStatus(place, { status: worst, lag_sentence: lag }) {
   if (worst) place.className = `status ${STATUS[worst.word]}`;
-  say(place, worst && `${worst.word} (${worst.rule}): ${worst.sentence}`);
+  say(place, worst && `${worst.word} (${worst.rule}): ${lag}. Worst partition: ${worst.sentence}.`);
 }
 
 function showPartitions(stream) {
@@ -90,8 +91,11 @@ async function refresh() {
     const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
     const more = stream.more_holes ? ` and ${grouped(stream.more_holes)} more ranges` : "";
     const holes = (stream.holes ?? []).length ? [`Holes: no window has read ${stream.holes.join(", ")}${more}. A backfill of the holes reads them.`] : [];
-    say(problem, [...missing, ...holes, ...late, ...stream.retention_alarms].join("\n"));
-    showStatus(document.getElementById("status"), stream.status);
+    const away = stream.kafka_problem;
+    const without = away ? [`Kafka is away: ${away}. Positions, windows, lanes and holes are those of the ledger. Ends, lag, status and retention are not known, and there is no picture.`] : [];
+    withoutKafka(away !== null);
+    say(problem, [...without, ...missing, ...holes, ...late, ...stream.retention_alarms].join("\n"));
+    showStatus(document.getElementById("status"), stream);
     say(document.getElementById("description"), stream.description);
     showPartitions(stream);
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");

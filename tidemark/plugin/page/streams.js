@@ -1,93 +1,62 @@
-// All streams that the viewer may see, one line each. Each line asks by itself, so a server that is away costs its own
-// lines only. Only the lines of this page of the table are asked, unless the order needs those of all.
+// All streams that the viewer may see, one line each, the worst first. The server knows all of them: it puts them in order,
+// counts them, and waits for no server that is slow. What it does not know yet comes with a later answer.
 import {
-  ROOT, STATUS, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, element, grouped, keepingFocus, link, load,
-  loadPatiently, navigation, refill, refreshed, remember, repeat, say, span, time, withQuery,
+  ROOT, STATUS, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, drawing, element, grouped, keepingFocus, link, load,
+  navigation, refill, refreshed, remember, say, span, time, withQuery,
 } from "./shared.js";
 
 const PAGE = 25;
-const LINES_MS = 15000;
+const REFRESH_MS = 15000;
+// While the servers of some streams have not been asked yet.
+const SOON_MS = 1500;
 const RUNS_MS = 30000;
 // Of those questions that a browser asks at once.
-const AT_ONCE = 6;
-const SEVERITY = { STOPPED: 5, REWOUND: 4, STALLED: 3, WARNING: 2, OK: 1 };
+const AT_ONCE = 4;
+const KINDS = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": "bad", HOLES: "bad", NEW: "busy" };
 const RETENTION = { lost: "bad", warning: "busy" };
-const RUN = { success: "good", failed: "bad", running: "busy", queued: "busy" };
+const RUN = { success: "good", failed: "bad" };
+const DEFAULTS = { words: "", state: "", owner: "", tag: "", sort: "worst", down: false, page: 1 };
 
-let names = [];
-// What is known of each stream: { line, problem, at, run, runAt, row }.
+const view = Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, asked(name) ?? value]));
+Object.assign(view, { down: asked("down") === "true", page: Number(asked("page")) || 1 });
+// The rows, and Airflow's last run of each stream: { row, run, at }.
 const known = new Map();
-const view = { filter: asked("filter") || "", sort: asked("sort") || "name", down: asked("order") === "down", page: Number(asked("page")) || 1 };
 const waiting = [];
 let working = 0;
+let shown = { streams: [], states: [], owners: [], tags: [], problems: [], found: 0, of: 0, unknown: 0 };
+let question = 0;
+let timer = null;
 
 function of(name) {
-  if (!known.has(name)) known.set(name, { at: 0, runAt: 0 });
+  if (!known.has(name)) known.set(name, { at: 0 });
   return known.get(name);
-}
-
-// Questions in their order, a few at a time.
-function ask(name, when, call) {
-  const one = of(name);
-  if (one[`${when}Waiting`]) return;
-  one[`${when}Waiting`] = true;
-  waiting.push(async () => {
-    await call(name, one);
-    one[when] = Date.now();
-    one[`${when}Waiting`] = false;
-    if (one.row) paint(one.row, name);
-  });
-  work();
 }
 
 async function work() {
   if (working >= AT_ONCE || waiting.length === 0) return;
   working += 1;
-  await waiting.shift()();
-  working -= 1;
-  if (waiting.length === 0 && view.sort !== "name") draw();
-  work();
-}
-
-async function askLine(name, one) {
+  const { stream } = waiting.shift();
+  const one = of(stream);
   try {
-    // A stream that is only slow is no problem yet.
-    one.line = await loadPatiently(address("api", "streams", name, "line"), () => {}, 2);
-    one.problem = null;
-  } catch (error) {
-    one.problem = error.message;
-  }
-}
-
-async function askRun(name, one) {
-  try {
-    const dag = encodeURIComponent(`${name}__ingest`);
+    const dag = encodeURIComponent(`${stream}__ingest`);
     [one.run] = (await airflow(`dags/${dag}/dagRuns?limit=1&order_by=-run_after`)).dag_runs;
   } catch {
     one.run = null;
   }
+  working -= 1;
+  const now = shown.streams.find((found) => found.stream === stream);
+  if (one.row && now) refill(one.row, (made) => cells(made, now));
+  work();
 }
 
-const words = (name) => {
-  const { line, problem } = of(name);
-  return [name, line?.description, line?.status?.word, line?.status?.rule, problem].filter(Boolean).join(" ").toLowerCase();
-};
-
-const KEYS = {
-  name: (name) => name,
-  status: (name) => -(of(name).problem ? 6 : SEVERITY[of(name).line?.status?.word] || 0),
-  lag: (name) => -Number(of(name).line?.lag ?? -1),
-  retention: (name) => (of(name).line?.retention === "lost" ? -1 : of(name).line?.retention_ms ?? Infinity),
-  dead: (name) => -(of(name).line?.dead_letters ?? -1),
-  audit: (name) => ({ false: 0, true: 2 })[of(name).line?.audit?.clean] ?? 1,
-};
-
-function chosen() {
-  const key = KEYS[view.sort] || KEYS.name;
-  const found = names.filter((name) => words(name).includes(view.filter.trim().toLowerCase()));
-  const compared = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
-  found.sort((one, other) => compared(key(one), key(other)) || compared(one, other));
-  return view.down ? found.reverse() : found;
+function refreshRuns() {
+  waiting.length = 0;
+  for (const one of shown.streams) {
+    if (Date.now() - of(one.stream).at < RUNS_MS) continue;
+    of(one.stream).at = Date.now();
+    waiting.push(one);
+  }
+  for (let free = working; free < AT_ONCE; free += 1) work();
 }
 
 function two(first, second) {
@@ -96,158 +65,234 @@ function two(first, second) {
   made1.append(first);
   const made2 = element("div", undefined, "quiet small");
   if (second instanceof Node) made2.append(second);
-  else made2.textContent = second;
+  else made2.textContent = made2.title = second;
   made.append(made1);
   if (second) made.append(made2);
   return made;
 }
 
-function statusOf(line) {
-  if (line.missing_topics.length) return two(element("b", "NO TOPIC", "busy"), `Topic ${line.missing_topics.join(", ")} does not exist`);
-  if (!line.status) return two(element("b", "NEW", "quiet"), "no window yet");
+function stateOf({ line, state, stream, problem }) {
   const word = element("span");
-  word.append(element("b", line.status.word, STATUS[line.status.word]));
-  if (line.holes?.length) {
-    const holes = link("HOLES", address("streams", line.stream));
-    holes.className = "bad";
-    holes.title = `No window has read ${line.holes.join(", ")}${line.more_holes ? ` and ${grouped(line.more_holes)} more ranges` : ""}.`;
-    word.append(" ", holes);
+  word.append(element("b", state, KINDS[state] || ""));
+  if (line.holes?.length && state !== "HOLES") word.append(" ", element("b", "HOLES", "bad"));
+  const holes = (line.holes || []).join(", ") + (line.more_holes ? ` and ${grouped(line.more_holes)} more ranges` : "");
+  const told = {
+    "NO TOPIC": [`${line.missing_topics.join(", ")} is missing`, `Topic ${line.missing_topics.join(", ")} does not exist.`],
+    UNREACHABLE: [(problem || "").replace(/^Unreachable: /, ""), problem],
+    HOLES: [`not read: ${holes}`, `No window has read ${holes}.`],
+    LOST: ["unread offsets are deleted", line.retention_alarms.join("\n")],
+  }[state] ?? [line.status?.rule ?? "no window yet", line.status?.sentence ?? "No window has been committed yet."];
+  const rule = link(told[0], address("streams", stream));
+  rule.title = told[1] + (holes && state !== "HOLES" ? `\nNo window has read ${holes}.` : "");
+  rule.className = "plain";
+  return two(word, rule);
+}
+
+// The numbers of the last windows, the oldest on the left.
+function spark(numbers, words, bars) {
+  if (numbers.length < 2) return "";
+  const most = numbers.reduce((one, other) => (BigInt(other) > one ? BigInt(other) : one), 0n);
+  const height = (one) => (most ? Number((BigInt(one) * 1000n) / most) / 1000 : 0) * 14;
+  const made = drawing("svg", { class: "spark", viewBox: `0 0 ${numbers.length * 4} 16`, preserveAspectRatio: "none", role: "img", "aria-label": words });
+  const hover = drawing("title", {});
+  hover.textContent = words;
+  made.append(hover);
+  if (bars) {
+    numbers.forEach((one, at) => {
+      const size = Math.max(most && BigInt(one) ? 1.5 : 0.5, height(one));
+      made.append(drawing("rect", { x: at * 4, y: 16 - size, width: 3, height: size }));
+    });
+  } else {
+    made.append(drawing("path", { d: numbers.map((one, at) => `${at ? "L" : "M"}${at * 4 + 2} ${15 - height(one)}`).join("") }));
   }
-  const made = two(word, line.status.rule);
-  made.lastElementChild.title = line.status.sentence;
   return made;
 }
 
+function withSpark(number, drawn) {
+  const made = element("span");
+  made.append(drawn, " ", number);
+  return made;
+}
+
+// The largest unit of a span of time: enough to compare lines by.
+const about = (ms) => span(Math.max(0, ms)).split(" ").slice(0, 2).join(" ");
+
 function lagOf(line) {
   if (line.lag === null) return null;
-  const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : "busy");
-  return two(made, line.lag !== "0" && line.unread_since ? `for ${span(Date.now() - line.unread_since)}` : "");
+  const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : "");
+  const drawn = spark(line.lags, `Lag that each of the last ${line.lags.length} windows left: from ${grouped(line.lags[0])} to ${grouped(line.lags.at(-1))}`, false);
+  const since = line.lag !== "0" && line.unread_since ? `for ${about(Date.now() - line.unread_since)}` : "";
+  return two(made, drawn || since ? withSpark(since, drawn) : "");
 }
 
 function retentionOf(line) {
   if (line.retention === null) return null;
-  if (line.retention === "lost") return element("span", "unread offsets are deleted", "bad");
-  if (line.retention_ms === null) return element("span", line.retention === "safe" ? "none due" : "not known", "quiet");
-  const made = element("span", `in ${span(line.retention_ms)}`, RETENTION[line.retention]);
-  made.title = line.retention_headroom || "";
+  if (line.retention === "lost") return element("div", "too late", "bad");
+  if (line.retention_ms === null) return element("div", line.retention === "safe" ? "none due" : "not known", "quiet");
+  const made = element("div", `in ${about(line.retention_ms)}`, RETENTION[line.retention]);
+  made.title = line.retention_headroom || span(line.retention_ms);
   return made;
 }
 
 function deadLettersOf(line, name) {
   const written = link(grouped(line.dead_letters), address("streams", name, "dead-letters"));
-  written.title = "As many as these windows have written. The page Dead letters has those that are dead letters now.";
-  const by = { 0: "", 1: "written by the last window" }[line.windows];
-  return two(written, by ?? `written by the last ${line.windows} windows`);
+  if (!line.dead_letters) written.className = "plain quiet";
+  const by = { 0: "", 1: "by the last window" }[line.windows] ?? `by the last ${line.windows} windows`;
+  written.title = `Written ${by}. The page Dead letters has those that are dead letters now.`;
+  const drawn = line.dead_letters ? spark(line.letters, `Dead letters of each of the last ${line.letters.length} windows`, true) : "";
+  return two(written, drawn ? withSpark("", drawn) : "");
+}
+
+function ago(ms) {
+  const made = time(ms);
+  if (!made.title) return made;
+  made.title = `${made.textContent}, ${made.title}`;
+  // A clock that is slow says nothing of the future.
+  made.textContent = `${about(Date.now() - ms)} ago`;
+  return made;
 }
 
 function auditOf(name, audit) {
   if (!audit) return null;
   const report = link(audit.clean ? "clean" : "findings", withQuery(address("streams", name, "audit"), { run: audit.run }));
   report.className = audit.clean ? "good" : "bad";
-  report.title = audit.sentence;
-  const about = element("span", `${audit.level}, `);
-  about.append(time(audit.at), ", ", link("all", address("streams", name, "audits")));
-  return two(report, about);
+  report.title = `${audit.level}: ${audit.sentence}`;
+  const more = element("span");
+  more.append(ago(audit.at), ", ", link("all", address("streams", name, "audits")));
+  return two(report, more);
 }
 
-function runOf(one, name) {
-  if (!one.run) return null;
-  const made = airflowLink(one.run.state, `dags/${encodeURIComponent(`${name}__ingest`)}/runs/${encodeURIComponent(one.run.dag_run_id)}`);
-  made.className = RUN[one.run.state] || "";
-  const at = one.run.end_date || one.run.start_date || one.run.queued_at;
-  return two(made, at ? time(Date.parse(at)) : "");
+function runOf({ run }, name) {
+  if (!run) return null;
+  const made = airflowLink(run.state, `dags/${encodeURIComponent(`${name}__ingest`)}/runs/${encodeURIComponent(run.dag_run_id)}`);
+  made.className = RUN[run.state] || "";
+  const at = run.end_date || run.start_date || run.queued_at;
+  return two(made, at ? ago(Date.parse(at)) : "");
 }
 
-function paint(row, name) {
-  row.dataset.stream = name;
-  refill(row, (made) => cells(made, name));
-}
-
-function cells(row, name) {
-  const one = of(name);
-  const first = cell(row, two(link(name, address("streams", name)), one.line?.description || ""), "topic");
-  if (one.line?.description) first.lastElementChild.classList.add("description");
-  if (one.problem) {
-    const told = cell(row, one.problem, "problem");
-    told.colSpan = 5;
-  } else if (!one.line) {
-    cell(row, "asking …", "quiet").colSpan = 5;
+function cells(row, one) {
+  const name = one.stream;
+  const { line } = one;
+  const first = cell(row, two(link(name, address("streams", name)), one.description), "topic of-stream");
+  first.firstElementChild.title = name;
+  if (one.description) first.lastElementChild.classList.add("description");
+  if (one.problem && !line) {
+    const told = element("div");
+    told.append(element("b", one.state, "bad"), ` ${one.problem.replace(/^Unreachable: /, "")}`);
+    told.title = one.problem;
+    cell(row, told, "of-problem").colSpan = 5;
+  } else if (!line) {
+    cell(row, "asking …", "quiet of-state").colSpan = 5;
   } else {
-    cell(row, statusOf(one.line));
-    cell(row, lagOf(one.line), "number");
-    cell(row, retentionOf(one.line), one.line.retention_ms === null ? "" : "until");
-    cell(row, deadLettersOf(one.line, name), `number ${one.line.dead_letters ? "busy" : ""}`);
-    const last = one.line.last_commit;
-    cell(row, last && two(time(last.at), link(`window ${last.window}`, address("streams", name, "windows", "ingest", String(last.window)))));
+    cell(row, stateOf(one), "of-state");
+    cell(row, lagOf(line), "number of-lag");
+    cell(row, retentionOf(line), "of-next");
+    cell(row, deadLettersOf(line, name), "number of-dead");
+    const last = line.last_commit;
+    cell(row, last && two(ago(last.at), link(`window ${last.window}`, address("streams", name, "windows", "ingest", String(last.window)))), "of-commit");
   }
-  cell(row, runOf(one, name));
-  cell(row, one.problem ? null : auditOf(name, one.line?.audit));
+  cell(row, runOf(of(name), name), "of-run");
+  cell(row, auditOf(name, line?.audit), "of-audit");
+  cell(row, two(one.owner || "", ""), "of-owner").title = one.owner || "";
+  cell(row, two(one.tags.join(", "), ""), "of-tags").title = one.tags.join(", ");
 }
 
-function paging(found) {
-  const pages = Math.max(1, Math.ceil(found.length / PAGE));
-  view.page = Math.min(Math.max(1, view.page), pages);
-  const turn = (title, by) => {
-    const to = () => {
-      view.page += by;
-      draw();
-    };
-    return button(title, to, undefined, view.page + by >= 1 && view.page + by <= pages);
+function states() {
+  const place = document.getElementById("states");
+  const all = shown.states.reduce((sum, one) => sum + one.streams, shown.unknown);
+  const one = (state, number, word, kind) => {
+    const made = button("", () => choose({ state: view.state === state ? "" : state }), undefined);
+    made.append(element("b", grouped(number), kind), ` ${word}`);
+    made.setAttribute("aria-pressed", view.state === state);
+    return made;
   };
-  const all = names.length === 1 ? "1 stream" : `${names.length} streams`;
-  const count = found.length === names.length ? all : `${found.length} of ${all}`;
-  const shown = pages > 1 ? [turn("Previous", -1), element("span", `page ${view.page} of ${pages}, ${count}`, "quiet"), turn("Next", 1)] : [element("span", count, "quiet")];
+  const made = [one("", all, all === 1 ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, KINDS[state]))];
+  // A state that no stream is in any more stays where it is chosen.
+  if (view.state && !shown.states.some(({ state }) => state === view.state)) made.push(one(view.state, 0, view.state));
+  if (shown.unknown) made.push(element("span", `${grouped(shown.unknown)} not asked yet`, "quiet"));
+  keepingFocus(() => place, () => place.replaceChildren(...made));
+}
+
+function paging() {
+  const page = Math.floor(shown.first / PAGE) + 1;
+  const pages = Math.max(1, Math.ceil(shown.found / PAGE));
+  view.page = page;
+  const turn = (title, by) => button(title, () => choose({ page: page + by }), undefined, page + by >= 1 && page + by <= pages);
+  const all = shown.of === 1 ? "1 stream" : `${shown.of} streams`;
+  const count = shown.found === shown.of ? all : `${shown.found} of ${all}`;
+  const made = pages > 1 ? [turn("Previous", -1), element("span", `page ${page} of ${pages}, ${count}`, "quiet"), turn("Next", 1)] : [element("span", count, "quiet")];
   const place = document.getElementById("paging");
-  keepingFocus(() => place, () => place.replaceChildren(...shown));
+  keepingFocus(() => place, () => place.replaceChildren(...made));
+}
+
+// The words that can be chosen from; one that was chosen stays, also where no stream has it any more.
+function offer(id, words, all) {
+  const select = document.getElementById(id);
+  const offered = ["", ...new Set(view[id] ? [...words, view[id]] : words)];
+  if (offered.join("\n") !== [...select.options].map((one) => one.value).join("\n")) {
+    select.replaceChildren(...offered.map((word) => Object.assign(element("option", word || all), { value: word })));
+  }
+  select.value = view[id];
+  select.hidden = offered.length === 1;
 }
 
 function draw() {
   const table = document.getElementById("streams");
-  const found = chosen();
-  paging(found);
-  remember({ filter: view.filter || null, sort: view.sort === "name" ? null : view.sort, order: view.down ? "down" : null, page: view.page > 1 ? view.page : null });
+  paging();
+  states();
+  offer("owner", shown.owners, "All owners");
+  offer("tag", shown.tags, "All tags");
+  table.classList.toggle("owned", shown.owners.length > 0);
+  table.classList.toggle("tagged", shown.tags.length > 0);
+  remember(Object.fromEntries(Object.entries(view).map(([name, value]) => [name, value === DEFAULTS[name] ? null : String(value)])));
   for (const one of table.tHead.querySelectorAll("button")) {
     one.parentElement.setAttribute("aria-sort", one.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none");
   }
-  const shown = found.slice((view.page - 1) * PAGE, view.page * PAGE);
-  for (const [name, one] of known) if (!shown.includes(name)) one.row = null;
-  const rows = shown.map((name) => {
-    const one = of(name);
-    one.row ||= element("tr");
-    paint(one.row, name);
-    return one.row;
+  const rows = shown.streams.map((one) => {
+    const row = (of(one.stream).row ||= element("tr"));
+    row.dataset.stream = one.stream;
+    refill(row, (made) => cells(made, one));
+    return row;
   });
-  if (shown.length === 0) {
+  for (const [name, one] of known) if (!shown.streams.some(({ stream }) => stream === name)) one.row = null;
+  if (rows.length === 0) {
     const none = element("tr", undefined, "none");
-    cell(none, names.length ? "No stream with these words." : "No stream that you may see.").colSpan = 8;
+    cell(none, shown.of ? "No stream is like this." : "No stream that you may see.").colSpan = table.tHead.rows[0].cells.length;
     rows.push(none);
   }
-  const body = table.tBodies[0];
-  keepingFocus(() => body, () => arrange(body, rows));
-  refreshLines(shown);
-}
-
-// Asks for the lines whose answer is old: those of this page of the table first.
-function refreshLines(shown) {
-  const due = (name, when, ms) => Date.now() - of(name)[when] > ms;
-  for (const name of shown) {
-    if (due(name, "at", LINES_MS)) ask(name, "at", askLine);
-    if (due(name, "runAt", RUNS_MS)) ask(name, "runAt", askRun);
-  }
-  const others = view.sort !== "name" || view.filter ? names : [];
-  for (const name of others) if (due(name, "at", 4 * LINES_MS)) ask(name, "at", askLine);
+  keepingFocus(() => table.tBodies[0], () => arrange(table.tBodies[0], rows));
+  refreshRuns();
 }
 
 async function refresh() {
+  clearTimeout(timer);
+  if (document.hidden) {
+    timer = setTimeout(refresh, REFRESH_MS);
+    return;
+  }
+  question += 1;
+  const mine = question;
+  let again = REFRESH_MS;
   try {
-    const { streams, problems } = await load(new URL("api/streams", ROOT));
-    names = streams;
-    say(document.getElementById("problems"), problems.join("\n"));
+    const { page, ...wanted } = view;
+    const found = await load(withQuery(new URL("api/triage", ROOT), { ...wanted, first: (page - 1) * PAGE, count: PAGE }));
+    // Somebody has chosen something else meanwhile.
+    if (mine !== question) return;
+    shown = found;
+    say(document.getElementById("problems"), shown.problems.join("\n"));
     refreshed();
     draw();
+    if (shown.unknown) again = SOON_MS;
   } catch (error) {
+    if (mine !== question) return;
     say(document.getElementById("problems"), error.message);
   }
+  timer = setTimeout(refresh, again);
+}
+
+function choose(values) {
+  Object.assign(view, { page: 1 }, values);
+  refresh();
 }
 
 // Whoever has a coordinate need not know which stream reads its topic.
@@ -275,17 +320,19 @@ async function find(event) {
 }
 
 document.getElementById("find").addEventListener("submit", find);
-document.getElementById("filter").value = view.filter;
+document.getElementById("filter").value = view.words;
+let typed = null;
 document.getElementById("filter").addEventListener("input", (event) => {
-  Object.assign(view, { filter: event.target.value, page: 1 });
-  draw();
+  clearTimeout(typed);
+  typed = setTimeout(() => choose({ words: event.target.value }), 200);
 });
+for (const id of ["owner", "tag"]) {
+  document.getElementById(id).addEventListener("change", (event) => choose({ [id]: event.target.value }));
+}
 for (const one of document.querySelectorAll("[data-sort]")) {
   one.addEventListener("click", () => {
-    const again = view.sort === one.dataset.sort;
-    Object.assign(view, { sort: one.dataset.sort, down: again ? !view.down : false, page: 1 });
-    draw();
+    choose({ sort: one.dataset.sort, down: view.sort === one.dataset.sort && !view.down });
   });
 }
 navigation(null);
-repeat(refresh, LINES_MS);
+refresh();

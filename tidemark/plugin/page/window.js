@@ -113,7 +113,7 @@ async function refresh() {
     document.getElementById("title").textContent = `Window ${found.window}`;
     const state = document.getElementById("state");
     state.textContent = found.state;
-    state.className = `badge ${found.state === "committed" ? "good" : "busy"}`;
+    state.className = `badge ${found.state === "committed" ? "good" : ""}`;
     document.getElementById("sentence").textContent = sentence(found);
     refill(document.getElementById("facts"), (place) => facts(place, found));
     actions(found);

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.views.stream_line import Line, line_of
+from tidemark.views.triage import OfState, Sort, State, StreamNow, Wanted, counted, in_order, matching
 
 Topic = Annotated[str | None, Query(max_length=249, description="only those that read this topic")]
+
+
+# Streams in one answer, and words of their files that can be chosen from.
+MOST_LINES, _MOST_WORDS = 100, 200
+Words = Annotated[str, Query(max_length=200)]
+
+
+@dataclass(frozen=True)
+class AmongAll:
+    """Some of all streams in their order, from number `first` on, of the `found` ones that are wanted.
+
+    `states` counts those that are wanted but for their state; `unknown` of them have not been asked yet. `of` are all that
+    the person may see, with their `owners` and `tags`.
+    """
+
+    streams: list[StreamNow]
+    first: int
+    found: int
+    of: int
+    unknown: int
+    states: list[OfState]
+    owners: list[str]
+    tags: list[str]
+    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -37,9 +63,51 @@ def routes(viewing: Viewing) -> APIRouter:
         reading, slow = (found, []) if topic is None else await viewing.reading(topic, found, user)
         return Streams(sorted(reading), [*problems, *slow, *await viewing.near_limits(user, found)])
 
+    @router.get("/api/triage", responses=serving.PROBLEMS)
+    async def triage(
+        user: User,
+        words: Words = "",
+        state: State | None = None,
+        tag: Words = "",
+        owner: Words = "",
+        sort: Sort = "worst",
+        down: bool = False,
+        first: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+        count: Annotated[int, Query(ge=1, le=MOST_LINES)] = 25,
+    ) -> AmongAll:
+        """The streams that you may see in one order over all of them, the worst first. Waits for no slow server.
+
+        By state, then by how long the oldest unread message waits. `words` is any part of a name, description, owner, tag,
+        state, rule or problem. What is not known yet comes last; ask again.
+        """
+        known, problems = await viewing.among_all(user)
+        wanted = Wanted(words, state or "", tag, owner, sort, down)
+        found = await run_in_threadpool(_among_all, known, wanted, first, count)
+        await viewing.look_again([one.stream for one in found.streams], user)
+        near = await viewing.near_limits(user, [one.stream for one in known])
+        return replace(found, problems=[*problems, *near])
+
     @router.get("/api/streams/{name}/line", responses=serving.PROBLEMS)
     async def line(name: str, user: User) -> Line:
         """A stream in one line: status, lag, retention, the ingest's last commit and dead letters, the last audit."""
         return line_of(await viewing.shown(name, user))
 
     return router
+
+
+def _among_all(known: list[StreamNow], wanted: Wanted, first: int, count: int) -> AmongAll:
+    chosen = matching(known, wanted)
+    ordered = in_order(chosen, wanted)
+    # A page that is beyond the end, since streams have gone or are no longer wanted, is the last one.
+    first = min(first, max(0, len(ordered) - 1) // count * count)
+    return AmongAll(
+        streams=ordered[first : first + count],
+        first=first,
+        found=len(ordered),
+        of=len(known),
+        unknown=sum(one.state is None for one in chosen),
+        states=counted(chosen),
+        owners=sorted({one.owner for one in known if one.owner is not None})[:_MOST_WORDS],
+        tags=sorted({tag for one in known for tag in one.tags})[:_MOST_WORDS],
+        problems=[],
+    )

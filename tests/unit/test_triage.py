@@ -1,0 +1,116 @@
+"""The order of many streams: the worst first, whatever is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.overviews import partition, shown_overview
+from tests.support.stream_text import MINIMAL
+from tidemark.streams.loading import load
+from tidemark.streams.model import Stream
+from tidemark.views.audits import AuditEnded
+from tidemark.views.overview import OfIngest, Status
+from tidemark.views.status import Word
+from tidemark.views.stream_line import Line, line_of
+from tidemark.views.triage import State, StreamNow, Wanted, counted, in_order, matching, state_of, stream_now
+
+FAR = 2**60
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    path = tmp_path / "orders.yaml"
+    path.write_text(MINIMAL)
+    return load(path).stream
+
+
+def line(word: str | None, lag: int = 0, **given: Any) -> Line:
+    status = None if word is None else Status(word, "a rule", "orders", 0, "a sentence")
+    return line_of(shown_overview(partition(lag=lag), status=status, **given))
+
+
+def named(stream: Stream, name: str, shown: Line | None, problem: str | None = None, **given: Any) -> StreamNow:
+    return replace(stream_now(stream, shown, problem), stream=name, **given)
+
+
+def names(streams: list[StreamNow], **wanted: Any) -> list[str]:
+    asked = Wanted(**wanted)
+    return [one.stream for one in in_order(matching(streams, asked), asked)]
+
+
+@pytest.mark.covers("U19")
+def test_the_worst_is_first_by_its_state_and_then_by_how_long_a_message_waits(stream: Stream) -> None:
+    streams = [
+        named(stream, "fine", line("OK")),
+        named(stream, "behind", line("OK", 5, unread_since=100)),
+        named(stream, "unknown", None),
+        named(stream, "unborn", line(None)),
+        # Fewer offsets that wait for longer are worse than more that have just come.
+        named(stream, "long", line("STOPPED", 3, unread_since=10)),
+        named(stream, "short", line("STOPPED", FAR, unread_since=20)),
+        named(stream, "dateless", line("STOPPED", FAR + 1)),
+        named(stream, "away", None, "Unreachable: nobody is there"),
+        named(stream, "hole", line("OK", holes=["orders/0 [1, 2)"])),
+        named(stream, "topicless", line(None, missing_topics=["orders"])),
+    ]
+    order = ["away", "long", "short", "dateless", "topicless", "hole", "unborn", "behind", "fine", "unknown"]
+    assert names(streams) == order
+    # Other orders are of what is known, and what is equal there is as in that one.
+    assert names(streams, sort="lag")[:4] == ["dateless", "short", "behind", "long"]
+    assert names(streams, sort="name", down=True) == [*sorted(set(order) - {"unknown"}, reverse=True), "unknown"]
+    assert [(one.state.value, one.streams) for one in counted(streams)] == [
+        ("UNREACHABLE", 1),
+        ("STOPPED", 3),
+        ("NO TOPIC", 1),
+        ("HOLES", 1),
+        ("NEW", 1),
+        ("OK", 2),
+    ]
+
+
+@pytest.mark.covers("U19")
+@pytest.mark.parametrize("word", Word)
+def test_each_word_of_a_partition_is_a_state_and_worse_things_go_before_it(word: Word) -> None:
+    assert state_of(line(word.value)) == State(word.value)
+    assert state_of(line(word.value, missing_topics=["orders"])) in (State.NO_TOPIC, State(word.value))
+    lost = line_of(shown_overview(partition(lag=1, retention="lost"), status=line(word.value).status))
+    assert state_of(lost) == (State.STOPPED if word == Word.STOPPED else State.LOST)
+
+
+@pytest.mark.covers("U19")
+def test_streams_are_chosen_by_words_owner_tag_and_state(stream: Stream) -> None:
+    streams = [
+        named(stream, "a", line("OK"), owner="Ann", tags=["money", "eu"]),
+        named(stream, "b", line("STALLED"), owner="Bob", tags=["money"], description="Payments (raw)"),
+        named(stream, "c", None, "Unreachable: HBase at h:1 did not answer", owner=None),
+    ]
+    assert names(streams, words=" PAYMENTS (r") == ["b"]
+    # A text of people is text, never a pattern.
+    assert names(streams, words=".*") == []
+    assert names(streams, words="hbase at") == ["c"]
+    assert names(streams, owner="Ann") == ["a"]
+    assert names(streams, tag="money") == ["b", "a"]
+    assert names(streams, state=State.UNREACHABLE) == ["c"]
+    assert names(streams, sort="owner") == ["a", "b", "c"]
+    assert names(streams, sort="tags") == ["b", "a", "c"]
+
+
+@pytest.mark.covers("U19")
+def test_orders_by_retention_dead_letters_and_audits(stream: Stream) -> None:
+    def audited(*, clean: bool) -> AuditEnded:
+        return AuditEnded("orders__audit/1", 1, "full", clean, "a sentence")
+
+    streams = [
+        named(stream, "a", line("OK", ingest=OfIngest(1, 2, [1], [2], None), audit=audited(clean=True))),
+        named(stream, "b", line("OK", ingest=OfIngest(1, 7, [1], [7], None))),
+        named(stream, "c", line("OK", audit=audited(clean=False))),
+        named(stream, "d", line_of(shown_overview(partition(retention="lost")))),
+        named(stream, "e", line_of(shown_overview(partition(retention="warning", retention_ms=5)))),
+    ]
+    assert names(streams, sort="dead")[:2] == ["b", "a"]
+    assert (names(streams, sort="audit")[0], names(streams, sort="audit")[-1]) == ("c", "a")
+    assert names(streams, sort="retention")[:2] == ["d", "e"]

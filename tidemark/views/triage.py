@@ -1,0 +1,173 @@
+"""Which of many streams needs somebody first: one order for the page of all streams and `tidemark status`. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from tidemark.streams.model import Stream
+from tidemark.views.messages.payloads import visible
+from tidemark.views.stream_line import Line
+
+
+class State(StrEnum):
+    """What a stream is like as a whole, from the best to the worst. Five of the words are those of its partitions."""
+
+    OK = "OK"
+    # No window yet: nobody knows whether it works.
+    NEW = "NEW"
+    WARNING = "WARNING"
+    STALLED = "STALLED"
+    # The ingest is past offsets that no window has read.
+    HOLES = "HOLES"
+    # A topic of its file does not exist.
+    NO_TOPIC = "NO TOPIC"
+    REWOUND = "REWOUND"
+    # Kafka has deleted offsets that nobody has read.
+    LOST = "LOST"
+    STOPPED = "STOPPED"
+    # Nobody can say: a server does not answer, or the ledger contradicts itself.
+    UNREACHABLE = "UNREACHABLE"
+
+
+_SEVERITY = list(State)
+Sort = Literal["worst", "name", "lag", "retention", "dead", "audit", "owner", "tags"]
+
+
+@dataclass(frozen=True)
+class StreamNow:
+    """A stream among many. `line` is None while it is not known, and `problem` says why, if that is known.
+
+    While Kafka does not answer, `problem` says so, and `line` has what the ledger knows.
+
+    `state` is None as long as nobody has asked its servers.
+    """
+
+    stream: str
+    description: str
+    owner: str | None
+    tags: list[str]
+    state: State | None
+    problem: str | None
+    line: Line | None
+
+
+@dataclass(frozen=True)
+class OfState:
+    """How many streams are in a state."""
+
+    state: State
+    streams: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which streams somebody wants to see, and in which order. `words` is any part of a name, a description and so on."""
+
+    words: str = ""
+    state: str = ""
+    tag: str = ""
+    owner: str = ""
+    sort: Sort = "worst"
+    down: bool = False
+
+
+def stream_now(stream: Stream, line: Line | None, problem: str | None = None) -> StreamNow:
+    """A stream among many: as its line says, or with the problem that there is no line; with neither, nobody has asked."""
+    return StreamNow(
+        stream=stream.name,
+        description=visible(stream.description),
+        owner=None if stream.owner is None else visible(stream.owner),
+        tags=[visible(one) for one in stream.tags],
+        state=state_of(line) if line is not None else None if problem is None else State.UNREACHABLE,
+        problem=problem if line is None else line.kafka_problem,
+        line=line,
+    )
+
+
+def state_of(line: Line) -> State:
+    """The worst that is true of a stream."""
+    if line.kafka_problem is not None:
+        return State.UNREACHABLE
+    found = [State.NEW] if line.status is None else [State(line.status.word)]
+    if line.missing_topics:
+        found.append(State.NO_TOPIC)
+    if line.holes:
+        found.append(State.HOLES)
+    if line.retention == "lost":
+        found.append(State.LOST)
+    return max(found, key=_SEVERITY.index)
+
+
+def counted(streams: Iterable[StreamNow]) -> list[OfState]:
+    """The number of streams in each state that some are in, the worst state first."""
+    numbers = Counter(one.state for one in streams if one.state is not None)
+    return [OfState(state, numbers[state]) for state in reversed(State) if numbers[state]]
+
+
+def matching(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
+    """The streams that somebody wants, of any state."""
+    words = wanted.words.strip().lower()
+    return [
+        one
+        for one in streams
+        if words in _text(one)
+        and (not wanted.tag or wanted.tag in one.tags)
+        and (not wanted.owner or wanted.owner == one.owner)
+    ]
+
+
+def in_order(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
+    """The streams of the wanted state in the wanted order. Equal ones are in the order of `worst`, unknown ones are last."""
+    chosen = [one for one in streams if not wanted.state or one.state == wanted.state]
+    chosen.sort(key=_worst)
+    key = _KEYS[wanted.sort]
+    known = [one for one in chosen if one.state is not None]
+    return [*sorted(known, key=key, reverse=wanted.down), *(one for one in chosen if one.state is None)]
+
+
+def _text(one: StreamNow) -> str:
+    status = one.line.status if one.line else None
+    parts = (one.stream, one.description, one.owner, *one.tags, one.state, one.problem, status.rule if status else None)
+    return "\n".join(part for part in parts if part).lower()
+
+
+def _worst(one: StreamNow) -> tuple[int, float, int, str]:
+    """By the state, then by how long the oldest unread message waits, then by the number of unread offsets."""
+    severity = -1 if one.state is None else _SEVERITY.index(one.state)
+    lag = (one.line.lag or 0) if one.line else 0
+    since = one.line.unread_since if one.line and lag else None
+    return -severity, float("inf") if since is None else since, -lag, one.stream
+
+
+def _lag(one: StreamNow) -> int:
+    return -1 if one.line is None or one.line.lag is None else one.line.lag
+
+
+def _retention(one: StreamNow) -> float:
+    if one.line is None:
+        return float("inf")
+    if one.line.retention == "lost":
+        return -1
+    return float("inf") if one.line.retention_ms is None else one.line.retention_ms
+
+
+def _audit(one: StreamNow) -> int:
+    """Findings first, then streams without an audit, then clean ones."""
+    audit = one.line.audit if one.line else None
+    return 1 if audit is None else 2 * audit.clean
+
+
+_KEYS: dict[Sort, Callable[[StreamNow], Any]] = {
+    "worst": _worst,
+    "name": lambda one: one.stream,
+    "lag": lambda one: -_lag(one),
+    "retention": _retention,
+    "dead": lambda one: -(one.line.dead_letters if one.line else -1),
+    "audit": _audit,
+    "owner": lambda one: (one.owner is None, one.owner or ""),
+    "tags": lambda one: (not one.tags, one.tags),
+}
