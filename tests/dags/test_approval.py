@@ -20,7 +20,7 @@ class Task:
     """A task instance: what `check` has found, and what `approve` has pushed and returned."""
 
     def __init__(self, offsets: int) -> None:
-        self.found = {"offsets": offsets, "ranges": ["orders/0 [0, 15)"], "selection": SELECTION}
+        self.found = {"offsets": offsets, "ranges": ["orders/0@0-15"], "selection": SELECTION}
         self.values: dict[tuple[str, str], Any] = {("check", "found"): self.found}
 
     def xcom_push(self, key: str, value: Any) -> None:

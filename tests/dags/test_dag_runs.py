@@ -190,7 +190,7 @@ def test_ingest(
     (window,) = extra["windows"]
     assert (window["seq"], window["read"]) == (1, 2_000)
     assert window["stored"] + window["dead_letters"] == 2_000
-    assert f"{STREAM}/0 [0, {found.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
+    assert f"{STREAM}/0@0-{found.head.offsets()[TopicPartition(STREAM, 0)]}" in window["ranges"]
     # Everything is read, so the hour of the messages is over: another event names it.
     oldest = min(tally.first_timestamp for tally in last.tallies if tally.first_timestamp is not None)
     newest = max(tally.last_timestamp for tally in last.tallies if tally.last_timestamp is not None)
@@ -244,7 +244,7 @@ def test_events_of_lineage_have_ranges_and_counts(opened: OpenStream) -> None:
     (window,) = facet["windows"]
     assert (facet["stream"], facet["lanes"], facet["run"]) == (STREAM, [INGEST], head.head.last.attempt.run)
     assert (facet["committed"], facet["read"], facet["stored"] + facet["dead_letters"]) == (1, 2_000, 2_000)
-    assert f"{STREAM}/0 [0, {head.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
+    assert f"{STREAM}/0@0-{head.head.offsets()[TopicPartition(STREAM, 0)]}" in window["ranges"]
     (source,) = event["inputs"]
     assert source["namespace"].startswith("kafka://127.0.0.1:")
     assert (source["name"], source["inputFacets"]["inputStatistics"]["rowCount"]) == (STREAM, 2_000)
@@ -281,7 +281,7 @@ def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, cap
     assert dict(opened.book.store.scan(("head",))) == before
     (found,) = [one.xcom_pull("check", key="found") for one in run.get_task_instances() if one.task_id == "check"]
     assert found["offsets"] == 2
-    assert found["ranges"] == [f"{STREAM}/0 [5, 6)", f"{STREAM}/1 [7, 8)"]
+    assert found["ranges"] == [f"{STREAM}/0@5-6", f"{STREAM}/1@7-8"]
     assert [list(one.values()) for one in found["answers"]] == [
         [f"{STREAM}/0", "5", "6", "1", "to be read"],
         [f"{STREAM}/1", "7", "8", "1", "to be read"],

@@ -296,7 +296,7 @@ def test_a_hole_is_in_the_status_though_nobody_has_opened_the_picture(
                 "the status says nothing of holes",
             )
             found = looking.get(f"/api/streams/orders{path}").json()
-            assert (found["holes"], found["more_holes"]) == (["orders/0 [10, 20)"], 0)
+            assert (found["holes"], found["more_holes"]) == (["orders/0@10-20"], 0)
 
 
 class Looked(TimedKafka, LookedAt):

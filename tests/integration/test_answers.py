@@ -77,9 +77,9 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(live: LiveStream) -> N
 
     _, said = tidemark(*command, "--yes", "--strict", code=2)
     assert "tidemark: WrongUse: strict: 39 offsets cannot be read by a replay. " in said
-    assert f"{EXPIRED}: {topic}/0 [5, 10); " in said
+    assert f"{EXPIRED}: {topic}/0@5-10; " in said
     _, said = tidemark("replay", "--yes", file, "--records", f"{topic}/0@5", "--reason", "a test", code=2)
-    assert f"there is nothing to replay: {EXPIRED}: {topic}/0 [5, 6)" in said
+    assert f"there is nothing to replay: {EXPIRED}: {topic}/0@5-6" in said
     assert dict(live.opened.book.store.scan(())) == everything
 
     done = json.loads(tidemark(*command, "--yes", "--json")[0])

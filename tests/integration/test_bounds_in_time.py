@@ -121,7 +121,7 @@ def _check_hours(file: str, topic: str) -> None:
     rules = {int(name.rpartition("/")[2]): one["rule"] for name, one in partitions.items()}
     # Partition 1 begins with hour 3: what follows of hour 2 is late. The last two partitions have nothing so new.
     assert rules == {0: "missing", 1: "passed", 2: "idle", 3: "idle"}
-    assert partitions[f"{topic}/0"]["missing"] == [{"kind": "unread", "range": f"{topic}/0 [1, 2)"}]
+    assert partitions[f"{topic}/0"]["missing"] == [{"kind": "unread", "range": f"{topic}/0@1-2"}]
     assert partitions[f"{topic}/1"]["late"] == {"least": 1, "most": 1, "windows": ["ingest/1"]}
     assert (found["complete"], found["late"]) == (False, {"least": 1, "most": 1})
     # The unread message of now: all before it has been read.

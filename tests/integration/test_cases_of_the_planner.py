@@ -92,7 +92,7 @@ def test_a_log_start_that_has_moved_up(make: Make) -> None:
     live.ingest()
     live.kafka.send([(topic, 0, key, value) for key, value in live.example.generate(50, 10)])
     live.kafka.delete_records(topic, 0, 31)
-    with pytest.raises(OffsetsOutOfRange, match=rf"{topic}/0 \[10, 31\)") as caught:
+    with pytest.raises(OffsetsOutOfRange, match=rf"{topic}/0@10-31") as caught:
         live.ingest()
     assert caught.value.exit_code == 4
     live.rewrite(source={"on_out_of_range": "earliest"})
@@ -102,7 +102,7 @@ def test_a_log_start_that_has_moved_up(make: Make) -> None:
     assert live.positions()[topic, 0] == 60
     (event,) = asked("ledger", "events", str(live.file))
     assert (event["what"], event["why"]) == ("lost", "on_out_of_range: earliest")
-    assert f"{topic}/0 [10, 31)" in event["where"]
+    assert f"{topic}/0@10-31" in event["where"]
     assert audit(live.opened, "audit").clean
 
 
@@ -121,7 +121,7 @@ def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> N
         problem = translate(caught.value)
         assert isinstance(problem, OffsetsOutOfRange)
         assert problem.exit_code == 4
-        assert f"{topic}/1 [0, 5)" in str(problem)
+        assert f"{topic}/1@0-5" in str(problem)
         assert (live.head().seq, sum(live.positions().values())) == (0, 0)
     # By the stream file alone it does not go on: the window is pinned. Given up, the next one names what is lost.
     live.rewrite(source={"on_out_of_range": "earliest"})
@@ -242,7 +242,7 @@ def test_a_hole_is_proved_and_comes_out_as_a_plan(make: Make) -> None:
     broken = audit(live.opened, "audit 2")
     assert not broken.clean
     assert {one.partition: one.holes for one in broken.coverage} == {
-        f"{live.topics[0]}/{partition}": (f"{live.topics[0]}/{partition} [5, 10)",) for partition in range(4)
+        f"{live.topics[0]}/{partition}": (f"{live.topics[0]}/{partition}@5-10",) for partition in range(4)
     }
     found = asked("backfill", str(live.file), "--holes", "--reason", "a record was lost", "--dry-run")
     assert found["offsets"] == 20

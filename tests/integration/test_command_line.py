@@ -138,7 +138,7 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     at = located(opened, *parse_coordinates(f"{topic}/3@4"))
     assert asked("show", file, f"{topic}/3@4") == as_plain(as_values(at))
     out, _ = tidemark("show", file, f"{topic}/2@18")
-    assert f"skipped: window 2 of ingest jumped over {topic}/2 [15, 25) (max_behind: 5)\n" in out
+    assert f"skipped: window 2 of ingest jumped over {topic}/2@15-25 (max_behind: 5)\n" in out
 
     # The record of the first window is the one that was committed, with all that was known then.
     found = opened.book.record("ingest", 1)

@@ -54,7 +54,7 @@ def test_offsets_without_a_message_are_explained(live: LiveStream) -> None:
     assert (report.clean, report.expected) == (True, 7), report.sentence()
     assert sum(place.missing for place in report.places) == 0
     (gap,) = report.gaps
-    assert (gap.offsets, gap.messages, gap.ranges, gap.unexplained) == (10, 7, (f"{topic}/0 [5, 8)",), 0)
+    assert (gap.offsets, gap.messages, gap.ranges, gap.unexplained) == (10, 7, (f"{topic}/0@5-8",), 0)
 
 
 @pytest.mark.covers("E7")
@@ -100,7 +100,7 @@ def test_a_block_that_has_lost_messages_is_not_read_again_unless_they_are_named(
     send(live, "e")
     wait_until_left(live, [1, 3, 4, 5, 6], 7)
     live.ingest()
-    lost = r"/0 \[0, 1\), \S+/0 \[2, 3\)"
+    lost = r"/0@0-1, \S+/0@2-3"
     with pytest.raises(OffsetsOutOfRange, match=rf"{lost} are gone"):
         live.select(LaneKind.REPLAY, live.ranges(0, 0, (4, 5)))
     with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has \S+{lost}"):
@@ -152,7 +152,7 @@ def test_transactions_are_explained_and_a_message_that_vanishes_is_not(make: Mak
     assert report.clean, report.sentence()
     (gap,) = report.gaps
     assert (gap.partition, gap.offsets, gap.messages, gap.aborted, gap.markers) == (f"{topic}/0", 19, 10, 7, 2)
-    assert gap.ranges == (f"{topic}/0 [10, 19)",)
+    assert gap.ranges == (f"{topic}/0@10-19",)
     # The topic is compacted for a while, as by a mistake, and two messages are gone: nothing explains that afterwards.
     live = make(CDN)
     topic = live.topics[0]
@@ -168,7 +168,7 @@ def test_transactions_are_explained_and_a_message_that_vanishes_is_not(make: Mak
     report = audit(live.opened, "audit")
     assert not report.clean
     (gap,) = report.gaps
-    assert (gap.unexplained, gap.ranges) == (2, (f"{topic}/0 [0, 2)",))
+    assert (gap.unexplained, gap.ranges) == (2, (f"{topic}/0@0-2",))
     assert "2 messages were counted when they were read and are gone" in report.sentence()
 
 

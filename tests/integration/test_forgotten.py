@@ -78,11 +78,11 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     assert stored is not None
     report = decode(stored, AuditReport, "the report")
     assert [str(one) for one in place(report, "hbase").blocks_at] == [
-        f"{topic}/0 [10000, 20000) of window ingest/1: expected 9999 rows, found 9998",
-        f"{topic}/0 [20000, 25000) of window ingest/1: 5000 rows, and the contents of some are not what was stored",
+        f"{topic}/0@10000-20000 of window ingest/1: expected 9999 rows, found 9998",
+        f"{topic}/0@20000-25000 of window ingest/1: 5000 rows, and the contents of some are not what was stored",
     ]
     assert [str(one) for one in place(report, "dead letters").blocks_at] == [
-        f"{topic}/0 [10000, 20000) of window ingest/1: expected 1 messages, found 0"
+        f"{topic}/0@10000-20000 of window ingest/1: expected 1 messages, found 0"
     ]
     assert place(report, "parquet").blocks == 0
     assert "missing 0, different 0, extra 0, twice 0, debris 0" in report.sentence()

@@ -79,7 +79,7 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
     now = partitions(live)
     assert {number: one["retention"] for number, one in now.items()} == {0: "safe", 1: "lost", 2: "safe", 3: "safe"}
     _, said = tidemark("status", file)
-    assert said == f"retention: {topic}/1 [10, 15): Kafka has deleted it before it was read\n"
+    assert said == f"retention: {topic}/1@10-15: Kafka has deleted it before it was read\n"
 
 
 @pytest.mark.full
@@ -98,7 +98,7 @@ def test_a_log_start_that_gains_on_the_position_is_warned_of_without_any_setting
     assert (found["retention"], found["retention_reason"]) == ("warning", "movement")
     live.kafka.delete_records(topic, 0, 105)
     assert partitions(live)[0]["retention"] == "lost"
-    assert tidemark("status", file)[1] == f"retention: {topic}/0 [101, 105): Kafka has deleted it before it was read\n"
+    assert tidemark("status", file)[1] == f"retention: {topic}/0@101-105: Kafka has deleted it before it was read\n"
 
 
 def test_what_kafka_says_of_settings_sizes_and_timestamps(make: Make) -> None:

@@ -348,7 +348,7 @@ def test_a_dead_letter_behind_a_gap(make: Make) -> None:
     assert (live.positions(), counts(record)["failed"], set(dead(live))) == ({(topic, 0): 7}, 1, {5})
     assert {offset for offset, _ in words(live)} == {0, 1, 2, 6}
     (gap,) = audit(live.opened, "audit").gaps
-    assert (gap.ranges, gap.unexplained) == ((f"{topic}/0 [3, 5)",), 0)
+    assert (gap.ranges, gap.unexplained) == ((f"{topic}/0@3-5",), 0)
     generations = live.independent.generations()
     record = redriven(live, scheme=function("corrected"))
     assert counts(record) == {"read": 1, "stored": 1, "skipped": 0, "invalid": 0, "failed": 0, "rows": 1}

@@ -171,7 +171,7 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     assert counts(json.loads(out)) == [20]
     again = ("backfill", "--yes", file, "--ranges", f"{topic}/1@20-40", "--reason", "again", "--strict")
     _, said = tidemark(*again, code=2)
-    assert f"strict: 10 offsets cannot be read by a backfill. a window has read them: {topic}/1 [20, 30)" in said
+    assert f"strict: 10 offsets cannot be read by a backfill. a window has read them: {topic}/1@20-30" in said
     # Bounds in time take what is left.
     out, said = tidemark(
         "backfill", "--yes", file, "--since", "2020-01-01T00:00:00Z", "--reason", "rest", "--run", "rest", "--json"

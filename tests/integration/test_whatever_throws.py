@@ -468,7 +468,7 @@ def test_an_error_that_ends_a_job_names_what_it_was_and_the_offsets(make: Make) 
     send(live, values([("", 2**31 - 100, "x")]))
     with pytest.raises(ProcessingFailed) as ended:
         live.ingest()
-    assert f"{live.topics[0]}/0 [0, 2)" in str(ended.value)
+    assert f"{live.topics[0]}/0@0-2" in str(ended.value)
     assert "A Spark task had too little memory: " in str(ended.value)
 
 

@@ -112,7 +112,7 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
     run = send_form(form, page, "success")
     path = f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances/check/xcomEntries/found"
     _, found = airflow.call("GET", path)
-    assert found["value"]["ranges"] == [f"{STREAM}/0 [41, 42)", f"{STREAM}/0 [43, 44)"]
+    assert found["value"]["ranges"] == [f"{STREAM}/0@41-42", f"{STREAM}/0@43-44"]
     assert answers(airflow, page, run, "Before the run") == {
         f"{STREAM}/0 39 40 1 no window has read them",
         f"{STREAM}/0 41 42 1 to be read",
@@ -164,7 +164,7 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     page.screenshot(path=SCREENSHOTS / "replay.png")
     run = send_form(form, page, "success")
     (window,) = airflow.result(f"{STREAM}__replay", run, "publish")["windows"]
-    assert window["ranges"] == [f"{STREAM}/0 [41, 44)"]
+    assert window["ranges"] == [f"{STREAM}/0@41-44"]
     assert (window["read"], window["stored"]) == (2, 2)
     after = generations(opened)
     assert {offset for offset in after if after[offset] > before[offset]} == {41, 43}
@@ -207,8 +207,8 @@ def test_a_replay_of_the_records_of_a_table_in_two_lanes(
     run = send_form(form, page, "success")
     published = airflow.result(f"{STREAM}__replay", run, "publish")
     (one,), (other,) = published["windows"], published["then"][0]["windows"]
-    assert (one["ranges"], one["read"], one["stored"]) == ([f"{STREAM}/0 [46, 48)"], 2, 2)
-    assert (other["ranges"], other["read"], other["stored"]) == ([f"{STREAM}/0 [51, 53)"], 2, 2)
+    assert (one["ranges"], one["read"], one["stored"]) == ([f"{STREAM}/0@46-48"], 2, 2)
+    assert (other["ranges"], other["read"], other["stored"]) == ([f"{STREAM}/0@51-53"], 2, 2)
     assert published["totals"] == {"found and stored": "4"}
     after = generations(opened)
     assert {offset for offset in after if after[offset] > before[offset]} == set(wanted)
@@ -231,8 +231,8 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
     run = send_form(form, page, "success")
     published = airflow.result(f"{STREAM}__backfill", run, "publish")
     (window,), (again,) = published["windows"], published["then"][0]["windows"]
-    assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0 [10, {FIRST})"], FIRST - 10)
-    assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0 [{FIRST}, {FIRST + 2})"], 2)
+    assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0@10-{FIRST}"], FIRST - 10)
+    assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0@{FIRST}-{FIRST + 2}"], 2)
     assert published["totals"] == {"found and stored": str(FIRST - 8)}
     for lane in (published["lane"], published["then"][0]["lane"]):
         entry = all_lanes(opened.book)[lane]

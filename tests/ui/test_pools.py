@@ -70,7 +70,7 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
         assert airflow.wait(f"{stream}__replay", replay) == "success"
         page.locator("#told", has_text="Finished. 5 of 5 offsets are read and committed.").wait_for()
     (window,) = airflow.result(f"{stream}__replay", replay, "publish")["windows"]
-    assert (window["ranges"], window["stored"], position()) == ([f"{stream}/0 [0, 5)"], 5, 20)
+    assert (window["ranges"], window["stored"], position()) == ([f"{stream}/0@0-5"], 5, 20)
     file.unlink()
 
 

@@ -162,8 +162,7 @@ def test_several_answers_of_one_partition_are_numbers_within_the_same_range() ->
 def test_answers_as_people_and_programs_read_them() -> None:
     part = RangeSet(OffsetRange(A, start, start + 1) for start in range(0, 14, 2))
     assert said({EXPIRED: part, NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])}) == (
-        f"{EXPIRED}: a/0 [0, 1), a/0 [2, 3), a/0 [4, 5), a/0 [6, 7), a/0 [8, 9) and 2 more ranges; "
-        f"{NOT_YET}: a/0 [{2**60}, {2**60 + 5})"
+        f"{EXPIRED}: a/0@0-1, a/0@2-3, a/0@4-5, a/0@6-7, a/0@8-9 and 2 more ranges; {NOT_YET}: a/0@{2**60}-{2**60 + 5}"
     )
     (one,) = exact({NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])})
     assert one.as_fields() == {

@@ -158,7 +158,7 @@ def test_offsets_without_a_message_are_explained(compacted: bool, vanished: int)
         markers=6 - gone,
         compacted=gone if compacted else 0,
         unexplained=0 if compacted else gone,
-        ranges=("logs/0 [3, 5)",),
+        ranges=("logs/0@3-5",),
     )
 
 
@@ -269,4 +269,4 @@ def test_a_smaller_report_names_less_and_counts_the_same() -> None:
 def test_a_hundred_ranges_are_shown() -> None:
     many = ranges(*((2 * number, 2 * number + 1) for number in range(SHOWN_COORDINATES + 5)))
     assert len(shown(many)) == SHOWN_COORDINATES
-    assert shown(ranges((3, 5), (8, 9))) == ("logs/0 [3, 5)", "logs/0 [8, 9)")
+    assert shown(ranges((3, 5), (8, 9))) == ("logs/0@3-5", "logs/0@8-9")

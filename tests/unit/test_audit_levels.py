@@ -126,7 +126,7 @@ def test_what_the_level_sinks_has_not_compared_is_said() -> None:
     ("logs", "topic_id", "problem"),
     [
         ([(0, 7)], "id", "orders/0: the ledger has offsets up to 10, and the log ends at 7: it was cut"),
-        ([(12, 15)], "id", "orders/0: [10, 12) was deleted before it was read"),
+        ([(12, 15)], "id", "orders/0@10-12 was deleted before it was read"),
         ([(0, 20)], "new", "orders/0: the topic was recreated: its id is new, and id was read"),
         ([], "id", "orders/0: the topic has no such partition in Kafka"),
         (None, "id", "orders/0: the topic is not in Kafka"),

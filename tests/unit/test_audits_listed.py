@@ -33,7 +33,7 @@ PLACE = PlaceReport(
     missing_at=("orders/0@1", "orders#2/0@2", "orders/0@9007199254740993"),
     extra_at=("orders/0@7",),
 )
-COVERAGE = CoverageReport(partition="orders/0", start=0, position=9, covered=8, holes=("orders/0 [3, 4)",), overlaps=())
+COVERAGE = CoverageReport(partition="orders/0", start=0, position=9, covered=8, holes=("orders/0@3-4",), overlaps=())
 
 
 def stored(made: StreamInMemory, run: str, at: int, **fields: Any) -> AuditReport:
@@ -76,7 +76,7 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
             blocks_at=[],
         )
     ]
-    assert (one.found.holes, one.found.selection) == (["orders/0 [3, 4)"], findings.digest)
+    assert (one.found.holes, one.found.selection) == (["orders/0@3-4"], findings.digest)
     assert (one.found.offsets, one.found.sinks) == (3, None)
     # A level that compares nothing counts nothing.
     made.ends((0, 10))
@@ -186,16 +186,16 @@ def test_the_command_names_holes_and_overlaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = StreamInMemory(tmp_path)
-    many = structs.replace(COVERAGE, holes=tuple(f"orders/1 [{at}, {at + 1})" for at in range(0, 250, 2)))
-    overlap = structs.replace(COVERAGE, holes=(), overlaps=("orders/2 [5, 9)",))
+    many = structs.replace(COVERAGE, holes=tuple(f"orders/1@{at}-{at + 1}" for at in range(0, 250, 2)))
+    overlap = structs.replace(COVERAGE, holes=(), overlaps=("orders/2@5-9",))
     stored(made, "run 1", 1_000, coverage=(COVERAGE, many, overlap))
     stored(made, "run 2", 2_000, coverage=(overlap,))
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     commands.report("orders", "run 1")
     said = capsys.readouterr()
     lines = [one for one in said.out.splitlines() if one.startswith("coverage: ")]
-    assert lines[:2] == ["coverage: hole orders/0 [3, 4)", "coverage: hole orders/1 [0, 1)"]
-    assert lines[-2:] == ["coverage: 26 more holes", "coverage: overlap orders/2 [5, 9)"]
+    assert lines[:2] == ["coverage: hole orders/0@3-4", "coverage: hole orders/1@0-1"]
+    assert lines[-2:] == ["coverage: 26 more holes", "coverage: overlap orders/2@5-9"]
     assert len(lines) == 102
     assert "To read them: tidemark backfill orders --holes" in said.err
     commands.report("orders", "run 2")

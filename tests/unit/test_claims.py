@@ -58,12 +58,12 @@ def work_off(world: World, lane: str = "replay-1") -> None:
 @pytest.mark.parametrize(
     ("kind", "ranges", "error", "said"),
     [
-        (LaneKind.REPLAY, (3, 7), WrongUse, r"logs/0 \[3, 5\): in no committed window, so there is nothing to replay"),
-        (LaneKind.REPLAY, (0, 5), WrongUse, r"logs/0 \[0, 5\): in no committed window"),
-        (LaneKind.BACKFILL, (3, 7), WrongUse, r"logs/0 \[5, 7\): committed already; a replay reads it again"),
-        (LaneKind.BACKFILL, (4, 6), WrongUse, r"logs/0 \[5, 6\): committed already"),
-        (LaneKind.REPLAY, (20, 26), ClaimOverlap, r"logs/0 \[25, 26\): at or above the ingest position"),
-        (LaneKind.BACKFILL, (25, 30), ClaimOverlap, r"logs/0 \[25, 30\): at or above the ingest position"),
+        (LaneKind.REPLAY, (3, 7), WrongUse, r"logs/0@3-5: in no committed window, so there is nothing to replay"),
+        (LaneKind.REPLAY, (0, 5), WrongUse, r"logs/0@0-5: in no committed window"),
+        (LaneKind.BACKFILL, (3, 7), WrongUse, r"logs/0@5-7: committed already; a replay reads it again"),
+        (LaneKind.BACKFILL, (4, 6), WrongUse, r"logs/0@5-6: committed already"),
+        (LaneKind.REPLAY, (20, 26), ClaimOverlap, r"logs/0@25-26: at or above the ingest position"),
+        (LaneKind.BACKFILL, (25, 30), ClaimOverlap, r"logs/0@25-30: at or above the ingest position"),
     ],
 )
 def test_a_lane_takes_only_what_is_of_its_kind(
@@ -105,7 +105,7 @@ def test_lanes_that_are_opened_together_read_the_history_once(world: World, monk
 def test_offsets_are_claimed_from_the_opening_to_the_end(world: World) -> None:
     open_over(world, (6, 8), (10, 12))
     open_over(world, (8, 10), lane="replay-2")
-    with pytest.raises(ClaimOverlap, match=r"logs/0 \[11, 12\): claimed by the open lane replay-1 \(run run 7\)"):
+    with pytest.raises(ClaimOverlap, match=r"logs/0@11-12: claimed by the open lane replay-1 \(run run 7\)"):
         open_over(world, (11, 14), lane="replay-3")
     open_over(world, (0, 5), lane="backfill-1", kind=LaneKind.BACKFILL)
     with pytest.raises(ClaimOverlap, match="claimed by the open lane backfill-1"):
@@ -117,7 +117,7 @@ def test_offsets_are_claimed_from_the_opening_to_the_end(world: World) -> None:
 def test_many_ranges_are_named_in_short(world: World) -> None:
     with pytest.raises(WrongUse) as caught:
         open_over(world, *((5 + 2 * number, 6 + 2 * number) for number in range(7)), kind=LaneKind.BACKFILL)
-    assert "logs/0 [13, 14) and 2 more ranges" in str(caught.value)
+    assert "logs/0@13-14 and 2 more ranges" in str(caught.value)
 
 
 def test_a_backfill_or_replay_needs_a_selection_and_an_ingest(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -78,6 +79,79 @@ def test_a_range_from_a_negative_offset_is_refused() -> None:
 def test_a_range_that_runs_backwards_is_refused() -> None:
     with pytest.raises(WrongUse, match="ranges: line 2: 'logs/0@3-1': from 3 until 1 runs backwards"):
         parse_ranges("\nlogs/0@3-1", "ranges")
+
+
+GROUP = st.sampled_from(["", " ", "\u00a0", "\u2009", "\u202f"])
+
+
+@st.composite
+def shown_ranges(draw: st.DrawFn) -> tuple[str, Named]:
+    """Some ranges and coordinates, each in a form in which Tidemark shows them, or has shown them; several on a line or not."""
+    lines: list[str] = []
+    chosen: list[OffsetRange] = []
+    for _ in range(draw(st.integers(1, 5))):
+        at = TopicPartition(draw(st.sampled_from(["logs", "a.b-c_1", "7"])), draw(st.integers(0, 2**31 - 1)))
+        start, until = sorted(draw(st.tuples(st.integers(0, 2**63 - 2), st.integers(0, 2**63 - 2))))
+        between = draw(GROUP)
+        one, other = (f"{number:,}".replace(",", between) for number in (start, until))
+        form = draw(st.integers(0, 4))
+        if form == 4:
+            chosen.append(OffsetRange(at, start, start + 1))
+            lines.append(f"{at}@{one}")
+            continue
+        chosen.append(OffsetRange(at, start, until))
+        plain = str(chosen[-1])
+        lines.append([plain, f"{at}@{one}-{other}", f"{at} [{one}, {other})", f"{at} @ [{one},{other})"][form])
+    text = lines[0]
+    for line in lines[1:]:
+        text += draw(st.sampled_from(["\n", ", ", "; ", " ", ",", "\r\n\n"])) + line
+    return text, Named(RangeSet(chosen))
+
+
+@pytest.mark.covers("U20")
+@given(shown=shown_ranges())
+def test_whatever_is_shown_of_ranges_can_be_pasted_back(shown: tuple[str, Named]) -> None:
+    text, named = shown
+    assert parse_ranges(text) == named
+
+
+@pytest.mark.covers("U20")
+@given(found=st.lists(st.tuples(st.integers(0, 2**63 - 2), GROUP), min_size=1, max_size=4))
+def test_coordinates_with_digits_in_groups_can_be_pasted_back(found: list[tuple[int, str]]) -> None:
+    shown = ", ".join(
+        f"logs/0@{offset:,}".replace(",", between) if between else f"logs/0@{offset}" for offset, between in found
+    )
+    assert [one.offset for one in parse_coordinates(shown)] == [offset for offset, _ in found]
+
+
+@pytest.mark.covers("U20")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("logs/0@5\u20139", "may include 9, or not: write logs/0@5-9 for the offsets below 9, or logs/0@5-10 with 9"),
+        ("logs/0@5 000\u20149 000", "write logs/0@5000-9000 for the offsets below 9000, or logs/0@5000-9001 with 9000"),
+        ("logs/0@1,000-2,000", "is not a coordinate; expected topic/partition@from-until"),
+        ("logs/0@1 00-2 00", "is not a coordinate"),
+        ("logs/0 [5, 9]", "is not a coordinate"),
+    ],
+)
+def test_a_form_that_has_two_readings_is_refused_with_the_right_one(text: str, said: str) -> None:
+    with pytest.raises(WrongUse, match=re.escape(said)):
+        parse_ranges(text)
+
+
+@pytest.mark.covers("U20")
+@pytest.mark.parametrize("text", ["logs/0@5-9", "logs/0 [5, 9)", "logs/0@5\nlogs/0@7-9"])
+def test_a_range_where_an_offset_is_expected_says_where_it_belongs(text: str) -> None:
+    with pytest.raises(WrongUse, match="is a range, and one offset is expected here: a range stands in ranges"):
+        parse_coordinates(text)
+
+
+def test_a_line_of_a_million_spaces_takes_no_longer_than_another_one() -> None:
+    """A separator that repeats would be tried from each of them: hours, and not an instant."""
+    for text in ("logs/0" + " " * 1_000_000 + "x", "logs/0@5" + " " * 1_000_000 + ",logs/0", "a, " * 300_000):
+        with pytest.raises(WrongUse):
+            parse_ranges(text)
 
 
 def as_lines(found: list[Coordinate]) -> str:

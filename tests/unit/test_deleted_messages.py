@@ -199,9 +199,7 @@ def test_a_row_that_was_taken_away_is_found_in_its_block(gone: int, forgotten: i
     )
     start, until = max(block.start, window[0]), min(block.until, window[1])
     # The block in which the log begins now is looked at as a whole.
-    expected = [
-        f"logs/0 [{start}, {until}) of window ingest/1: expected {until - start} rows, found {until - start - 1}"
-    ]
+    expected = [f"logs/0@{start}-{until} of window ingest/1: expected {until - start} rows, found {until - start - 1}"]
     assert [str(one) for one in made.audit(forgotten)] == (expected if start < forgotten else [])
 
 
@@ -210,25 +208,25 @@ def test_other_rows_in_equal_number_and_rows_too_many_are_found(sink: Sink) -> N
     sink.rows[121].append((121, 5, 1))
     sink.rows[340].append((340, 1, 2))
     assert [str(one) for one in sink.audit(450)] == [
-        "logs/0 [100, 200) of window ingest/1: expected 100 rows, found 100, but not the same ones",
-        "logs/0 [300, 400) of window ingest/1: expected 100 rows, found 101",
+        "logs/0@100-200 of window ingest/1: expected 100 rows, found 100, but not the same ones",
+        "logs/0@300-400 of window ingest/1: expected 100 rows, found 101",
     ]
 
 
 def test_a_window_of_an_older_version_is_one_block(sink: Sink) -> None:
     sink.blocks[0] = None
     del sink.rows[120]
-    assert [one.at for one in sink.audit(10)] == ["logs/0 [0, 250)"]
+    assert [one.at for one in sink.audit(10)] == ["logs/0@0-250"]
 
 
 def test_changed_contents_are_found_while_the_fields_are_those_that_were_stored(sink: Sink) -> None:
     stored = dict(sink.rows)
     sink.rows[120] = [(120, 0, 99)]
-    said = "logs/0 [100, 200) of window ingest/1: 100 rows, and the contents of some are not what was stored"
+    said = "logs/0@100-200 of window ingest/1: 100 rows, and the contents of some are not what was stored"
     assert [str(one) for one in sink.audit(450, stored=stored)] == [said]
     # What was stored with other fields cannot be digested anew; what the rows say of themselves still can be compared.
     assert sink.audit(450, "other fields", stored) == []
-    assert [one.at for one in sink.audit(450, "other fields")] == ["logs/0 [100, 200)"]
+    assert [one.at for one in sink.audit(450, "other fields")] == ["logs/0@100-200"]
 
 
 def test_of_a_block_with_a_replay_the_messages_are_compared(sink: Sink) -> None:
@@ -236,7 +234,7 @@ def test_of_a_block_with_a_replay_the_messages_are_compared(sink: Sink) -> None:
     assert sink.audit(450) == []
     del sink.rows[199]
     assert [str(one) for one in sink.audit(450)] == [
-        "logs/0 [100, 200) of window ingest/1: expected 100 messages, found 96"
+        "logs/0@100-200 of window ingest/1: expected 100 messages, found 96"
     ]
 
 
@@ -256,14 +254,14 @@ def test_a_replay_of_a_large_part_with_the_same_outcomes_leaves_the_rest_proven(
     del sink.rows[199]
     assert (sink.audit(450), sink.unproven) == ([], 10)
     del sink.rows[101]
-    assert [one.at for one in sink.audit(450)] == ["logs/0 [100, 190)"]
+    assert [one.at for one in sink.audit(450)] == ["logs/0@100-190"]
 
 
 def test_a_window_that_has_not_finished_is_left_out(sink: Sink) -> None:
     first = sink.windows[0]
     sink.windows[0] = replace(first, record=structs.replace(first.record, receipt=None))
     assert [str(*one.offsets) for one in sink.window_blocks(450)] == [
-        f"logs/0 [{start}, {until})" for start, until in [(250, 300), (300, 400), (400, 450)]
+        f"logs/0@{start}-{until}" for start, until in [(250, 300), (300, 400), (400, 450)]
     ]
 
 

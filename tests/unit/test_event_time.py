@@ -105,7 +105,7 @@ def test_a_backfill_completes_an_hour_before_the_stream_began(tmp_path: Path) ->
     made.now = minutes(90)
     made.kafka.send(0, minutes(1), minutes(2), minutes(3), minutes(70))
     made.ingest()
-    assert answer_shown(answers(made)[at(0)]).missing == [MissingPart("unread", "orders/0 [0, 2)")]
+    assert answer_shown(answers(made)[at(0)]).missing == [MissingPart("unread", "orders/0@0-2")]
     # Its watermark is that of what it reads, and the hour is not announced.
     seen = progress(made.opened)
     assert (seen.watermark(), seen.became_complete(seen.watermark(), [])) == (minutes(85), [])
@@ -128,7 +128,7 @@ def test_an_erasure_leaves_no_hole_and_moves_nothing(tmp_path: Path) -> None:
     made.kafka.send(0, *(minutes(one) for one in (1, 2, 3, 61, 70, 4)))
     made.ingest()
     before = answers(made)[at(0)]
-    assert [str(one) for _, one in before.missing] == ["orders/0 [0, 2)"]
+    assert [str(one) for _, one in before.missing] == ["orders/0@0-2"]
     # What was read and is erased stays passed, and the number of late messages is the same.
     made.now = minutes(95)
     erase(made, (0, 3, 4), (0, 5, 6))
@@ -136,7 +136,7 @@ def test_an_erasure_leaves_no_hole_and_moves_nothing(tmp_path: Path) -> None:
     assert progress(made.opened).watermark() == minutes(95 - 5)
     # What no window has read is not waited for once it is erased.
     erase(made, (0, 0, 1))
-    assert [str(one) for _, one in answers(made)[at(0)].missing] == ["orders/0 [1, 2)"]
+    assert [str(one) for _, one in answers(made)[at(0)].missing] == ["orders/0@1-2"]
     erase(made, (0, 1, 2))
     assert rules(made) == ["passed"]
     assert progress(made.opened).passed_over() == RangeSet()
@@ -186,7 +186,7 @@ def test_what_a_policy_passed_over_is_named_and_holds_nothing_back(tmp_path: Pat
     seen = progress(made.opened)
     assert progress_shown(seen, seen.watermark()) == {
         "watermark": "1981-05-29T19:15:00Z",
-        "passed_over": ["orders/0 [1, 5)"],
+        "passed_over": ["orders/0@1-5"],
     }
 
 
@@ -225,7 +225,7 @@ def test_what_was_committed_before_it_was_read_counts_when_it_was_read(tmp_path:
     answer = answers(made)[at(0)]
     assert [kind for kind, _ in answer.missing] == [Missing.UNFINISHED]
     seen = progress(made.opened)
-    assert (seen.watermark(), str(next(iter(seen.passed_over())))) == (minutes(85), "orders/0 [0, 2)")
+    assert (seen.watermark(), str(next(iter(seen.passed_over())))) == (minutes(85), "orders/0@0-2")
 
 
 def test_a_topic_that_does_not_exist_is_an_error(tmp_path: Path) -> None:

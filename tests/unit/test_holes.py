@@ -45,7 +45,7 @@ def said(made: StreamInMemory) -> dict[str, object]:
     return {
         "definition": [str(one) for one in found],
         "page": [
-            f"{bar.partition} [{one.start}, {one.until})" for bar in bars for one in bar.blocks if one.state == "hole"
+            f"{bar.partition}@{one.start}-{one.until}" for bar in bars for one in bar.blocks if one.state == "hole"
         ],
         "index": [str(one) for one in index.holes()],
         "beside": [str(one) for one in beside(made)],
@@ -113,7 +113,7 @@ def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
 def test_a_real_hole_is_one_everywhere(made: StreamInMemory) -> None:
     lose_a_window(made)
     found = said(made)
-    assert set(map(str, found.values())) == {"['orders/0 [30, 40)']"}, found
+    assert set(map(str, found.values())) == {"['orders/0@30-40']"}, found
     asked_for = Ingest.seen(made.opened.book.view()).asked_for(at(0))
     assert fate(35, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.HOLE
 

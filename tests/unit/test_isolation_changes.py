@@ -48,7 +48,7 @@ def test_what_an_open_transaction_holds_back_is_no_cut(
     made.ends((0, 25))
     made.ingest("run 3")
     covered = [str(one) for window in made.opened.book.committed() for one in window.covers]
-    assert covered == ["orders/0 [0, 20)", "orders/0 [20, 25)"]
+    assert covered == ["orders/0@0-20", "orders/0@20-25"]
     register = made.opened.book.register()
     assert register is not None
     assert [one.incarnation for one in register[1].topics["orders"]] == [1]
@@ -73,7 +73,7 @@ def test_a_lane_waits_for_the_transaction_that_holds_its_offsets_back(tmp_path: 
     lane = claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 5, 18)), "a test", People("ann"))
     made.kafka.stable = 12
     isolated(made, "read_committed")
-    with pytest.raises(Conflict, match=r"orders/0 \[12, 18\) cannot be read now: a transaction that has not ended"):
+    with pytest.raises(Conflict, match=r"orders/0@12-18 cannot be read now: a transaction that has not ended"):
         lanes.plan_lane(made.opened, lane, "again")
     made.kafka.stable = None
     assert lanes.plan_lane(made.opened, lane, "again") is not None

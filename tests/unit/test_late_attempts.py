@@ -215,7 +215,7 @@ def test_an_attempt_that_was_fenced_while_it_read_writes_nothing(world: World) -
     world.pin()
     with pytest.raises(Fenced):
         protocol.process(world.book, world.sweeps, work, work.hold, LANE, 1, RUN)
-    assert work.log == ["read RangeSet(logs/0 [0, 10))", "fence"]
+    assert work.log == ["read RangeSet(logs/0@0-10)", "fence"]
     assert world.head.seq == 0
 
 
@@ -228,7 +228,7 @@ def test_the_steps_of_a_window_in_their_order(world: World) -> None:
     record = protocol.process(
         world.book, world.sweeps, work, work.hold, LANE, 1, RUN, take_over=True, on_step=heard.append
     )
-    assert work.log == ["read RangeSet(logs/0 [0, 10))", "fence", "store run 1 at 0"]
+    assert work.log == ["read RangeSet(logs/0@0-10)", "fence", "store run 1 at 0"]
     assert [str(step) for step in heard] == [
         "pinned",
         "taken",

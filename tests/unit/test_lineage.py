@@ -105,8 +105,8 @@ def test_what_a_run_has_read_and_written(made: StreamInMemory) -> None:
         "offsets_skipped": 0,
     }
     assert [(one["lane"], one["seq"], one["ranges"]) for one in windows] == [
-        ("ingest", 2, [f"{at(0)} [10, 20)"]),
-        ("ingest", 3, [f"{at(0)} [20, 30)"]),
+        ("ingest", 2, [f"{at(0)}@10-20"]),
+        ("ingest", 3, [f"{at(0)}@20-30"]),
     ]
     json.dumps(windows)
 

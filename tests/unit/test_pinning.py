@@ -338,7 +338,7 @@ def test_bounds_of_the_same_partitions(stream: Stream) -> None:
     def between(lower: str, upper: str) -> list[str]:
         return [str(one) for one in between_offsets(stream.opened, parse_coordinates(lower), parse_coordinates(upper))]
 
-    assert between("logs/0@5", "logs/0@9") == ["logs/0 [5, 9)"]
+    assert between("logs/0@5", "logs/0@9") == ["logs/0@5-9"]
     # One side alone: from there to the ingest's position, or from the log's start up to there.
-    assert between("logs/0@5", "") == ["logs/0 [5, 1000)"]
-    assert between("", "logs/0@5") == ["logs/0 [3, 5)"]
+    assert between("logs/0@5", "") == ["logs/0@5-1000"]
+    assert between("", "logs/0@5") == ["logs/0@3-5"]

@@ -45,7 +45,7 @@ def test_a_position_below_the_log_start_stops_the_plan(position: int, start: int
     for asked in (REQUEST, replace(REQUEST, max_behind=10)):
         if stops:
             # `max_behind` alone passes over nothing that Kafka has lost.
-            said = rf"logs/0 \[{position}, {start}\) is no longer in Kafka: the log now begins at {start}"
+            said = rf"logs/0@{position}-{start} is no longer in Kafka: the log now begins at {start}"
             with pytest.raises(OffsetsOutOfRange, match=said):
                 next_window(head(p0=position), known, asked)
         else:
@@ -53,9 +53,9 @@ def test_a_position_below_the_log_start_stops_the_plan(position: int, start: int
 
 
 def test_of_a_selection_only_what_was_wanted_is_named_as_lost() -> None:
-    with pytest.raises(OffsetsOutOfRange, match=r"logs/0 \[5, 8\) is no longer in Kafka: the log now begins at 20"):
+    with pytest.raises(OffsetsOutOfRange, match=r"logs/0@5-8 is no longer in Kafka: the log now begins at 20"):
         selected((5, 8), known=kafka((20, 50)))
-    with pytest.raises(OffsetsOutOfRange, match=r"logs/0 \[5, 7\) is no longer"):
+    with pytest.raises(OffsetsOutOfRange, match=r"logs/0@5-7 is no longer"):
         selected((5, 8), known=kafka((7, 50)))
     assert selected((5, 8), known=kafka((5, 8))) is not None
 
@@ -70,7 +70,7 @@ def test_a_selection_above_the_end_of_its_log_stops_the_plan() -> None:
 def test_a_selection_over_a_cut_stops_the_plan(end: int, stops: bool) -> None:
     known = replace(kafka((0, 50)), epoch_ends={at(0): end})
     if stops:
-        with pytest.raises(LogTruncated, match=rf"logs/0 \[{end}, 8\) is not what was read: the log was cut at {end}"):
+        with pytest.raises(LogTruncated, match=rf"logs/0@{end}-8 is not what was read: the log was cut at {end}"):
             selected((2, 8), known=known)
     else:
         assert read(selected((2, 8), known=known)) == {0: (2, 8)}
@@ -86,7 +86,7 @@ def test_a_position_above_a_cut_stops_the_plan(end: int, stops: bool) -> None:
     )
     for ask in asks:
         if stops:
-            with pytest.raises(LogTruncated, match=r"logs/0 \[4, 5\) is not what was read"):
+            with pytest.raises(LogTruncated, match=r"logs/0@4-5 is not what was read"):
                 ask()
         else:
             assert ask() is not None
@@ -200,7 +200,7 @@ def test_topics_that_are_not_what_they_were() -> None:
             ask(other)
         with pytest.raises(TopicGone, match="topic logs no longer exists"):
             ask(Known({}, {}))
-    with pytest.raises(PartitionsChanged, match=r"logs/0 \[5, 8\) cannot be read"):
+    with pytest.raises(PartitionsChanged, match=r"logs/0@5-8 cannot be read"):
         selected((5, 8), known=Known({TOPIC: TopicLog("id", {1: PartitionLog(0, 9, 0)})}, {TOPIC: 1}))
 
 

@@ -107,7 +107,7 @@ def test_what_is_deleted_already_is_lost_and_named() -> None:
     assert ahead(replace(SEEN, now=now)) == Forecast(RetentionState.LOST, 0)
     assert (
         alarm("logs/0", now, Forecast(RetentionState.LOST, 0))
-        == "logs/0 [200, 205): Kafka has deleted it before it was read"
+        == "logs/0@200-205: Kafka has deleted it before it was read"
     )
 
 

@@ -290,7 +290,7 @@ def test_the_same_request_by_another_run_is_refused_until_the_first_has_ended(tm
     )
     lane = first()
     before = dict(made.store.values)
-    with pytest.raises(ClaimOverlap, match=rf"orders/0 \[2, 4\): claimed by the open lane {lane} \(run first\); wait"):
+    with pytest.raises(ClaimOverlap, match=rf"orders/0@2-4: claimed by the open lane {lane} \(run first\); wait"):
         second()
     assert made.store.values == before
     # The same run again is no second one.

@@ -54,7 +54,7 @@ def test_the_worst_is_first_by_its_state_and_then_by_how_long_a_message_waits(st
         named(stream, "short", line("STOPPED", FAR, unread_since=20)),
         named(stream, "dateless", line("STOPPED", FAR + 1)),
         named(stream, "away", None, "Unreachable: nobody is there"),
-        named(stream, "hole", line("OK", holes=["orders/0 [1, 2)"])),
+        named(stream, "hole", line("OK", holes=["orders/0@1-2"])),
         named(stream, "topicless", line(None, missing_topics=["orders"])),
     ]
     order = ["away", "long", "short", "dateless", "topicless", "hole", "unborn", "behind", "fine", "unknown"]

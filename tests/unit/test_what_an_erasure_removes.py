@@ -296,8 +296,7 @@ def test_an_erasure_waits_for_an_attempt_that_is_alive(tmp_path: Path) -> None:
     made.before = erasing_now
     made.ingest()
     assert (
-        "orders/0 [5, 6): window ingest/1, which was committed before it was read, is still written by run"
-        in refused[0]
+        "orders/0@5-6: window ingest/1, which was committed before it was read, is still written by run" in refused[0]
     )
     # With its receipt, nobody writes there any more.
     made.erase_one()

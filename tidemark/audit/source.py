@@ -67,7 +67,7 @@ def _report(
         reached = max([one.until for one in beyond] + [position or 0])
         problem = f"{at}: the ledger has offsets up to {reached}, and the log ends at {found.written}: it was cut"
     elif position is not None and position < found.start:
-        problem = f"{at}: [{position}, {found.start}) was deleted before it was read"
+        problem = f"{OffsetRange(at, position, found.start)} was deleted before it was read"
     # The ingest begins a partition that was added at its log start.
     begins = found.start if added else position
     return SourceReport(

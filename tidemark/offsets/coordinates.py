@@ -18,6 +18,16 @@ _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})(#(?P<incarnation>[1-9]\d{0,8}))?"
 _WITH_AT = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<offset>\d{{1,19}})")
 _WITH_COMMAS = re.compile(rf"{_TOPIC}\s*,\s*(?P<partition>\d{{1,10}})\s*,\s*(?P<offset>\d{{1,19}})")
 _RANGE = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<start>\d{{1,19}})-(?P<until>\d{{1,19}})")
+# As mathematics writes a range.
+_BRACKETS = re.compile(
+    rf"{_TOPIC}/(?P<partition>\d{{1,10}})\s*(?:@\s*)?\[\s*(?P<start>\d{{1,19}})\s*,\s*(?P<until>\d{{1,19}})\s*\)"
+)
+# What separates several on a line, as an error lists them: a character before the next one. No part of it repeats, so that
+# a line of a million spaces takes no longer than another one.
+_BETWEEN = re.compile(r"[,;\s](?=[A-Za-z0-9._-]+(?:#\d+)?/\d+\s*[@\[])")
+# Digits in groups of three, as pages show them: with a space, which may be a narrow one that does not break.
+_GROUPS = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_DASHES = re.compile(r"@\s*(?P<start>\d{1,19})\s*[\u2012-\u2015]\s*(?P<last>\d{1,19})$")
 _MAX_PARTITION = 2**31 - 1
 
 # The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
@@ -75,7 +85,7 @@ def _exactly(at: TopicPartition) -> str:
 def parse_records(text: str, where: str = "") -> Named:
     """Coordinates as `parse_coordinates` reads them, of which each may have its incarnation, as `topic#2/partition@offset`."""
     with _standing(where):
-        return _named(_matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"), singly=True)
+        return _named(_matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"))
 
 
 def parse_coordinates(text: str, where: str = "") -> list[Coordinate]:
@@ -102,16 +112,17 @@ def parse_coordinates(text: str, where: str = "") -> list[Coordinate]:
 def parse_ranges(text: str, where: str = "") -> Named:
     """Half-open ranges, one per line: `topic/partition@from-until`, or with an incarnation.
 
-    Raises WrongUse naming the line, and `where` it stands.
+    What Tidemark itself shows is understood too: `topic/partition [from, until)`, a coordinate, which is one offset, several
+    on a line with commas, and digits in groups. Raises WrongUse naming the line, and `where` it stands.
     """
     with _standing(where):
-        return _named(_matched(_of_lines(text), (_RANGE,), "from-until"))
+        return _named(_matched(_of_lines(text), (_RANGE, _BRACKETS, _WITH_AT), "from-until"))
 
 
-def _named(found: _Matched, *, singly: bool = False) -> Named:
+def _named(found: _Matched) -> Named:
     parts: dict[bool, list[OffsetRange]] = {False: [], True: []}
     for partition, start, until, exact in found:
-        parts[exact].append(OffsetRange(partition, start, start + 1 if singly else until))
+        parts[exact].append(OffsetRange(partition, start, until))
     return Named(RangeSet(parts[False]), RangeSet(parts[True]))
 
 
@@ -147,7 +158,9 @@ def _of_lines(text: str) -> _Said:
         named = _WITH_INCARNATION.match(line)
         comment = line.find("#", named.end() if named else 0)
         if words := line[: comment if comment >= 0 else None].strip():
-            yield number, words
+            *before, last = _BETWEEN.split(words)
+            said = [*(one.rstrip(" \t,;") for one in before), last]
+            yield from ((number, _GROUPS.sub("", one)) for one in said if one)
 
 
 def _names_columns(text: str) -> bool:
@@ -257,6 +270,19 @@ def _is_header(words: str) -> bool:
     return sum(name in said for name in _COLUMNS[0]) > 1 and not any(one.isdigit() for one in words)
 
 
+def _in_another_form(words: str, last: str) -> str | None:
+    """What to write instead of a form that has two readings, or that is of another field."""
+    if (dash := _DASHES.search(words)) is not None and last != "offset":
+        at, start, end = words[: dash.start()], dash["start"], int(dash["last"])
+        return (
+            f"has a dash that may include {end}, or not: write {at}@{start}-{end} for the offsets below {end}, "
+            f"or {at}@{start}-{end + 1} with {end}"
+        )
+    if last == "offset" and (_RANGE.fullmatch(words) or _BRACKETS.fullmatch(words)):
+        return "is a range, and one offset is expected here: a range stands in ranges"
+    return None
+
+
 def _shown(text: str) -> str:
     first = text.partition("\n")[0]
     return repr(first[:_MOST_SHOWN] + ("..." if len(first) > _MOST_SHOWN else ""))
@@ -266,14 +292,16 @@ def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> _Match
     for number, words in said:
         match = next((found for form in forms if (found := form.fullmatch(words))), None)
         if match is None:
+            if instead := _in_another_form(words, last):
+                raise WrongUse(f"line {number}: {_shown(words)} {instead}")
             raise WrongUse(
                 f"line {number}: {_shown(words)} is not a coordinate; expected topic/partition@{last}, for example "
                 f"logs/3@17{'-20' if last != 'offset' else ''}{_HEADER if _is_header(words) else ''}"
             )
         parts = match.groupdict()
         start = int(parts.get("offset") or parts["start"])
-        until = int(parts.get("until") or start)
-        if int(parts["partition"]) > _MAX_PARTITION or max(start, until) >= MAX_OFFSET:
+        until = int(parts.get("until") or start + 1)
+        if int(parts["partition"]) > _MAX_PARTITION or start >= MAX_OFFSET or until > MAX_OFFSET:
             raise WrongUse(
                 f"line {number}: {_shown(words)} is beyond Kafka's numbers (partition 2^31-1, offset 2^63-2)"
             )

@@ -58,7 +58,7 @@ class OffsetRange:
         return self.until - self.start
 
     def __str__(self) -> str:
-        return f"{self.partition} [{self.start}, {self.until})"
+        return f"{self.partition}@{self.start}-{self.until}"
 
 
 class RangeSet:

@@ -91,7 +91,7 @@ def _missing(one: Answer) -> str | None:
         return None
     kind, part = one.missing[0]
     more = len(one.missing) - 1
-    return f"{kind.value} [{part.start}, {part.until})" + (f" and {more} more" if more else "")
+    return f"{kind.value} {part}" + (f" and {more} more" if more else "")
 
 
 def _number(least: int, most: int) -> str:

@@ -283,7 +283,7 @@ def _ranges(ranges: RangeSet) -> list[list[str]]:
 
 
 def _text(ranges: RangeSet) -> str:
-    return " ".join(f"[{one.start}, {one.until})" for one in ranges)
+    return " ".join(map(str, ranges))
 
 
 def _target(said: Sequence[str]) -> skipping.Target:

@@ -44,7 +44,7 @@ def window(
     data(found, as_json=False, rows=[_row(one) for one in found.partitions], columns=headings)
     for gap in found.gaps:
         line(
-            f"{gap.kind}: {gap.partition} [{gap.start}, {gap.until}), {gap.offsets} offsets, {gap.policy}: {gap.sentence}"
+            f"{gap.kind}: {gap.partition}@{gap.start}-{gap.until}, {gap.offsets} offsets, {gap.policy}: {gap.sentence}"
         )
     for step in found.times:
         took = "" if step.took_ms is None else f", took {in_words(step.took_ms)}"

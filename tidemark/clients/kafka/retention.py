@@ -115,7 +115,7 @@ def headroom(partition: str, now: Moment, found: Forecast) -> str | None:
 def alarm(partition: str, now: Moment, found: Forecast) -> str | None:
     """The warning for a partition's forecast; None when there is nothing to do."""
     if found.state == RetentionState.LOST:
-        return f"{partition} [{now.position}, {now.start}): Kafka has deleted it before it was read"
+        return f"{partition}@{now.position}-{now.start}: Kafka has deleted it before it was read"
     if found.state != RetentionState.WARNING or found.in_ms is None:
         return None
     when = in_words(found.in_ms)

@@ -1,7 +1,7 @@
 // Whether the hours of some days are complete, as a calendar, and the answer of one hour for each partition.
 // Hours begin as in UTC. They stand in the rows and columns of the viewer's zone, in which a day may have 23 or 25 of them.
 import {
-  address, asked, button, cell, element, fill, grouped, loadPatiently, navigation, remember, say, span, streamOfAddress, time, windowLink,
+  address, asked, button, cell, copyable, element, fill, grouped, loadPatiently, navigation, rangeText, remember, say, span, streamOfAddress, time, windowLink,
   withQuery,
 } from "./shared.js";
 import { ZONE, both, dayText, digits, hourOf, minuteText, momentOf, weekday } from "./times.js";
@@ -167,7 +167,7 @@ function missingOf(one) {
   const made = document.createDocumentFragment();
   for (const part of one.missing) {
     const line = element("div", undefined, "missing-range");
-    line.append(`${part.kind} `, element("code", `${one.partition}@${part.from}-${part.until}`), " ");
+    line.append(`${part.kind} `, copyable(rangeText(one.partition, part.from, part.until)), " ");
     line.title = part.meaning;
     if (part.again) line.append(button("Backfill …", () => plan({ stream, kind: "backfill", conf: { ranges: part.again }, text: "ranges" }), "small"));
     made.append(line);

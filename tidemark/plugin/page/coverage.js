@@ -1,6 +1,6 @@
 // The coverage picture: where every offset of each partition is. What the server has put into blocks of pixels is drawn
 // here, and the pointer's or the keyboard's pixels are turned back into offsets, exactly.
-import { address, asked, button, drawing, element, grouped, keepingFocus, loadPatiently, remember, say, withQuery } from "./shared.js";
+import { address, asked, button, copyable, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 
 const PAGE = 25;
@@ -48,12 +48,11 @@ function shareOf(bar, offset) {
 }
 
 const act = (title, call, on = true) => button(title, call, undefined, on);
-const rangeText = (bar, from, until) => `${bar.topic}/${bar.number}@${from}-${until}`;
-const span = (from, until) => `[${grouped(from)}, ${grouped(until)})`;
+const rangeOf = (bar, from, until) => rangeText(`${bar.topic}/${bar.number}`, from, until);
 
 function describe(bar, block) {
   const count = BigInt(block.until) - BigInt(block.from);
-  const lines = [`${bar.partition} ${span(block.from, block.until)}`, `${block.stretches > 1 && block.windows < 2 ? "among " : ""}${grouped(count)} offsets: ${WORDS[block.state]}`];
+  const lines = [rangeText(bar.partition, block.from, block.until), `${block.stretches > 1 && block.windows < 2 ? "among " : ""}${grouped(count)} offsets: ${WORDS[block.state]}`];
   if (block.window !== null) lines.push(`window ${block.lane}/${block.window}`);
   else if (block.windows > 1) lines.push(`${grouped(block.windows)} windows; a click looks closer`);
   else if (block.stretches > 1) lines.push(`in ${grouped(block.stretches)} places; a click looks closer`);
@@ -123,9 +122,9 @@ function choose(bar, from, until) {
   chosenOf = bar.partition;
   const within = bar.blocks.filter((one) => BigInt(one.from) < BigInt(until) && BigInt(one.until) > BigInt(from));
   const states = [...new Set(within.map((one) => one.state))];
-  const text = rangeText(bar, from, until);
+  const text = rangeOf(bar, from, until);
   const box = place("chosen");
-  const range = element("code", text);
+  const range = copyable(text);
   const planned = (kind) => () => plan({ stream, kind, conf: { ranges: text }, text: "ranges" });
   const buttons = element("span", undefined, "buttons");
   buttons.append(
@@ -167,7 +166,7 @@ function follow(svg, bar) {
     const [from, until] = dragged(event);
     mark(svg, from, until);
     const tip = { ...block, from: offsetOf(bar, from), until: offsetOf(bar, until) };
-    place("tip").replaceChildren(element("div", rangeText(bar, tip.from, tip.until)));
+    place("tip").replaceChildren(element("div", rangeOf(bar, tip.from, tip.until)));
   });
   svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
@@ -253,7 +252,7 @@ function barOf(bar) {
     }
   });
   svg.append(above);
-  svg.setAttribute("aria-label", `${bar.partition}, ${span(bar.from, bar.until)}: ${Object.keys(summary).map((one) => WORDS[one]).join(", ") || "empty"}`);
+  svg.setAttribute("aria-label", `${rangeText(bar.partition, bar.from, bar.until)}: ${Object.keys(summary).map((one) => WORDS[one]).join(", ") || "empty"}`);
   follow(svg, bar);
   steer(svg, bar);
   const holder = element("div", undefined, "holder");
@@ -274,7 +273,7 @@ function row(bar) {
   const name = button(bar.partition, () => zoom(bar, null, null), "name");
   name.title = "Only this partition";
   const shown = element("span", undefined, "bounds quiet");
-  shown.append(element("span", `${grouped(bar.from)} –`), " ", element("span", grouped(bar.until)));
+  shown.append(element("span", `${grouped(bar.from)} to`), " ", element("span", grouped(bar.until)));
   made.append(name, barOf(bar), shown);
   return made;
 }

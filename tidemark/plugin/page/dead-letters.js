@@ -1,6 +1,6 @@
 // The dead letters that count, in groups. Any group, window of a group or picked examples of any groups can be replayed.
 import {
-  address, asked, button, cell, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
+  address, asked, button, cell, copyable, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
   windowLink, withQuery,
 } from "./shared.js";
 import { text } from "./payload.js";
@@ -35,7 +35,7 @@ function replay(name, window = shown.window) {
 function windowsOf(group) {
   const table = element("table");
   const head = table.createTHead().insertRow();
-  for (const [name, kind] of [["Window", ""], ["Dead letters", "number"], ["Committed", ""], ["Run", ""], ["", ""]]) {
+  for (const [name, kind] of [["Window", ""], ["Dead letters", "number"], ["Committed", ""], ["Run", ""], ["Replay", ""]]) {
     head.append(element("th", name, kind));
   }
   const body = table.createTBody();
@@ -83,7 +83,7 @@ function examplesOf(group) {
       showPicked();
     });
     const line = element("li");
-    line.append(pick, link(coordinate, withQuery(address("streams", stream, "messages"), one)));
+    line.append(pick, copyable(coordinate, link(coordinate, withQuery(address("streams", stream, "messages"), one))));
     list.append(line);
   }
   place.append(list);

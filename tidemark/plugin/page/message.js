@@ -1,6 +1,6 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
-import { address, asked, button, cell, coordinateOf, element, fill, grouped, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, windowLink, withQuery } from "./shared.js";
+import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 import { fields, parts } from "./payload.js";
 
@@ -135,13 +135,13 @@ function withoutFate(sentence, fate) {
 }
 
 function show(found) {
-  document.getElementById("title").textContent = found.coordinate;
+  document.getElementById("title").replaceChildren(copyable(found.coordinate, element("span", found.coordinate)));
   const fate = document.getElementById("fate");
   fate.textContent = found.fate;
   fate.className = `badge ${FATES[found.fate] || "busy"}`;
   document.getElementById("sentence").replaceChildren(sentence(withoutFate(found.sentence, found.fate), links(windowsOf(found))));
   const { log_start: start, end, sentence: said } = found.kafka;
-  document.getElementById("kafka").replaceChildren(sentence(start === null ? said : `${said}. Its log has offsets ${grouped(start)} to ${grouped(end)}.`));
+  document.getElementById("kafka").replaceChildren(sentence(start === null ? said : `${said}. ${start === end ? `Its log is empty, and its next offset is ${grouped(end)}` : `Its log has the offsets from ${grouped(start)} below ${grouped(end)}`}.`));
   showActions(found);
   showMasking(found);
   showMessage(found);
@@ -170,7 +170,7 @@ async function askWhole(url, mine, reads) {
 async function ask(payload) {
   const mine = ++asking;
   const problem = document.getElementById("problem");
-  const [topic, partition, offset] = ["topic", "partition", "offset"].map((name) => form.elements[name].value.trim());
+  const [topic, partition, offset] = ["topic", "partition", "offset"].map((name) => ungrouped(form.elements[name].value));
   say(problem, "");
   try {
     const url = withQuery(address("api", "streams", stream, "messages", topic, partition, offset), { payload: payload ? "true" : "" });
@@ -190,7 +190,7 @@ async function ask(payload) {
 
 // Offsets may be beyond 2^53, so they are counted as such.
 function step(by) {
-  const offset = form.elements.offset.value.trim();
+  const offset = ungrouped(form.elements.offset.value);
   if (!/^\d+$/.test(offset)) return;
   form.elements.offset.value = String(BigInt(offset) + by);
   ask(false);
@@ -217,6 +217,13 @@ form.elements.topic.addEventListener("input", () => {
   const named = coordinateOf(form.elements.topic.value);
   for (const [name, value] of Object.entries(named || {})) form.elements[name].value = value;
 });
+// Numbers as pages show them.
+for (const name of ["partition", "offset"]) {
+  form.elements[name].addEventListener("input", () => {
+    const plain = ungrouped(form.elements[name].value);
+    if (/^\d+$/.test(plain) && plain !== form.elements[name].value) form.elements[name].value = plain;
+  });
+}
 document.getElementById("before").addEventListener("click", () => step(-1n));
 document.getElementById("after").addEventListener("click", () => step(1n));
 for (const name of ["topic", "partition", "offset"]) if (asked(name)) form.elements[name].value = asked(name);

@@ -1,7 +1,7 @@
 // The plan of a replay or backfill: what it would read and replace, by the same functions as a dry run. Airflow starts it, in
 // the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
 import {
-  ROOT, address, airflow, asked, cell, element, estimated, grouped, load, loadPatiently, navigation, remember, run, say,
+  ROOT, address, airflow, asked, cell, copyable, element, estimated, grouped, load, loadPatiently, navigation, rangeText, remember, run, say,
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, pausedSaid, start } from "./plan.js";
@@ -165,11 +165,12 @@ function table(names, kinds) {
   return [box, made.tBodies[0]];
 }
 
-// Half-open ranges as people write them; a single offset is its number.
-function spans(one) {
-  const said = one.ranges.map(({ from, until }) => (BigInt(until) - BigInt(from) === 1n ? from : `${from}–${BigInt(until) - 1n}`));
-  if (one.more_ranges) said.push(`and ${grouped(one.more_ranges)} more`);
-  return said.join(", ");
+// Half-open ranges, as each field of ranges takes them.
+function spans(one, partition) {
+  const said = one.ranges.map((range) => rangeText(partition ?? range.partition, range.from, range.until)).join(", ");
+  const made = copyable(said);
+  if (one.more_ranges) made.append(` and ${grouped(one.more_ranges)} more`);
+  return made;
 }
 
 function more(body, number, what) {
@@ -180,7 +181,7 @@ function partitions(found) {
   const again = found.partitions.some((one) => one.again !== "0");
   const added = found.partitions.some((one) => one.added !== "0");
   const [box, body] = table(
-    ["Partition", "Offsets", ...(again ? ["Read again"] : []), ...(added ? ["Added"] : []), "From–to"],
+    ["Partition", "Offsets", ...(again ? ["Read again"] : []), ...(added ? ["Added"] : []), "Ranges"],
     ["", "number", ...(again ? ["number"] : []), ...(added ? ["number"] : []), ""],
   );
   for (const one of found.partitions) {
@@ -189,18 +190,18 @@ function partitions(found) {
     cell(row, grouped(one.offsets), "number");
     if (again) cell(row, grouped(one.again), "number");
     if (added) cell(row, grouped(one.added), "number");
-    cell(row, spans(one), "spans");
+    cell(row, spans(one, one.partition), "spans");
   }
   more(body, found.more_partitions, "partitions");
   return box;
 }
 
 function leftOut(found) {
-  const [box, body] = table(["Partition", "From–to", "Offsets", "Answer"], ["", "", "number", ""]);
+  const [box, body] = table(["Partition", "Range", "Offsets", "Answer"], ["", "", "number", ""]);
   for (const one of found.answers) {
     const row = body.insertRow();
     cell(row, one.partition, "topic");
-    cell(row, spans({ ranges: [one], more_ranges: 0 }), "spans");
+    cell(row, spans({ ranges: [one], more_ranges: 0 }, one.partition), "spans");
     cell(row, grouped(one.offsets), "number");
     cell(row, one.answer, "busy");
   }
@@ -209,12 +210,12 @@ function leftOut(found) {
 }
 
 function replaced(found) {
-  const [box, body] = table(["Window", "Offsets", "From–to", "Committed", "Run"], ["", "number", "", "", ""]);
+  const [box, body] = table(["Window", "Offsets", "Ranges", "Committed", "Run"], ["", "number", "", "", ""]);
   for (const one of found.replaces) {
     const row = body.insertRow();
     cell(row, windowLink(stream, one.window), "lane");
     cell(row, grouped(one.offsets), "number");
-    cell(row, [...new Set(one.ranges.map((range) => range.partition))].length > 1 ? one.ranges.map((range) => `${range.partition} ${spans({ ranges: [range], more_ranges: 0 })}`).join(", ") + (one.more_ranges ? `, and ${grouped(one.more_ranges)} more` : "") : `${one.ranges[0].partition} ${spans(one)}`, "spans");
+    cell(row, spans(one), "spans");
     cell(row, time(one.committed_at), "time");
     cell(row, run(one.run), "run");
   }
@@ -253,7 +254,7 @@ function showPlan(found) {
   place("parts").replaceChildren(...parts);
   place("approval").hidden = !found.needs_approval;
   pausedSaid(dagOf(stream, found.kind)).then((sentence) => { place("paused").textContent = sentence; });
-  place("digest").textContent = `Plan ${found.plan.slice(0, 12)}`;
+  place("digest").replaceChildren(copyable(found.plan, element("span", `Plan ${found.plan.slice(0, 12)}`)));
   place("digest").title = found.plan;
   place("go").textContent = `Start the ${found.kind}`;
   place("starting").hidden = !some;

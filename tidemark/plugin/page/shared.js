@@ -79,11 +79,11 @@ export async function loadPatiently(url, waiting, tries = 6, options = {}) {
 }
 
 // Airflow's own API, as the person who looks: Airflow decides, and its audit log knows who.
-export function airflow(path, body) {
+export function airflow(path, body, method = "POST") {
   const url = new URL(`api/v2/${path}`, AIRFLOW);
   if (body === undefined) return load(url);
   const headers = { Accept: "application/json", "Content-Type": "application/json" };
-  return load(url, { method: "POST", headers, body: JSON.stringify(body) });
+  return load(url, { method, headers, body: JSON.stringify(body) });
 }
 
 export function element(name, text, kind) {
@@ -147,7 +147,7 @@ export function fill(table, rows, columns, empty) {
     draw(row);
     const text = asText(row);
     // What a button does may differ though it looks the same.
-    const same = row.querySelector("button") ? null : old.get(text);
+    const same = row.querySelector("button:not([data-copy])") ? null : old.get(text);
     old.delete(text);
     madeAs.set(same || row, text);
     return same || row;
@@ -254,11 +254,63 @@ export function messageOf(coordinate) {
   return { topic, partition: place.slice(cut + 1), offset };
 }
 
+// Offsets as people and commands write them: half-open.
+export const rangeText = (partition, from, until) => `${partition}@${from}-${until}`;
+
+// A text with numbers as pages show them, whose digits are in groups, as a field takes it.
+export const ungrouped = (text) => text.replace(/(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))/g, "").trim();
+
 // What the page of a message takes, of a coordinate as people write it; null for another text. A time may stand for the offset.
+// Of a range, the first offset.
 export function coordinateOf(text) {
-  const found = /^\s*([A-Za-z0-9._-]{1,249})\/(\d{1,10})@(\d{1,19}|\S*[-:]\S*)\s*$/.exec(text);
-  return found && { topic: found[1], partition: found[2], offset: found[3] };
+  const found = /^([A-Za-z0-9._-]{1,249})(?:#\d{1,9})?\/(\d{1,10}) ?(?:@|(?=\[))(?:\[?(\d{1,19})(?:(?:-|, ?)\d{1,19}\)?)?|(\S*[-:]\S*))$/.exec(ungrouped(text));
+  return found && { topic: found[1], partition: found[2], offset: found[3] ?? found[4] };
 }
+
+// Says something that has just happened, for a few seconds, without taking the focus.
+export function toast(text, kind = "") {
+  const place = document.getElementById("toasts");
+  const made = element("p", text, `toast ${kind}`);
+  place.append(made);
+  setTimeout(() => made.remove(), 6000);
+}
+
+// A text that people take elsewhere, and a button that copies it. `shown` stands in its place, if it is shown in another way.
+export function copyable(text, shown) {
+  const made = element("span", undefined, "copyable");
+  const copy = element("button", "⧉");
+  Object.assign(copy, { type: "button", title: `Copy ${text.length > 200 ? "all" : text}` });
+  copy.setAttribute("aria-label", copy.title);
+  copy.dataset.copy = text;
+  made.append(shown ?? element("code", text), " ", copy);
+  return made;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Browsers give the clipboard to secure addresses only.
+    const field = Object.assign(element("textarea"), { value: text });
+    const held = document.activeElement;
+    (document.querySelector("dialog[open]") || document.body).append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    held?.focus();
+    if (!done) {
+      toast("The browser did not copy it: mark it and copy it yourself.", "bad");
+      return;
+    }
+  }
+  toast(`Copied ${text.length > 100 ? `${text.slice(0, 100)} …` : text}`);
+}
+
+// For all buttons at once: rows are made anew, and a row that would look the same stays as it is.
+document.addEventListener("click", (event) => {
+  const found = event.target.closest?.("button[data-copy]");
+  if (found) copy(found.dataset.copy);
+});
 
 // A link to the page of a window, which is named LANE/NUMBER.
 export function windowLink(stream, name) {

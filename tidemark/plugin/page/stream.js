@@ -1,6 +1,6 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
-  ROOT, STATUS, address, airflow, button, cell, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, refreshed, repeat, run, say,
+  ROOT, STATUS, address, airflow, button, cell, copyable, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, rangeText, refreshed, repeat, run, say,
   streamOfAddress, time, withQuery,
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
@@ -12,6 +12,8 @@ const NEXT_MS = 15000;
 // Of a table of more, those for which there is most to do.
 const MOST_PARTITIONS = 100;
 const name = streamOfAddress();
+// Of a window; its page has all of them.
+const MOST_RANGES = 3;
 let all = false;
 
 function partitionRow(row, one) {
@@ -31,10 +33,12 @@ function windowRow(row, one) {
   cell(row, link(String(one.seq), address("streams", name, "windows", one.lane, String(one.seq))), "number");
   cell(row, one.state, one.state === "committed" ? "good" : "");
   cell(row, time(one.at), "time");
-  const ranges = one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`);
-  if (one.more_ranges) ranges.push(`and ${grouped(one.more_ranges)} more`);
-  if (one.selected !== null) ranges.push(`${grouped(one.selected)} offsets of these`);
-  cell(row, ranges.join("\n"), "ranges");
+  const ranges = cell(row, "", "ranges");
+  for (const range of one.ranges.slice(0, MOST_RANGES)) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));
+  const rest = one.ranges.length - MOST_RANGES + one.more_ranges;
+  if (rest > 0) ranges.append(link(`and ${grouped(rest)} more`, address("streams", name, "windows", one.lane, String(one.seq))));
+  if (one.selected !== null) ranges.append(element("div", `${grouped(one.selected)} offsets of these`));
+  if (!ranges.hasChildNodes()) ranges.append("–");
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
   cell(row, grouped(one.skipped), "number");
@@ -135,6 +139,7 @@ async function refreshTrend() {
   }
 }
 
+document.getElementById("title").textContent = `Stream ${name}`;
 navigation(name, "Overview");
 repeat(refresh, REFRESH_MS);
 repeat(refreshNext, NEXT_MS);

@@ -1,5 +1,5 @@
 // One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
-import { address, airflowLink, cell, element, fill, grouped, link, loadPatiently, navigation, refill, repeat, rest, run, say, span, time, withQuery } from "./shared.js";
+import { address, airflowLink, cell, copyable, element, fill, grouped, link, loadPatiently, navigation, rangeText, refill, repeat, rest, run, say, span, time, withQuery } from "./shared.js";
 
 const REFRESH_MS = 5000;
 const [, stream, , lane, seq] = rest();
@@ -7,7 +7,7 @@ const COUNTS = ["read", "stored", "skipped", "invalid", "failed", "no_message", 
 const BAD = new Set(["invalid", "failed"]);
 
 function partitionRow(row, one) {
-  cell(row, one.partition, "topic");
+  cell(row, copyable(rangeText(one.partition, one.from, one.until), element("span", one.partition)), "topic");
   cell(row, link(grouped(one.from), message(one, one.from)), "number");
   cell(row, grouped(one.until), "number");
   cell(row, grouped(one.offsets), "number");
@@ -41,7 +41,7 @@ function totals(found) {
 }
 
 function gapRow(row, one) {
-  cell(row, one.partition, "topic");
+  cell(row, copyable(rangeText(one.partition, one.from, one.until), element("span", one.partition)), "topic");
   cell(row, grouped(one.from), "number");
   cell(row, grouped(one.until), "number");
   cell(row, grouped(one.offsets), "number");
@@ -76,7 +76,7 @@ function facts(place, found) {
     place.append(element("dt", name), dd);
   };
   const by = found.attempt ? found.attempt.run : found.run;
-  fact("Run", run(by));
+  fact("Run", copyable(by, run(by)));
   const [dag, ...id] = by.split("/");
   // There, each lane of a run has a mapped task.
   const mapped = /__(backfill|replay)$/.test(dag) ? "/mapped" : "";
