@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState, Record
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.planner import not_read
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
 from tidemark.runs.windows import lanes
+from tidemark.views.summary import messages
 from tidemark.views.values import Number, PartOf
 
 MOST_PARTITIONS = 200
+# Of a lane, the newest; and of a window. The pages of windows have all.
+MOST_WINDOWS, MOST_RANGES = 20, 3
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,18 @@ class Paused:
 
 @dataclass(frozen=True)
 class WindowInWork:
-    """The window in work: the step of its job, and the messages stored so far, if the job has given a sign of life."""
+    """The window in work: the step of its job, and the messages stored so far, if the job has given a sign of life.
+
+    `done` are the messages that the step is done with, of the `offsets` of the window; `beat` is when the job has said so.
+    """
 
     window: str
     step: str | None
     stored: Number | None
     since: int
+    offsets: Number
+    done: Number | None
+    beat: int | None
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,23 @@ class PartitionOfLane(PartOf):
 
 
 @dataclass(frozen=True)
+class CommittedByLane:
+    """A window that a lane has committed: its first ranges, how many more there are, and what became of its messages."""
+
+    window: str
+    at: int
+    ranges: list[PartOf]
+    more_ranges: int
+    read: int
+    stored: int
+    skipped: int
+    dead_letters: int
+
+
+@dataclass(frozen=True)
 class ProgressOfLane:
+    """`windows` counts the windows that the lane has committed, of which `committed` are the newest, the newest first."""
+
     lane: str
     kind: str | None
     state: Literal["open", "paused", "done", "cancelled"]
@@ -54,6 +80,7 @@ class ProgressOfLane:
     approved_by: str | None
     opened_at: int | None
     windows: int
+    committed: list[CommittedByLane]
     offsets: Number
     left: Number
     pending: WindowInWork | None
@@ -106,6 +133,7 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
         approved_by=entry.approved_by if entry else None,
         opened_at=entry.opened_at if entry else None,
         windows=head.seq if head else 0,
+        committed=[] if head is None else _committed(opened, lane, head),
         offsets=chosen.count(),
         left=left.count(),
         pending=_pending(opened, lane, head),
@@ -141,5 +169,25 @@ def _pending(opened: OpenStream, lane: str, head: Head | None) -> WindowInWork |
     beat, attempt = opened.book.last_beat(lane), head.pending.attempt
     working = beat is not None and attempt is not None and beat.generation == attempt.generation
     window, since = head.pending.window, head.pending.window.pinned_at
-    step, stored = (beat.step, beat.stored) if beat is not None and working else (None, None)
-    return WindowInWork(f"{lane}/{window.seq}", step, stored, since)
+    offsets, name = opened.book.covers(window).count(), f"{lane}/{window.seq}"
+    if beat is None or not working:
+        return WindowInWork(name, None, None, since, offsets, None, None)
+    # Spark counts twice what a task has done twice.
+    done = min(offsets, sum(beat.done.values()))
+    return WindowInWork(name, beat.step, beat.stored, since, offsets, done, beat.at)
+
+
+def _committed(opened: OpenStream, lane: str, head: Head) -> list[CommittedByLane]:
+    newest = sorted(newest_of_lane(opened.book, lane, head, MOST_WINDOWS), key=lambda record: -record.seq)
+    return [_shown(record) for record in newest[:MOST_WINDOWS]]
+
+
+def _shown(record: Record) -> CommittedByLane:
+    moved = [one for one in record.window.ranges if one.start < one.until]
+    return CommittedByLane(
+        window=f"{record.lane}/{record.seq}",
+        at=record.committed_at,
+        ranges=[PartOf(str(one.at), one.start, one.until) for one in moved[:MOST_RANGES]],
+        more_ranges=max(0, len(moved) - MOST_RANGES),
+        **vars(messages(record)),
+    )

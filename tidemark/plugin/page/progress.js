@@ -1,7 +1,10 @@
 // How far a run is: Airflow's steps, and each partition by the ledger. Pausing, resuming and cancelling what has a lane of its
 // own, for those who may. Everything is asked for by short requests, every few seconds until the run has ended.
-import { address, airflow, airflowLink, button, cell, element, grouped, link, load, say, time, windowLink, withQuery } from "./shared.js";
-import { pausedSaid } from "./plan.js";
+import {
+  ROOT, address, airflow, airflowLink, button, cell, copyable, element, grouped, keepingFocus, link, load, rangeText, say, span, time, toast, windowLink, withQuery,
+} from "./shared.js";
+import { section } from "./audit.js";
+import { pausedSaid, start } from "./plan.js";
 
 const EVERY_MS = 3000;
 // Of a run that has ended, which somebody may still clear.
@@ -25,12 +28,12 @@ export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
 const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
-// A dialog that asks why. `act` gets the reason; the dialog says what is wrong if it fails.
-function why(title, about, act) {
+// A dialog that asks why. `act` gets the reason; the dialog says what is wrong if it fails. `given`: a reason that was given before.
+function why(title, about, act, given = "") {
   const dialog = element("dialog", undefined, "plan");
   dialog.setAttribute("aria-label", title);
   const form = element("form");
-  const reason = Object.assign(element("input"), { required: true, minLength: 3, maxLength: 500, name: "reason", autocomplete: "off" });
+  const reason = Object.assign(element("input"), { required: true, minLength: 3, maxLength: 500, name: "reason", autocomplete: "off", value: given });
   const label = element("label", undefined, "field");
   label.append(element("span", "Reason, which the ledger keeps"), reason);
   const said = element("p", "", "said");
@@ -89,27 +92,71 @@ function laneOf(one) {
   }
   if (one.closed_early) made.append(element("p", `Closed before it was done: ${one.closed_early}`, "bad"));
   if (one.pending) {
+    const { pending } = one;
     const said = element("p", one.pending.step ? "In work: window " : "Next: window ");
-    said.append(windowLink(one.window_of, one.pending.window), one.pending.step ? `, ${one.pending.step}` : "", one.pending.stored === null ? "" : `, ${grouped(one.pending.stored)} messages stored so far`, ", pinned ", time(one.pending.since), ".");
+    said.append(windowLink(one.window_of, pending.window), pending.step ? `, ${pending.step}` : "", pending.stored === null ? "" : `, ${grouped(pending.stored)} messages stored so far`, ", pinned ", time(pending.since), ".");
+    if (pending.done !== null && pending.offsets !== "0") {
+      said.append(" ", bar(`window ${pending.window}`, pending.done, pending.offsets), ` ${grouped(pending.done)} of ${grouped(pending.offsets)}${paceOf(pending)}`);
+    }
     made.append(said);
   }
   const table = element("table");
   const head = table.createTHead().insertRow();
-  for (const [name, kind] of [["Partition", ""], [one.kind === "erase" ? "Erased" : "Read", "number"], ["Of", "number"], ["", "wide"]]) head.append(element("th", name, kind));
+  for (const [name, kind] of [["Partition", ""], [one.kind === "erase" ? "Erased" : "Read", "number"], ["Of", "number"], ["How far", "wide"]]) head.append(element("th", name, kind));
   const body = table.createTBody();
   for (const found of one.partitions) {
     const row = body.insertRow();
     cell(row, found.partition, "topic");
     cell(row, grouped(readOf(found)), "number");
     const all = cell(row, grouped(found.offsets), "number");
-    all.title = `within ${found.from}–${BigInt(found.until) - 1n}`;
+    all.title = `within ${rangeText(found.partition, found.from, found.until)}`;
     cell(row, bar(found.partition, readOf(found), found.offsets), "wide");
   }
   if (one.more_partitions) cell(body.insertRow(), `and ${grouped(one.more_partitions)} more partitions`, "quiet");
   const box = element("div", undefined, "box");
   box.append(table);
   made.append(box);
+  if (one.committed.length) made.append(...committedBy(one));
   return made;
+}
+
+// What the lane has committed, whatever became of the run: also while it goes on, and after a pause or a cancel.
+function committedBy(one) {
+  const table = element("table");
+  const head = table.createTHead().insertRow();
+  for (const [name, kind] of [["Window", ""], ["Committed", ""], ["Ranges", ""], ["Read", "number"], ["Stored", "number"], ["Skipped", "number"], ["Dead letters", "number"]]) head.append(element("th", name, kind));
+  for (const found of one.committed) {
+    const row = table.tBodies[0]?.insertRow() ?? table.createTBody().insertRow();
+    cell(row, windowLink(one.window_of, found.window), "lane");
+    cell(row, time(found.at), "time");
+    const ranges = cell(row, "", "ranges");
+    for (const range of found.ranges) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));
+    if (found.more_ranges) ranges.append(`and ${grouped(found.more_ranges)} more`);
+    for (const name of ["read", "stored", "skipped"]) cell(row, grouped(found[name]), "number");
+    const dead = withQuery(address("streams", one.window_of, "dead-letters"), { window: found.window });
+    cell(row, found.dead_letters ? link(grouped(found.dead_letters), dead) : grouped(found.dead_letters), "number");
+  }
+  const box = element("div", undefined, "box");
+  box.append(table);
+  const more = one.windows - one.committed.length;
+  return [element("h3", `Committed: ${grouped(one.windows)} ${one.windows === 1 ? "window" : "windows"}${more > 0 ? `, of which these are the newest ${one.committed.length}` : ""}`), box];
+}
+
+// What a window's job was done with when it gave a sign of life for the first time that this page saw, and since then its pace.
+const firstSigns = new Map();
+
+function paceOf({ window: name, step, done, offsets, beat }) {
+  const key = `${name} ${step}`;
+  const first = firstSigns.get(key);
+  if (!first || first.done > BigInt(done)) {
+    firstSigns.set(key, { done: BigInt(done), beat });
+    return "";
+  }
+  const ms = beat - first.beat;
+  const more = Number(BigInt(done) - first.done);
+  if (ms < 1000 || more <= 0) return "";
+  const left = Number(BigInt(offsets) - BigInt(done));
+  return `, ${grouped(Math.round((more * 1000) / ms))} a second, about ${span(Math.round((left * ms) / more))} left`;
 }
 
 function told(kind, run, lanes, refused, paused, doneBefore) {
@@ -118,9 +165,11 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
   if (refused) made.push(`Refused: ${refused}`);
   else if (doneBefore) return [...made, `${doneBefore[0].toUpperCase()}${doneBefore.slice(1)}.`].join(" ");
   else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
-  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : "Finished.");
-  else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : lanes.some((one) => one.state === "cancelled") ? "Cancelled." : "The run has failed: the log of the red step says why.");
-  else if (run) made.push("Under way.");
+  else if (lanes.length && lanes.every((one) => one.state === "done" || one.state === "cancelled") && lanes.some((one) => one.state === "cancelled")) made.push("Cancelled: what is committed stays, and the rest is free for a later request.");
+  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : kind === "audit" ? "The audit has ended; what it found stands below." : "Finished.");
+  else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : "The run has failed: the log of the red step says why.");
+  else if (run && lanes.some((one) => one.state === "paused")) made.push("Paused: the window in work is finished, and no further one begins.");
+  else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : "Under way.");
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
     made.push(`${grouped(done)} of ${grouped(all)} offsets are ${kind === "erase" ? "erased" : "read and committed"}.`);
@@ -133,6 +182,7 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
 export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, show = () => {} }) {
   let seen = "";
   let over = false;
+  let verdictShown = "";
   const problem = place("progress-problem");
   const runs = `dags/${part(dag)}/dagRuns/${part(run)}`;
   const xcom = async (task, key) => (await airflow(`${runs}/taskInstances/${task}/xcomEntries/${key}`)).value;
@@ -167,8 +217,21 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     look();
   }
 
-  function steering(found, state, lanes, tasks) {
+  // What a dry run has shown is done: the same request, and the digest of its plan. If the plan is stale by then, the run says so.
+  function forReal(about, answer) {
+    const kind = kindOf(dag);
+    const { dry_run: _, ...conf } = about.conf || {};
+    const said = `${grouped(answer.erases ?? answer.offsets)} offsets ${kind === "erase" ? "are erased" : "are read"}, as the dry run has said${answer.plan ? `, by its plan ${answer.plan.slice(0, 12)}: if that has become stale, nothing is done` : ""}.`;
+    return button("Start this for real …", () => why(`Start the ${kind === "erase" ? "erasure" : kind} for real`, said, async (reason) => {
+      const begun = await start(stream, kind, { ...conf, ...(answer.plan ? { plan: answer.plan } : {}), reason, dry_run: false });
+      window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
+    }, conf.reason || ""), "primary");
+  }
+
+  function steering(found, about, lanes, tasks, answer) {
+    const state = about?.state;
     const made = [];
+    if (answer && Number(answer.erases ?? answer.offsets) > 0 && ENDED.has(state) && !lanes.length) made.push(forReal(about, answer));
     if (tasks.some((one) => one.task_id === "report" && one.state === "success")) {
       made.push(link("The report of the audit", withQuery(address("streams", stream, "audit"), { run: named })));
     }
@@ -187,7 +250,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     return made;
   }
 
-  function steps(tasks) {
+  function steps(tasks, answered) {
     const at = (one) => (ORDER.indexOf(one.task_id) + 100) % 100;
     const shown = tasks.filter((one) => ORDER.includes(one.task_id) && !(one.state === "skipped" && OPTIONAL.has(one.task_id)));
     return shown.sort((left, right) => at(left) - at(right)).map((one) => {
@@ -196,9 +259,37 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       const several = shown.filter((other) => other.task_id === one.task_id).length > 1;
       const name = several ? `${one.task_id} ${one.rendered_map_index || one.map_index}` : one.task_id;
       const mapped = one.map_index >= 0 ? `/mapped/${one.map_index}` : "";
-      made.append(airflowLink(name, `dags/${part(dag)}/runs/${part(run)}/tasks/${part(one.task_id)}${mapped}`), " ", element("span", WORDS[one.state] || one.state || "waits", STATES[one.state] || "quiet"));
+      // A dry run ends with its answer, which Airflow calls skipped.
+      const state = one.task_id === "check" && answered && one.state === "skipped" ? "answered" : one.state === "skipped" && answered ? "not needed" : WORDS[one.state] || one.state || "waits";
+      made.append(airflowLink(name, `dags/${part(dag)}/runs/${part(run)}/tasks/${part(one.task_id)}${mapped}`), " ", element("span", state, state === "answered" ? "good" : STATES[one.state] || "quiet"));
       return made;
     });
+  }
+
+  // Whoever may do so in Airflow lets a paused DAG go on from here.
+  function showPaused(paused) {
+    const going = async () => {
+      try {
+        await airflow(`dags/${part(dag)}`, { is_paused: false }, "PATCH");
+        toast(`${dag} is no longer paused.`);
+      } catch (error) {
+        toast(error.status === 403 ? `Airflow does not let you resume ${dag}.` : error.message, "bad");
+      }
+      look();
+    };
+    const made = paused ? [button(`Resume the DAG ${dag}`, going, "primary")] : [];
+    keepingFocus(() => place("unpause"), () => place("unpause").replaceChildren(...made));
+  }
+
+  // The answer of an audit: that of the run, and that of the audit after its repair.
+  async function verdict(tasks) {
+    if (!tasks.some((one) => one.task_id === "report" && one.state === "success")) return;
+    const { audits } = await load(withQuery(address("api", "streams", stream, "audits"), { limit: 100 }));
+    const mine = audits.filter((one) => one.run === named || one.repair_of === named);
+    const now = JSON.stringify(mine);
+    if (now === verdictShown) return;
+    verdictShown = now;
+    place("verdict").replaceChildren(...mine.map((one) => section(stream, one)));
   }
 
   async function look() {
@@ -213,22 +304,28 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       const refused = failed ? await xcom(failed.task_id, "refused").catch(() => "") : "";
       // Of an erasure that found nothing, `check` is skipped.
       const checked = dag && OWN_LANE.has(kindOf(dag)) && tasks.some((one) => one.task_id === "check" && (one.state === "success" || one.state === "skipped"));
-      const doneBefore = checked ? (await xcom("check", "found").catch(() => null))?.done_before : "";
+      const answer = checked ? await xcom("check", "found").catch(() => null) : null;
+      const doneBefore = answer?.done_before || "";
+      const dry = Boolean(answer) && !lanes.length && about?.conf?.dry_run !== false && tasks.some((one) => one.task_id === "check" && one.state === "skipped");
       const kind = lanes[0]?.kind || kindOf(dag);
       place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
       const paused = about && !ENDED.has(about.state) ? await pausedSaid(dag) : "";
+      showPaused(paused);
       place("told").textContent = told(kind, about, lanes, refused, paused, doneBefore);
       place("told").className = `sentence ${refused ? "bad" : paused || doneBefore ? "busy" : ""}`;
-      place("steps").replaceChildren(...steps(tasks));
+      place("steps").replaceChildren(...steps(tasks, dry));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
-      place("steering").replaceChildren(...steering(found, about?.state, lanes, tasks));
+      place("steering").replaceChildren(...steering(found, about, lanes, tasks, dry || about?.conf?.dry_run ? answer : null));
       [...place("steering").children].find((one) => one.textContent === focused)?.focus();
       place("lanes").replaceChildren(...lanes.map(laneOf));
       place("progress").hidden = false;
       over = about ? ENDED.has(about.state) : lanes.every((one) => one.state === "done" || one.state === "cancelled");
       say(problem, "");
       const now = JSON.stringify(tasks.map((one) => [one.task_id, one.state, one.try_number]));
-      if (now !== seen) await show();
+      if (now !== seen) {
+        await show();
+        if (kind === "audit") await verdict(tasks);
+      }
       seen = now;
     } catch (error) {
       place("progress").hidden = false;

@@ -1,0 +1,88 @@
+"""How far a replay is, as its page shows it: what it has committed, whatever became of it, and how far its window is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.claiming import claim_lane
+from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.ledger.records import Attempt, Heartbeat, LaneKind
+from tidemark.runs import steering
+from tidemark.runs.windows import lanes
+from tidemark.views import lane_progress
+from tidemark.views.lane_progress import MOST_WINDOWS, progress_of
+from tidemark.views.values import PartOf
+
+RUN = "orders__replay/manual__1"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> StreamInMemory:
+    """The ingest has read [0, 400); windows have ten offsets at most."""
+    stream = StreamInMemory(tmp_path, text=f"{TEXT}limits: {{max_records: 10}}\n")
+    stream.ends((0, 400))
+    for number in range(40):
+        stream.ingest(f"run {number}")
+    return stream
+
+
+def begun(made: StreamInMemory, windows: int) -> str:
+    lane = claim_lane(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 400)), "bug 17")
+    for _ in range(windows):
+        lanes.plan_lane(made.opened, lane, RUN)
+        made.process(lane, RUN)
+    return lane
+
+
+@pytest.mark.covers("U13")
+@pytest.mark.parametrize("stop", [steering.pause, steering.cancel])
+def test_a_paused_or_cancelled_run_lists_what_it_has_committed(made: StreamInMemory, stop: object) -> None:
+    lane = begun(made, 2)
+    assert callable(stop)
+    stop(made.opened, lane, "it was only a trial")
+    (found,) = progress_of(made.opened, RUN).lanes
+    assert found.state in ("paused", "cancelled")
+    assert [(one.window, one.ranges, one.more_ranges) for one in found.committed] == [
+        (f"{lane}/2", [PartOf("orders/0", 10, 20)], 0),
+        (f"{lane}/1", [PartOf("orders/0", 0, 10)], 0),
+    ]
+
+
+@pytest.mark.covers("U13")
+@pytest.mark.parametrize("windows", [MOST_WINDOWS, MOST_WINDOWS + 9])
+def test_of_many_windows_the_newest_are_listed_and_the_others_counted(made: StreamInMemory, windows: int) -> None:
+    lane = begun(made, windows)
+    (found,) = progress_of(made.opened, RUN).lanes
+    assert (len(found.committed), found.windows) == (MOST_WINDOWS, windows)
+    assert [one.window for one in found.committed[:2]] == [f"{lane}/{windows}", f"{lane}/{windows - 1}"]
+
+
+@pytest.mark.covers("U13")
+def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
+    lane = begun(made, 1)
+    lanes.plan_lane(made.opened, lane, RUN)
+    (found,) = progress_of(made.opened, RUN).lanes
+    assert found.pending is not None
+    assert (found.pending.offsets, found.pending.done, found.pending.beat) == (10, None, None)
+    head = made.opened.book.head(lane)
+    assert head is not None
+    assert head.head.pending is not None
+    attempt = Attempt(
+        **{**msgspec.structs.asdict(made.opened.book.newest_records(lane, 1)[0].attempt), "generation": 999}
+    )
+    taken = msgspec.structs.replace(head.head, pending=msgspec.structs.replace(head.head.pending, attempt=attempt))
+    for told, done in ((4, 4), (40, 10)):
+        # Spark counts twice what a task has done twice.
+        beat = Heartbeat(generation=999, run=RUN, at=77, step="storing orders", done={"orders/0": told})
+        made.opened.book.beat(lane, beat)
+        pending = lane_progress._pending(made.opened, lane, taken)
+        assert pending is not None
+        assert (pending.done, pending.beat, pending.step) == (done, 77, "storing orders")
+    # A sign of life of an earlier attempt says nothing of this one.
+    made.opened.book.beat(lane, Heartbeat(generation=5, run=RUN, at=78, step="reading", done={"orders/0": 9}))
+    earlier = lane_progress._pending(made.opened, lane, taken)
+    assert earlier == replace(found.pending)
