@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.errors import WrongUse
 from tidemark.ledger.records import Attempt, Heartbeat, LaneKind
 from tidemark.runs import steering
 from tidemark.runs.windows import lanes
@@ -86,3 +87,11 @@ def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
     made.opened.book.beat(lane, Heartbeat(generation=5, run=RUN, at=78, step="reading", done={"orders/0": 9}))
     earlier = lane_progress._pending(made.opened, lane, taken)
     assert earlier == replace(found.pending)
+
+
+@pytest.mark.covers("U13")
+def test_a_run_has_no_lanes_before_it_has_claimed_any_and_a_wrong_name_is_refused(made: StreamInMemory) -> None:
+    assert (progress_of(made.opened, RUN).lanes, progress_of(made.opened, RUN).run) == ([], RUN)
+    for wrong in ("zzz", "replay-0", "clicks__replay/manual__1"):
+        with pytest.raises(WrongUse, match=f"has no backfill or replay {wrong}"):
+            progress_of(made.opened, wrong)

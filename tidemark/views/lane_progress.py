@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemark.errors import WrongUse
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState, Record
@@ -101,12 +102,17 @@ class ProgressOfRun:
 def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
     """The lanes of a backfill or replay, which is named by its run or a lane, in the order of work. Raises WrongUse.
 
-    Of a run, also those that are done while others are not.
+    Of a run, also those that are done while others are not. A run of the stream's DAGs has none before it has claimed any.
     """
     kinds = (LaneKind.BACKFILL, LaneKind.REPLAY, LaneKind.ERASE)
     of_run = [lane for kind in kinds for lane in lanes.lanes_of(opened, kind, named)]
-    found = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
-    return ProgressOfRun(found[0].run, opened.book.clock(), found, may_steer=False)
+    try:
+        found = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
+    except WrongUse:
+        if not (named.startswith(f"{opened.book.stream}__") and "/" in named):
+            raise
+        found = []
+    return ProgressOfRun(found[0].run if found else named, opened.book.clock(), found, may_steer=False)
 
 
 def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:

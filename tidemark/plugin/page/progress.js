@@ -189,13 +189,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
 
   async function progress() {
     if (dag && !OWN_LANE.has(kindOf(dag))) return { lanes: [], may_steer: false };
-    try {
-      return await load(withQuery(address("api", "streams", stream, "progress"), { run: named }));
-    } catch (error) {
-      // 400: there is no such lane, so far.
-      if (error.status === 400 && dag) return { lanes: [], may_steer: false };
-      throw error;
-    }
+    return load(withQuery(address("api", "streams", stream, "progress"), { run: named }));
   }
 
   function steer(action, reason = "") {

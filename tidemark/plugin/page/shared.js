@@ -278,7 +278,11 @@ export function toast(text, kind = "") {
 // A text that people take elsewhere, and a button that copies it. `shown` stands in its place, if it is shown in another way.
 export function copyable(text, shown) {
   const made = element("span", undefined, "copyable");
-  const copy = element("button", "⧉");
+  const copy = element("button");
+  // Drawn: not every machine has a letter for it.
+  const icon = drawing("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" });
+  icon.append(drawing("rect", { x: 1, y: 1, width: 7, height: 7, rx: 1 }), drawing("rect", { x: 4, y: 4, width: 7, height: 7, rx: 1 }));
+  copy.append(icon);
   Object.assign(copy, { type: "button", title: `Copy ${text.length > 200 ? "all" : text}` });
   copy.setAttribute("aria-label", copy.title);
   copy.dataset.copy = text;

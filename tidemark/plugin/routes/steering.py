@@ -39,6 +39,8 @@ def routes(viewing: Viewing) -> APIRouter:
     async def progress(name: str, run: Named, user: User) -> ProgressOfRun:
         """How far a replay or backfill is, per partition, by the ledger."""
         found = await viewing.ask(name, user, lambda opened: progress_of(opened, run), "no such run", ledger_only=True)
+        if not found.lanes:
+            return found
         may = await run_in_threadpool(may_trigger, user, _dag_of(name, found.lanes[0].lane))
         return replace(found, may_steer=may)
 
