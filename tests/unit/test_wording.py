@@ -69,7 +69,11 @@ def said(folder: Path, text: str) -> str:
         ("id: integer", "a.b: string", "7: scheme.fields.a.b: expected the name of a field: .*found 'a.b'"),
         ("    id: integer", "    - id", r"6: scheme.fields: expected a map of keys and values \(found a list\)"),
         ("    table: orders\n", "    tabel: orders\n", r"10: sinks.0.tabel: unknown key \(did you mean table\?\)"),
-        ("    table: orders\n", "    table: /x\n", r"10: sinks.0.table: expected a table of HBase: letters, .*\(found '/x'\)"),
+        (
+            "    table: orders\n",
+            "    table: /x\n",
+            r"10: sinks.0.table: expected a table of HBase: letters, .*\(found '/x'\)",
+        ),
         ("    table: orders\n", "\ttable: orders\n", "10: not YAML: .*YAML indents with spaces, never with tabs"),
         (
             "    table: orders\n",
