@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
@@ -24,11 +25,14 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import TooManyInvalid, Unreachable
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.windows import lanes
+from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located, opened
+from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
 from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
 from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.kinds import sink_to_compact
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.window import process_windows
 from tidemark.spark.sinks import results
@@ -224,6 +228,59 @@ def test_a_catalog_that_is_away_after_the_commit(
     live.produce(10)
     live.ingest()
     assert plainly(live) == each_once(live)
+
+
+def files_of(live: LiveStream) -> dict[str, set[Place]]:
+    """The places in each file of the lake, whether a snapshot names it or not."""
+    (sink,) = (one for one in live.opened.stream.sinks if isinstance(one, IcebergSink))
+    base = Path(sink.base(live.opened.connections).removeprefix("file://"))
+    columns = ["_topic", "_partition", "_offset", "_index"]
+    tables = {str(path): pq.read_table(path, columns=columns, partitioning=None) for path in base.rglob("*.parquet")}
+    return {path: {tuple(row.values()) for row in table.to_pylist()} for path, table in tables.items()}
+
+
+@pytest.mark.full
+@pytest.mark.covers("I3")
+def test_what_is_erased_is_gone_once_old_snapshots_have_expired(make: Make, spark: SparkSession) -> None:
+    live = make(CDN)
+    with_table(live)
+    for number in (60, 20, 20):
+        live.produce(number)
+        live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    rows = sorted(live.expected().rows)
+    gone = {rows[0], rows[-1]}
+    options = [part for t, p, o, _ in sorted(gone) for part in ("--records", f"{t}/{p}@{o}")]
+    done = asked("erase", "--yes", str(live.file), *options, "--reason", "request 4711")
+    (remains,) = (one["remains"] for one in done["places"] if one["type"] == "iceberg")
+    assert "files of older snapshots hold it until they expire: tidemark compact" in remains
+    left = Counter(dict.fromkeys(set(rows) - gone, 1))
+    assert plainly(live) == left
+    assert gone <= {place for places in files_of(live).values() for place in places}
+    # Others go on while small files become large ones, and the bytes of what was erased go.
+    opened_stream = live.opened
+    sink = sink_to_compact(opened_stream.stream.sinks, live.name, "iceberg")
+    planned = IcebergCompaction().planned(opened_stream, sink, CompactionRequest())
+    assert [one.files > 1 for one in planned[:1]] == [True]
+    compact(opened_stream, sink, "a compaction", CompactionRequest())
+    held = files_of(live)
+    assert not gone & {place for places in held.values() for place in places}
+    table = table_of(live)
+    assert table is not None
+    assert len(list(table.scan().plan_files())) == 1
+    assert plainly(live) == left
+    made = IcebergCompaction().made(opened_stream, sink, "a compaction")
+    assert [one.rows for one in made[:1]] == [len(left)]
+    report = audit(live.opened, "audit")
+    assert report.clean, report.sentence()
+    plain = [row for one in iceberg_tables(live.opened.book, "iceberg") for row in one.to_pylist()]
+    assert len(plain) == len(left) == results(spark, live.opened, "iceberg").count()
+    # A replay takes its rows out of the large file, and what follows is added to it.
+    live.produce(20)
+    live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 1, (2, 5)))
+    assert plainly(live) == Counter(dict.fromkeys(set(live.expected().rows) - gone, 1))
+    assert audit(live.opened, "again").clean
 
 
 @pytest.mark.full

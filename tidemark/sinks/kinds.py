@@ -56,6 +56,7 @@ _BUILT_IN: dict[str, Kind] = {
         IcebergSink,
         "tidemark.sinks.iceberg.plain:PlainIceberg",
         "tidemark.spark.sinks.iceberg:SparkIceberg",
+        compaction="tidemark.sinks.iceberg.compacting:IcebergCompaction",
         requires=(PYICEBERG,),
         publishes=True,
     ),

@@ -22,7 +22,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg.catalog import LakeIO
 from tidemark.sinks.iceberg.live_files import LiveFile
 from tidemark.sinks.iceberg.schema import GENERATION
@@ -89,9 +89,36 @@ def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet,
     return name
 
 
+def hold(name: str, wanted: RangeSet) -> bool:
+    """Whether a file has rows of some offsets. One that is gone has none."""
+    with folders.opened(name) as (filesystem, path):
+        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            return False
+        batches = _batches(filesystem, path, [*_COORDINATE, GENERATION])
+        return any(taken_out(one, wanted, MAX_OFFSET).any() for one in batches)
+
+
 def _batches(filesystem: fs.FileSystem, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
     with filesystem.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
         yield from parquet.iter_batches(_AT_A_TIME, columns=columns)
+
+
+def batches_of(metadata: TableMetadata, name: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with the names that its columns have today."""
+    with folders.opened(name) as (filesystem, path):
+        for batch in _batches(filesystem, path):
+            yield batch.rename_columns([_today(metadata, column) for column in batch.schema.names])
+
+
+def compression_of(name: str) -> str:
+    """How a file is compressed, as Arrow names it."""
+    with folders.opened(name) as (filesystem, path), filesystem.open_input_file(path) as file:
+        return _compression(pq.read_metadata(file))
+
+
+def _compression(footer: pq.FileMetaData) -> str:
+    found = str(footer.row_group(0).column(0).compression)
+    return _PLAIN.get(found, found.lower())
 
 
 def _copy(
@@ -102,9 +129,7 @@ def _copy(
     schema = footer.schema.to_arrow_schema()
     names = [_today(metadata, name) for name in schema.names]
     today = pa.schema([one.with_name(name) for one, name in zip(schema, names, strict=True)])
-    compression = footer.row_group(0).column(0).compression
-    known = _PLAIN.get(compression, compression.lower())
-    with copy.create() as stream, pq.ParquetWriter(stream, today, compression=known) as writer:
+    with copy.create() as stream, pq.ParquetWriter(stream, today, compression=_compression(footer)) as writer:
         for batch, mask in zip(_batches(filesystem, path), dropped, strict=True):
             if not mask.all():
                 kept = batch.filter(pa.array(~mask))

@@ -32,6 +32,11 @@ class LiveFile:
     def path(self) -> str:
         return self.file.file_path
 
+    @property
+    def partition_key(self) -> tuple[int, str]:
+        """Files with one key lie in one partition."""
+        return self.file.spec_id, repr(self.file.partition)
+
     def may_have(self, wanted: RangeSet, below: int) -> bool:
         """Whether it may hold rows of a generation below that one, at some of these offsets."""
         if self.generations[0] >= below:
@@ -53,9 +58,10 @@ def live_files(table: Table) -> list[LiveFile]:
     return files_of(table, table.current_snapshot())
 
 
-def files_of_all(table: Table) -> Sequence[LiveFile]:
-    """The files of all snapshots that have not expired, each once."""
-    manifests = {one.manifest_path: one for shot in table.snapshots() for one in shot.manifests(table.io)}
+def files_of_all(table: Table, snapshots: Iterable[Snapshot] | None = None) -> Sequence[LiveFile]:
+    """The files of some snapshots, or of all that have not expired, each once."""
+    chosen = table.snapshots() if snapshots is None else snapshots
+    manifests = {one.manifest_path: one for shot in chosen for one in shot.manifests(table.io)}
     return list({one.path: one for one in _of_manifests(table, manifests.values())}.values())
 
 

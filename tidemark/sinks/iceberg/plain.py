@@ -62,7 +62,10 @@ class PlainIceberg(PlainSink):
         from tidemark.sinks.iceberg.remaining import held_by_snapshots
 
         held = held_by_snapshots(opened, sink, erased)
-        return f"no reader of the newest snapshot sees it; {held} hold it until they expire" if held else ""
+        if not held:
+            return ""
+        compact = f"tidemark compact {opened.book.stream} --sink {sink}"
+        return f"no reader of the newest snapshot sees it; {held} hold it until they expire: {compact}"
 
     def place(self, opened: Opened, settings: IcebergSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet.files import attempt_folder

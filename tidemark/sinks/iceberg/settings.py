@@ -34,6 +34,9 @@ class IcebergSink(FolderSettings):
         default="tidemark", description="What readers call the catalog: a database may hold several."
     )
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    keep_hours: int = Field(
+        default=24, ge=1, description="How long a snapshot is kept at least; `tidemark compact` lets older ones expire."
+    )
 
     @property
     def other_connections(self) -> frozenset[str]:

@@ -37,6 +37,8 @@ from tidemark.sinks.parquet import files, folders
 from tidemark.types.fields import FieldType
 
 TYPE = "iceberg"
+# Of a snapshot that takes out what was erased.
+ERASES = "tidemark.erases"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
 _MAPPING = "schema.name-mapping.default"
 _SETTINGS = {
@@ -222,7 +224,7 @@ def remove(where: Where, record: Record, wanted: RangeSet) -> None:
     def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
         old = _without(where, table, wanted, generation, made)
         if old:
-            _snapshot(table, transaction, old, [], {**_summary(record), "tidemark.erases": "true"})
+            _snapshot(table, transaction, old, [], {**_summary(record), ERASES: "true"})
         return bool(old)
 
     change(where, stage)

@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
+from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.iceberg import compacting
 from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.reading import parts_that_count
@@ -43,6 +45,9 @@ class SparkIceberg:
         fields = _checked(opened, settings)
         _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
         return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
+
+    def compact(self, opened: OpenStream, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+        compacting.compact(opened, settings, run, asked)
 
 
 def _checked(opened: OpenStream, settings: IcebergSink) -> Fields:

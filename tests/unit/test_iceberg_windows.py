@@ -1,0 +1,150 @@
+"""Windows of a stream in an Iceberg table: what others see at each step, what an erasure leaves, and what a compaction does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.iceberg_in_memory import IcebergInMemory, Killed
+from tests.support.streams_in_memory import offsets
+from tidemark.commit.protocol import Step
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.runs.windows import lanes
+from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.iceberg import data_files, table
+from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
+from tidemark.sinks.iceberg.plain import PlainIceberg
+
+HOUR = 3_600_000
+# The lane of the run `replay 1`.
+REPLAY = lanes.lane_name(LaneKind.REPLAY, "replay 1")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> IcebergInMemory:
+    """Three windows of two partitions."""
+    made = IcebergInMemory(tmp_path)
+    for number in range(1, 4):
+        made.ends((0, 10 * number), (0, 5))
+        made.ingest()
+    return made
+
+
+ALL = [(0, one) for one in range(30)] + [(1, one) for one in range(5)]
+
+
+@pytest.mark.covers("I1")
+def test_others_see_a_window_when_it_is_committed(world: IcebergInMemory) -> None:
+    assert world.seen() == world.counting() == ALL
+    world.ends((0, 40), (0, 5))
+    for step in (Step.SINK_STORED, Step.VERIFIED):
+        with pytest.raises(Killed):
+            world.ingest("run 2", until=step)
+        assert world.seen() == world.counting() == ALL
+    with pytest.raises(Killed):
+        world.ingest("run 2", until=Step.COMMITTED)
+    more = [*ALL[:30], *((0, one) for one in range(30, 40)), *ALL[30:]]
+    # Between the commit and its publication, only readers of the ledger see it.
+    assert (world.seen(), world.counting()) == (ALL, more)
+    world.ingest("run 3")
+    assert world.seen() == world.counting() == more
+    # The files of the attempts that died are gone.
+    assert world.files() == {task.file.file_path for task in world.table().scan().plan_files()}
+
+
+@pytest.mark.covers("I2")
+def test_a_replay_that_is_killed_at_any_step(world: IcebergInMemory) -> None:
+    snapshots = len(world.table().snapshots())
+    with pytest.raises(Killed):
+        world.replay(offsets((0, 3, 15), (1, 2, 3)), "run 2", until=Step.SINK_STORED)
+    for step in (Step.VERIFIED, Step.COMMITTED):
+        with pytest.raises(Killed):
+            world.process(_lane(world), "run 2", until=step)
+        assert world.seen() == world.counting() == ALL
+    lanes.finish(world.opened, _lane(world))
+    assert world.seen() == world.counting() == ALL
+    assert len(world.table().snapshots()) == snapshots + 1
+    replayed = world.table().scan(row_filter="_offset >= 3 and _offset < 15 and _partition = 0").to_arrow()
+    assert len({*replayed["_generation"].to_pylist()}) == 1
+
+
+def _lane(world: IcebergInMemory) -> str:
+    (lane,) = (name for name in world.opened.book.heads() if name != INGEST)
+    return lane
+
+
+def test_a_compaction_merges_files_and_others_see_the_same(world: IcebergInMemory) -> None:
+    world.replay(offsets((0, 3, 5)), "replay 1")
+    planned = IcebergCompaction().planned(world.opened, world.sink, CompactionRequest())
+    assert [(one.files, one.windows) for one in planned] == [(4, ["ingest/1 to 3", f"{REPLAY}/1"])]
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert world.seen() == world.counting() == ALL
+    assert len(list(world.table().scan().plan_files())) == 1
+    (made,) = IcebergCompaction().made(world.opened, world.sink, "run 9")
+    assert (made.rows, made.windows) == (35, ["ingest/1 to 3", f"{REPLAY}/1"])
+    assert IcebergCompaction().planned(world.opened, world.sink, CompactionRequest()) == []
+    # What comes later goes on with it: a replay takes its rows out of the large file.
+    world.ends((0, 40), (0, 5))
+    world.ingest("run 10")
+    world.replay(offsets((0, 8, 35)), "replay 2")
+    more = [*ALL[:30], *((0, one) for one in range(30, 40)), *ALL[30:]]
+    assert world.seen() == world.counting() == more
+
+
+@pytest.mark.covers("I3")
+def test_old_snapshots_expire_with_their_files(world: IcebergInMemory) -> None:
+    world.replay(offsets((0, 3, 15)), "replay 1")
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    # The world's clock is far behind that of the snapshots: nothing is old yet.
+    assert len(world.table().snapshots()) == 5
+    world.now = world.table().snapshots()[-1].timestamp_ms + 25 * HOUR
+    (planned,) = IcebergCompaction().planned(world.opened, world.sink, CompactionRequest())
+    assert planned.windows == ["4 snapshots expire"]
+    compact(world.opened, world.sink, "run 10", CompactionRequest())
+    assert world.seen() == world.counting() == ALL
+    now = world.table()
+    assert len(now.snapshots()) == 1
+    assert world.files() == {task.file.file_path for task in now.scan().plan_files()}
+    metadata = Path(world.where.base.removeprefix("file://")) / "metadata"
+    snapshot = now.current_snapshot()
+    assert snapshot is not None
+    named = {snapshot.manifest_list, *(one.manifest_path for one in snapshot.manifests(now.io))}
+    assert {f"file://{one}" for one in metadata.glob("*.avro")} == named
+    (made,) = IcebergCompaction().made(world.opened, world.sink, "run 10")
+    assert made.windows == ["4 snapshots expired"]
+
+
+@pytest.mark.covers("I3")
+def test_what_is_erased_is_gone_with_the_next_compaction(world: IcebergInMemory) -> None:
+    erased = offsets((0, 4, 6), (1, 0, 1))
+    world.erase(erased)
+    left = [(partition, one) for partition, one in ALL if (partition, one) not in {(0, 4), (0, 5), (1, 0)}]
+    assert world.seen() == world.counting() == left
+    remains = PlainIceberg().remains(world.opened, "iceberg", erased)
+    assert remains == (
+        "no reader of the newest snapshot sees it; 1 files of older snapshots hold it until they expire: "
+        "tidemark compact orders --sink iceberg"
+    )
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
+    assert world.seen() == world.counting() == left
+    assert not [one for one in world.files() if data_files.hold(one, erased)]
+
+
+def test_a_compaction_leaves_files_that_a_replay_has_replaced_meanwhile(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = table.change
+
+    def after_a_replay(*given: object) -> None:
+        monkeypatch.undo()
+        world.replay(offsets((0, 3, 5)), "replay 1")
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tidemark.sinks.iceberg.compacting.change", after_a_replay)
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert world.seen() == world.counting() == ALL
+    assert not [one for one in world.files() if "/compacted/" in one]
+    compact(world.opened, world.sink, "run 10", CompactionRequest())
+    assert len(list(world.table().scan().plan_files())) == 1

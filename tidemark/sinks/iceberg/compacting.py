@@ -1,0 +1,276 @@
+"""Compaction of an Iceberg table: small files become large ones, old snapshots expire, and what nobody names is removed.
+
+It needs no Spark: files are copied one after the other, some rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import LaneState
+from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
+from tidemark.sinks.iceberg import data_files
+from tidemark.sinks.iceberg.catalog import LakeIO, Where, located
+from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
+from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.table import ERASES, change, check_there, published
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.compactions import described, spans
+from tidemark.sinks.parquet.files import delete, on_disk
+from tidemark.sinks.versions import versions_of
+
+# Files become about so large. One that is half as large is left as it is.
+FILE_BYTES = 128 << 20
+_RUN, _WINDOWS, _ROWS, _EXPIRED = (f"tidemark.compaction.{one}" for one in ("run", "windows", "rows", "expired"))
+# So many files' names of windows stand in a summary.
+_MOST_CHARACTERS = 1_000
+# A file that no snapshot names, and no window, may belong to a commit that is on its way.
+_ON_ITS_WAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Files that become one, and the windows whose rows they may hold."""
+
+    files: Sequence[LiveFile]
+    windows: Sequence[str]
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.file.file_size_in_bytes for one in self.files)
+
+
+class IcebergCompaction:
+    """The compaction of the sink `iceberg`."""
+
+    def planned(self, opened: Opened, settings: IcebergSink, asked: CompactionRequest) -> Sequence[Replaceable]:
+        table = check_there(where_of(opened, settings), ())
+        if table is None:
+            return []
+        merged = [
+            Replaceable([*one.windows], len(one.files), len(one.files), one.bytes)
+            for one in _groups(opened.book, settings, table, asked)
+        ]
+        if expiring := _expiring(table, settings, opened.book.clock()):
+            sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
+            merged.append(Replaceable([f"{len(expiring)} snapshots expire"], 0, len(sizes), sum(sizes)))
+        return merged
+
+    def at_work(self, opened: Opened, settings: IcebergSink) -> str | None:
+        return None
+
+    def made(self, opened: Opened, settings: IcebergSink, run: str) -> Sequence[Replacement]:
+        where = where_of(opened, settings)
+        table = check_there(where, ())
+        found = []
+        for one in table.snapshots() if table is not None else ():
+            said = one.summary.additional_properties if one.summary is not None else {}
+            if said.get(_RUN) == run:
+                found.append(Replacement(said[_WINDOWS].split(", "), int(said[_ROWS]), f"{where.base}/data/compacted"))
+        if table is not None and table.properties.get(_RUN) == run:
+            found.append(Replacement([f"{table.properties[_EXPIRED]} snapshots expired"], 0, f"{where.base}/metadata"))
+        return found
+
+
+def where_of(opened: Opened, settings: IcebergSink) -> Where:
+    return located(opened.connections, place_of(settings, settings.base(opened.connections)))
+
+
+def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+    """Merge files, let snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
+    where = where_of(opened, settings)
+    table = check_there(where, ())
+    if table is None:
+        return
+    for group in _groups(opened.book, settings, table, asked):
+        _merge(where, table, group, run)
+    named = _named(table)
+    _expire(where, settings, run, opened.book.clock())
+    _remove_unnamed(opened.book, where, named)
+
+
+def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_Group]:
+    """Files of the windows that are asked for, in the order of their generations, as many as make one large file."""
+    view = book.view(settings.name)
+    by_generation = {
+        one.generation: one for one in view.windows if any(p.name == settings.name for p in one.record.places)
+    }
+    oldest = sorted(by_generation.values(), key=lambda one: one.record.committed_at)
+    fit = [one for one in oldest if asked.before is None or one.record.committed_at < asked.before]
+    chosen = {one.generation: f"{one.record.lane}/{one.record.seq}" for one in fit[: asked.windows]}
+    some: list[LiveFile] = []
+    for one in sorted(live_files(table), key=lambda one: (one.partition_key, one.generations)):
+        held = [generation for generation in by_generation if one.may_have_generation(generation)]
+        compacted = "/data/compacted/" in one.path and not asked.again
+        if compacted or not set(held) <= chosen.keys() or one.file.file_size_in_bytes >= FILE_BYTES // 2:
+            continue
+        apart = some and some[0].partition_key != one.partition_key
+        if apart or sum(each.file.file_size_in_bytes for each in (*some, one)) > FILE_BYTES:
+            yield from _group(some, chosen)
+            some = []
+        some.append(one)
+    yield from _group(some, chosen)
+
+
+def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_Group]:
+    if len(some) > 1:
+        held = [g for g in sorted(windows) if any(one.may_have_generation(g) for one in some)]
+        names = [(lane, int(seq)) for lane, _, seq in (windows[g].rpartition("/") for g in held)]
+        yield _Group(tuple(some), [described([one]) for one in spans(names)])
+
+
+def _merge(where: Where, table: Table, group: _Group, run: str) -> None:
+    """Write one file in the place of some. If one of them is gone by the time of the commit, they stay as they are."""
+    name = f"{where.base}/data/compacted/{uuid4()}.parquet"
+    rows = _copied(table, group, name)
+    first = group.files[0].file
+    said = ", ".join(group.windows)
+    summary = {_RUN: run, _ROWS: str(rows), _WINDOWS: said[:_MOST_CHARACTERS]}
+    named = False
+
+    def stage(newest: Table, transaction: Transaction, _: list[str]) -> bool:
+        nonlocal named
+        there = {one.path: one for one in live_files(newest)}
+        named = name in there
+        if named or not all(one.path in there for one in group.files):
+            return False
+        new = data_files.described(newest.metadata, name, first.partition)
+        with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
+            for one in group.files:
+                snapshot.delete_data_file(there[one.path].file)
+            if new is not None:
+                snapshot.append_data_file(new)
+        named = True
+        return True
+
+    change(where, stage)
+    if not named:
+        LakeIO().delete(name)
+
+
+def _copied(table: Table, group: _Group, name: str) -> int:
+    """Copy the rows of some files into one, with the columns that the table has today. Gives their number."""
+    schema = pa.schema([one.remove_metadata() for one in schema_to_pyarrow(table.schema(), include_field_ids=False)])
+    plain = pa.schema([one.with_type(_PLAIN.get(one.type, one.type)) for one in schema])
+    compression = data_files.compression_of(group.files[0].path)
+    rows = 0
+    with (
+        LakeIO().new_output(name).create() as stream,
+        pq.ParquetWriter(stream, plain, compression=compression) as writer,
+    ):
+        for one in group.files:
+            for batch in data_files.batches_of(table.metadata, one.path):
+                there = {column: batch.column(column).cast(plain.field(column).type) for column in batch.schema.names}
+                missing = {column: pa.nulls(batch.num_rows, plain.field(column).type) for column in plain.names}
+                writer.write_batch(pa.RecordBatch.from_pydict({**missing, **there}, schema=plain))
+                rows += batch.num_rows
+    return rows
+
+
+# Arrow has types for texts of any length, which Parquet does not tell apart.
+_PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+def _expiring(table: Table, settings: IcebergSink, now: int) -> list[Snapshot]:
+    """The snapshots that are too old, and all that were there before an erasure: their files hold what it has erased."""
+    newest = table.current_snapshot()
+    erased = max((one.sequence_number or 0 for one in table.snapshots() if _erases(one)), default=0)
+    before = now - settings.keep_hours * 3_600_000
+    kept = {one.snapshot_id for one in table.metadata.refs.values()} | ({newest.snapshot_id} if newest else set())
+    return [
+        one
+        for one in table.snapshots()
+        if one.snapshot_id not in kept and (one.timestamp_ms < before or (one.sequence_number or 0) < erased)
+    ]
+
+
+def _erases(one: Snapshot) -> bool:
+    return one.summary is not None and ERASES in one.summary.additional_properties
+
+
+def _expire(where: Where, settings: IcebergSink, run: str, now: int) -> None:
+    def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
+        expiring = _expiring(table, settings, now)
+        if expiring:
+            transaction.set_properties({_RUN: run, _EXPIRED: str(len(expiring))})
+            ExpireSnapshots(transaction).by_ids([one.snapshot_id for one in expiring]).commit()
+        return bool(expiring)
+
+    change(where, stage)
+
+
+def _only_of(table: Table, expiring: Sequence[Snapshot]) -> list[LiveFile]:
+    """The data files that only these snapshots name."""
+    gone = {one.snapshot_id for one in expiring}
+    stay = [one for one in table.snapshots() if one.snapshot_id not in gone]
+    manifests = {one.manifest_path for shot in stay for one in shot.manifests(table.io)}
+    kept = {one.path for one in files_of_all(table, stay)} if manifests else set()
+    return [one for one in files_of_all(table) if one.path not in kept]
+
+
+def _named(table: Table) -> set[str]:
+    """All files that a version of the metadata names, itself among them."""
+    found = {table.metadata_location, *(one.metadata_file for one in table.metadata.metadata_log)}
+    for shot in table.snapshots():
+        found.add(shot.manifest_list)
+        found |= {one.manifest_path for one in shot.manifests(table.io)}
+    return found | {one.path for one in files_of_all(table)}
+
+
+def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
+    """Remove what expired snapshots alone have named (`before`), and what commits and attempts that died have left."""
+    listed = [*_listed(where.base, "data"), *_listed(where.base, "metadata")]
+    attempts = on_disk(f"{where.base}/data")
+    # Read after the folders were listed: an attempt is in its head before it makes its folder.
+    standing, heads = book.standing(), book.heads()
+    table = check_there(where, ())
+    if table is None:
+        return
+    named, versions = _named(table), versions_of(book)
+    old = datetime.now(UTC) - _ON_ITS_WAY
+    windows = {one.generation: one for one in standing.windows}
+    done = set()
+    for one in attempts:
+        window = windows.get(one.generation)
+        if window is not None and published(table, versions, one.lane) >= one.generation:
+            done.add(f"{one.folder}/")
+        head = heads.get(one.lane)
+        # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.
+        known = head is not None and (one.seq <= head.head.seq or head.head.state == LaneState.CLOSED)
+        newest = max(windows, default=0)
+        if window is None and known and standing.is_dead(one.generation, newest):
+            delete(one.folder)
+    for name, written in listed:
+        below = name.removeprefix(where.base)
+        if name in named:
+            continue
+        of_attempt = below.startswith("/data/lane=")
+        gone = any(name.startswith(folder) for folder in done) if of_attempt else name in before or written < old
+        if gone:
+            _delete(name)
+
+
+def _delete(name: str) -> None:
+    with folders.opened(name) as (filesystem, path):
+        if filesystem.get_file_info(path).type == fs.FileType.File:
+            filesystem.delete_file(path)
+
+
+def _listed(base: str, folder: str) -> Iterable[tuple[str, datetime]]:
+    with folders.opened(f"{base}/{folder}") as (filesystem, path):
+        for one in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+            if one.type == fs.FileType.File:
+                yield f"{base}/{folder}{one.path.removeprefix(path)}", one.mtime or datetime.now(UTC)
