@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from datetime import date, datetime
+from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
@@ -180,3 +184,52 @@ def test_a_registry_that_is_away_makes_no_message_invalid(
         }
         report = audit(live.opened, "an audit")
         assert report.clean, report.sentence()
+
+
+TYPED = {
+    "amount": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+        "decimal(12,2)",
+        Decimal("-1.10"),
+    ),
+    "day": ({"type": "int", "logicalType": "date"}, "date", date(2026, 11, 27)),
+    "wall": (
+        {"type": "long", "logicalType": "local-timestamp-micros"},
+        "timestamp_ntz",
+        datetime(2026, 11, 27, 1, 2, 3, 4),
+    ),
+    "n": ("int", "int", -7),
+    "f": ("float", "float", 0.5),
+    "tags": ({"type": "array", "items": ["null", "string"]}, "array<string>", ["a", None]),
+    "more": ({"type": "map", "values": "int"}, "map<string, long>", {"b": 2}),
+    "of": (
+        {"type": "record", "name": "Of", "fields": [{"name": "x", "type": "int"}]},
+        "struct<x: int>",
+        {"x": 5},
+    ),
+}
+
+
+@pytest.mark.covers("N81")
+def test_logical_types_and_nested_ones(spark: SparkSession, tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "Typed",
+        "fields": [{"name": name, "type": one[0]} for name, one in TYPED.items()],
+    }
+    fields = {name: kind for name, (_, kind, _) in TYPED.items()}
+    stream = stream_of(tmp_path, schema, schema_file="order.avsc", fields=fields)
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {name: value for name, (*_, value) in TYPED.items()})
+    (row,) = rows_of(messages_of(spark, [out.getvalue()]), stream).frame.select(REASON, *fields).collect()
+    assert row.asDict(recursive=True) == {REASON: None, **{name: value for name, (*_, value) in TYPED.items()}}
+    for name, wrong, said in (
+        ("amount", "decimal(12,1)", r"amount is decimal\(10,2\), and not decimal\(12,1\)"),
+        ("amount", "decimal(9,2)", r"and not decimal\(9,2\)"),
+        ("more", "map<string, smallint>", r"more is map<string,int>, and not map<string,smallint>"),
+        ("of", "struct<y: int>", r"of is struct<x:int>, and not struct<y:int>"),
+        ("day", "timestamp", "day is date, and not timestamp"),
+    ):
+        other = stream_of(tmp_path, schema, schema_file="order.avsc", fields={**fields, name: wrong})
+        with pytest.raises(WrongUse, match=said):
+            check_rows(spark, other)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +16,28 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.support.rows import messages_of, stream_of
+from tests.support.live_streams import LiveStream, Make
+from tests.support.oracle import Example, Outcome
+from tests.support.rows import GIVEN_BACK, messages_of, stream_of
 from tests.support.typed_values import VECTORS, json_of, types, values
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind
 from tidemark.offsets.blocks import WHOLE
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash, unsigned
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.values import value_of
-from tidemark.spark.columns import DIGEST, OFFSET, content_digest, field, text
+from tidemark.spark.columns import DIGEST, OFFSET, REASON, content_digest, field, text
+from tidemark.spark.jobs.audit import audit
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.readers.places import of_text
 from tidemark.spark.rows.one_pass import one_pass
 from tidemark.spark.rows.outcomes import hashed
 from tidemark.spark.rows.pipeline import rows_of
+from tidemark.spark.sinks import results
+from tidemark.spark.sinks.parquet.compacting import compact
 from tidemark.streams.model import Stream
 from tidemark.types.digests import digested
 from tidemark.types.fields import canonical, spark_type, text_of
@@ -125,3 +139,206 @@ def test_all_ways_agree_on_many(
     spark: SparkSession, tmp_path: Path, case: tuple[dict[str, str], list[dict[str, Any]]]
 ) -> None:
     check_agreement(spark, tmp_path, *case)
+
+
+# Through a stream: all sinks, and all readers
+
+KINDS = {
+    "id": "integer",
+    "n": "int",
+    "f": "float",
+    "amount": "decimal(12,2)",
+    "big": "decimal(38,10)",
+    "day": "date",
+    "at": "timestamp",
+    "wall": "timestamp_ntz",
+    "raw": "binary",
+    "tags": "array<string>",
+    "more": "map<string, decimal(9,3)>",
+    "lines": "array<struct<sku: string, price: decimal(10,2), on: date>>",
+}
+STREAM: dict[str, Any] = {
+    "source": {"topics": []},
+    "scheme": {"type": "json", "fields": KINDS},
+    "sinks": [],
+    "dead_letters": {"table": "-"},
+}
+
+
+def row_of(number: int) -> dict[str, Any]:
+    chance = random.Random(number)
+    lines = [
+        {
+            "sku": f"é{one}",
+            "price": Decimal(chance.randrange(10**9)).scaleb(-2),
+            "on": None if one else date(2026, 11, 27),
+        }
+        for one in range(number % 3)
+    ]
+    whole = {
+        "id": number,
+        "n": -number,
+        "f": 0.10000000149011612,
+        "amount": Decimal(number).scaleb(-2),
+        "big": Decimal(-number).scaleb(-10),
+        "day": date(2026, 1, 1 + number % 28),
+        "at": datetime(2026, 11, 27, 1, 2, 3, number, tzinfo=UTC),
+        "wall": datetime(2026, 11, 27, 1, 2, 3, number),
+        "raw": bytes([number % 256]),
+        "tags": [None, "", f"t{number}"][: number % 4],
+        "more": {"b": Decimal("0.001"), "a": None} if number % 2 else {},
+        "lines": lines,
+    }
+    return {name: None if chance.random() < 0.1 and name != "id" else value for name, value in whole.items()}
+
+
+def typed_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    for number in range(first, first + count):
+        yield b"key", b'{"amount": 1.105}' if number % 10 == 9 else json_of(row_of(number)).encode()
+
+
+TYPED = Example("typed", STREAM, ("typed",), 1, typed_messages, lambda value: Outcome(None, None))
+
+
+def by_id(rows: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Rows, their values as digests have them: whichever reader they are from, and in whatever order its maps are."""
+    return {row["id"]: {name: digested(canonical(kind), row[name]) for name, kind in KINDS.items()} for row in rows}
+
+
+def with_zones(row: dict[str, Any]) -> dict[str, Any]:
+    """Spark gives instants as the machine's time, and bytes as a bytearray."""
+    at, raw = row["at"], row["raw"]
+    return {**row, "at": at and at.astimezone(UTC), "raw": None if raw is None else bytes(raw)}
+
+
+def assert_typed(live: LiveStream, spark: SparkSession, numbers: range) -> None:
+    wanted = by_id(row_of(number) for number in numbers if number % 10 != 9)
+    book = live.opened.book
+    for found in (parquet_tables(book, "parquet"), delta_tables(book, "delta")):
+        assert by_id(row for table in found for row in table.to_pylist()) == wanted
+    for sink in live.opened.stream.sinks:
+        rows = [row.asDict(recursive=True) for row in results(spark, live.opened, sink.name).collect()]
+        assert by_id(with_zones(row) for row in rows) == wanted, sink.name
+    report = audit(live.opened, live.new_run())
+    assert report.clean, report.sentence()
+    assert report.dead_letters == sum(number % 10 == 9 for number in numbers)
+
+
+@pytest.mark.full
+@pytest.mark.covers("N81", "N83")
+def test_a_stream_of_all_types(make: Make, spark: SparkSession) -> None:
+    live = make(TYPED)
+    sinks = [
+        {"type": "hbase", "table": live.name},
+        {"type": "parquet", "folder": live.name},
+        {"type": "delta", "folder": f"{live.name}_delta"},
+    ]
+    live.rewrite(sinks=sinks)
+    for count in (30, 20):
+        live.produce(count)
+        live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (5, 25)))
+    compact(
+        live.opened, sink_to_compact(live.opened.stream.sinks, live.name, None), live.new_run(), CompactionRequest()
+    )
+    assert_typed(live, spark, range(50))
+
+
+# What fits no type
+
+_JSON: list[tuple[str, str, str]] = [
+    ("amount", "1.105", "amount is not decimal(12,2)"),
+    ("amount", "12345678901", "amount is not decimal(12,2)"),
+    ("amount", "1e2", "amount is not decimal(12,2)"),
+    ("amount", '"1.10"', "amount is not decimal(12,2)"),
+    ("amount", '"NaN"', "amount is not decimal(12,2)"),
+    ("amount", "NaN", "not one JSON value, or a key stands twice in it"),
+    ("more", '{"k": 1, "k": 2}', "not one JSON value, or a key stands twice in it"),
+    ("more", '{"k": 1.0001}', "more[] is not decimal(9,3)"),
+    ("wall", '"2026-11-27T01:02:03+05:00"', "wall is not a time without a zone"),
+    ("day", '"2026-11-27T01:02:03"', "day is not a date"),
+    ("day", '"2026-02-29"', "day is not a date"),
+    ("n", "2147483648", "n is not an integer of 32 bits"),
+    ("n", "1.0", "n is not an integer of 32 bits"),
+    ("f", "1e39", "f is not a number of 32 bits"),
+    ("f", '"NaN"', "f is not a number of 32 bits"),
+    ("raw", '"a"', "raw is not base64"),
+    ("lines", '[{"price": 0.001}]', "lines[].price is not decimal(10,2)"),
+    ("lines", '[{"on": "today"}]', "lines[].on is not a date"),
+    ("tags", '[["a"]]', "tags[] is not a string"),
+]
+_TEXT: list[tuple[str, str, str]] = [
+    ("amount", "1.105", "amount is not decimal(12,2)"),
+    ("amount", "12345678901", "amount is not decimal(12,2)"),
+    ("amount", "1e2", "amount is not decimal(12,2)"),
+    ("amount", ".", "amount is not decimal(12,2)"),
+    ("amount", "NaN", "amount is not decimal(12,2)"),
+    ("day", "2026-11-27 00:00:00", "day is not a date"),
+    ("day", "today", "day is not a date"),
+    ("wall", "2026-11-27T01:02:03Z", "wall is not a time without a zone"),
+    ("n", "2147483648", "n is not an integer of 32 bits"),
+    ("f", "1e39", "f is not a number of 32 bits"),
+    ("raw", "a", "raw is not base64"),
+]
+
+
+def reasons(messages: DataFrame, stream: Stream) -> list[str | None]:
+    rows = rows_of(messages, stream)
+    found = [row[REASON] for row in rows.frame.orderBy(OFFSET).select(REASON).collect()]
+    rows.close()
+    return found
+
+
+@pytest.mark.covers("N83")
+def test_what_does_not_fit_is_a_dead_letter(spark: SparkSession) -> None:
+    stream = stream_of(scheme={"type": "json", "fields": KINDS})
+    values: list[bytes | None] = [f'{{"{name}": {json}}}'.encode() for name, json, _ in _JSON]
+    fits = [b'{"amount": 1.100, "n": -2147483648}', b'{"amount": 9999999999.99}', b'{"amount": -0.00}']
+    found = reasons(messages_of(spark, [*values, *fits]), stream)
+    assert found == [*(reason for _, _, reason in _JSON), None, None, None]
+
+
+@pytest.mark.covers("N83")
+def test_a_text_that_does_not_fit_is_a_dead_letter(spark: SparkSession) -> None:
+    fields = {name: KINDS[name] for name in ("amount", "day", "wall", "n", "f", "raw", "big")}
+    stream = stream_of(scheme={"type": "delimited", "fields": fields})
+
+    def line(**given: str) -> bytes:
+        return ",".join(given.get(name, "") for name in fields).encode()
+
+    whole = line(
+        amount=" +0001.10 ", day="2026-11-27", wall="2026-11-27 01:02:03.5", n="-5", f="0.1", raw="AP8=", big="-.5"
+    )
+    messages = messages_of(spark, [*(line(**{name: text}) for name, text, _ in _TEXT), whole])
+    assert reasons(messages, stream) == [*(reason for _, _, reason in _TEXT), None]
+    (row,) = (row for row in rows_of(messages, stream).frame.where(F.col(REASON).isNull()).collect())
+    assert (row["amount"], row["big"], row["n"]) == (Decimal("1.10"), Decimal("-0.5000000000"), -5)
+    assert (row["day"], row["wall"]) == (date(2026, 11, 27), datetime(2026, 11, 27, 1, 2, 3, 500_000))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "found"),
+    [
+        (
+            "CAST(1.105 AS DECIMAL(12,3))",
+            "decimal(12,2)",
+            r"amount is decimal\(12,3\) in the result; expected decimal\(12,2\)",
+        ),
+        ("1.5D", "decimal(12,2)", "amount is double in the result"),
+        ("1L", "int", "amount is bigint in the result; expected int"),
+        ("current_timestamp()", "date", "amount is timestamp in the result"),
+        ("named_struct('b', 1, 'a', 2)", "struct<a: int, b: int>", "amount is struct<b:int,a:int> in the result"),
+    ],
+)
+def test_a_transform_gives_what_its_field_holds(spark: SparkSession, given: str, kind: str, found: str) -> None:
+    sql = f"SELECT {GIVEN_BACK}, {given} AS amount FROM messages"
+    stream = stream_of(transform={"sql": sql, "fields": {"amount": kind}})
+    with pytest.raises(WrongUse, match=found):
+        rows_of(messages_of(spark, [b"x"]), stream)
+
+
+def test_a_message_whose_transform_overflows_is_a_dead_letter(spark: SparkSession) -> None:
+    sql = f"SELECT {GIVEN_BACK}, CAST(value AS DECIMAL(5,2)) AS amount, array(length(value)) AS sizes FROM messages"
+    stream = stream_of(transform={"sql": sql, "fields": {"amount": "decimal(5,2)", "sizes": "array<integer>"}})
+    found = reasons(messages_of(spark, [b"1.25", b"12345", b"2"]), stream)
+    assert [one is None for one in found] == [True, False, True]

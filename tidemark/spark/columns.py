@@ -111,6 +111,13 @@ def content_digest(columns: Sequence[str] | Mapping[str, FieldType]) -> Column:
     return _hash([*_ROW, *nulls, *map(_digested, quoted, map(type_of, kinds))])
 
 
+def values_hash(columns: Mapping[str, FieldType]) -> Column:
+    """A hash of the values of these columns alone, wherever the row is: as `content_digest`."""
+    quoted = [_quoted(name) for name in columns]
+    nulls = [_nulls(quoted[start : start + NULL_BITS]) for start in range(0, len(quoted), NULL_BITS)]
+    return _hash([*nulls, *map(_digested, quoted, map(type_of, columns.values()))])
+
+
 def text(name: str, kind: FieldType) -> Column:
     """A field as the bytes that HBase stores: a binary field's own bytes, else Spark's text in UTF-8, or JSON.
 

@@ -351,11 +351,7 @@ def _table(part: FolderPart) -> pa.Table:
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
 
-_ALIKE = {
-    # Files that delta-rs has rewritten have views; Arrow hardly supports them yet.
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
-}
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _LOCAL, _ZONED = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
@@ -368,10 +364,23 @@ def alike(dataset: ds.FileSystemDataset) -> pa.Schema:
         # their unit, where it is not told to take microseconds.
         unmarked = ds.dataset(dataset.files[:1], filesystem=dataset.filesystem, format="parquet").schema
         local = [name for name in local if unmarked.field(name).type == _LOCAL]
-    zoned = {**_ALIKE, _LOCAL: _ZONED}
     return pa.schema(
-        [one.with_type((_ALIKE if one.name in local else zoned).get(one.type, one.type)) for one in schema]
+        [
+            one.with_type(_ZONED if one.type == _LOCAL and one.name not in local else _without_views(one.type))
+            for one in schema
+        ]
     )
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """A type without views, which files have that delta-rs has rewritten; Arrow hardly supports them yet."""
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_without_views(one.type)) for one in kind])
+    return _VIEWS.get(kind, kind)
 
 
 class _Counts:

@@ -13,7 +13,7 @@ from tidemark.schemes.texts import DATE, LOCAL_TIME, OF_TYPE
 from tidemark.spark.columns import VALUE
 from tidemark.spark.runtime.caught import null_if_it_throws
 from tidemark.types.ddl import Type, quoted, type_alone
-from tidemark.types.fields import FieldType, holds, spark_type, type_of
+from tidemark.types.fields import FieldType, holds, spark_type, text_of, type_of
 
 # Types of an index.
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -55,9 +55,14 @@ def words(kind: Type) -> str:
 def accepted(found: T.DataType, kind: FieldType) -> bool:
     """Whether a column may be cast to the type of a field: no value changes by that."""
     try:
-        return holds(type_of(kind), type_alone(_ddl(found)))
+        return holds(type_of(kind), type_of(field_type(found)))
     except ValueError:
         return False
+
+
+def field_type(found: T.DataType) -> FieldType:
+    """The type of a field that has what a column has. Raises ValueError for a column that no field is like."""
+    return text_of(type_alone(_ddl(found)))
 
 
 def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:

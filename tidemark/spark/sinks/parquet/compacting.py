@@ -15,9 +15,10 @@ from tidemark.sinks.parquet.compactions import CompactedFolder, described, spans
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.parquet.steps import CompactionStep, Listener, nobody
-from tidemark.spark.columns import field
+from tidemark.spark.columns import field, values_hash
 from tidemark.spark.readers.parquet import columns_of, rows_of
 from tidemark.spark.runtime.session import stream_session
+from tidemark.spark.schemes.fields import field_type
 from tidemark.spark.sinks.parquet.writer import keys_of, write
 
 # The size of Spark's splits of a file. Larger files gain nothing, and take longer to rewrite.
@@ -60,6 +61,6 @@ def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[FolderPart]
 
 def _fingerprint(rows: DataFrame) -> tuple[int, int]:
     """The number of rows, and the sum of their hashes. A sum, so that a row that stands twice changes it."""
-    each = F.xxhash64(*(field(name) for name in rows.columns)).cast("decimal(38,0)")
+    each = values_hash({one.name: field_type(one.dataType) for one in rows.schema}).cast("decimal(38,0)")
     found = rows.agg(F.count("*").alias("rows"), F.sum(each).alias("hashes")).collect()[0]
     return found["rows"], int(found["hashes"] or 0)
