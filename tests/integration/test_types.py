@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -85,7 +85,7 @@ def test_vectors(spark: SparkSession, kind: str, value: Any, encoded: str, hashe
 
 @st.composite
 def _cases(draw: st.DrawFn) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    kinds = draw(st.lists(types(), min_size=5, max_size=5))
+    kinds = draw(st.lists(types(), min_size=4, max_size=4))
     fields = {f"F-{number}": text_of(kind) for number, kind in enumerate(kinds)}
     row = st.fixed_dictionaries({f"F-{number}": values(kind) for number, kind in enumerate(kinds)})
     return fields, draw(st.lists(row, min_size=5, max_size=10))
@@ -121,24 +121,6 @@ def check_agreement(spark: SparkSession, folder: Path, fields: dict[str, str], r
     place = made.drop(*fields).join(stored.select(OFFSET, *back), OFFSET)
     again = place.select(OFFSET, content_digest(fields).alias("digest"))
     assert {row[OFFSET]: unsigned(row["digest"]) for row in again.collect()} == expected
-
-
-@pytest.mark.covers("N82")
-@settings(
-    max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck], derandomize=True
-)
-@given(case=_cases())
-def test_all_ways_agree(spark: SparkSession, tmp_path: Path, case: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
-    check_agreement(spark, tmp_path, *case)
-
-
-@pytest.mark.full
-@settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck])
-@given(case=_cases())
-def test_all_ways_agree_on_many(
-    spark: SparkSession, tmp_path: Path, case: tuple[dict[str, str], list[dict[str, Any]]]
-) -> None:
-    check_agreement(spark, tmp_path, *case)
 
 
 # Through a stream: all sinks, and all readers
@@ -192,6 +174,14 @@ def row_of(number: int) -> dict[str, Any]:
     return {name: None if chance.random() < 0.1 and name != "id" else value for name, value in whole.items()}
 
 
+DEEP = "map<string,array<struct<m:map<string,int>,d:double>>>"
+
+
+def rich(number: int) -> dict[str, Any]:
+    deep = {"b": [{"m": {"y": number, "x": None}, "d": -0.0}, None], "a": None, "": []}
+    return {**row_of(number), "deep": deep}
+
+
 def typed_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
     for number in range(first, first + count):
         yield b"key", b'{"amount": 1.105}' if number % 10 == 9 else json_of(row_of(number)).encode()
@@ -242,6 +232,37 @@ def test_a_stream_of_all_types(make: Make, spark: SparkSession) -> None:
         live.opened, sink_to_compact(live.opened.stream.sinks, live.name, None), live.new_run(), CompactionRequest()
     )
     assert_typed(live, spark, range(50))
+
+
+# Random types and values
+
+
+@pytest.mark.covers("N82")
+@settings(
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[*HealthCheck],
+    derandomize=True,
+)
+@given(case=_cases())
+@example(
+    case=(
+        {**KINDS, "deep": "map<string,array<struct<m:map<string,int>,d:double>>>"},
+        [rich(number) for number in range(8)],
+    )
+)
+def test_all_ways_agree(spark: SparkSession, tmp_path: Path, case: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+    check_agreement(spark, tmp_path, *case)
+
+
+@pytest.mark.full
+@settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck])
+@given(case=_cases())
+def test_all_ways_agree_on_many(
+    spark: SparkSession, tmp_path: Path, case: tuple[dict[str, str], list[dict[str, Any]]]
+) -> None:
+    check_agreement(spark, tmp_path, *case)
 
 
 # What fits no type
