@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
@@ -41,6 +42,56 @@ from tidemark.spark.rows.pipeline import check_rows, rows_of
 from tidemark.spark.rows.tallying import tallies
 from tidemark.spark.sinks import make_sinks, refusals
 from tidemark.streams.explode import Explode
+
+# Decompress
+
+
+def compressed(how: str, value: bytes) -> bytes:
+    return gzip.compress(value, mtime=0) if how == "gzip" else pa.compress(value, codec=how, asbytes=True)
+
+
+@pytest.mark.covers("N87")
+@pytest.mark.parametrize("how", ["gzip", "zstd", "snappy"])
+@pytest.mark.parametrize("explode", [None, {"lines": "\n"}])
+def test_values_that_their_sender_has_compressed(spark: SparkSession, how: str, explode: dict[str, str] | None) -> None:
+    stream = stream_of(
+        scheme={"type": "json", "fields": {"id": "integer"}, "keep": ["value"]}, decompress=how, explode=explode
+    )
+    good, other = b'{"id": 5}', b'{"id": "x"}'
+    whole = compressed(how, good)
+    # Some kilobytes that stand for more than 64 MiB.
+    bomb = compressed(how, bytes((64 << 20) + 1))
+    values = [whole, None, compressed(how, other), good, b"", whole[:-4], bomb, compressed(how, b"")]
+    rows = rows_of(messages_of(spark, values), stream)
+    columns = (OFFSET, INDEX, OUTCOME, REASON, F.col("id"), F.col("`value`"), TOMBSTONE, VALUE)
+    found = [tuple(row) for row in rows.frame.orderBy(OFFSET, INDEX).select(*columns).collect()]
+    rows.close()
+    given = {row[0]: row[7] for row in found}
+    told = {row[0]: (row[2], row[3]) for row in found}
+    assert found[0][4:7] == (5, good, False)
+    assert found[1][4:7] == (None, None, True)
+    assert told[0] == told[1] == (Became.STORED, None)
+    assert told[2] == (Became.INVALID, "id is not an integer")
+    assert [told[at] for at in (3, 4, 5)] == [(Became.INVALID, f"not {how}")] * 3
+    assert told[6] == (Became.INVALID, "more than 67108864 bytes when it is decompressed")
+    # An empty value of no pieces, or no JSON.
+    assert told[7][0] == (Became.INVALID if explode is None else Became.SKIPPED)
+    # A dead letter has the message's own bytes.
+    assert [given[at] for at in (2, 3, 5)] == [values[at] for at in (2, 3, 5)]
+
+
+@pytest.mark.covers("N87")
+@pytest.mark.usefixtures("spark")
+def test_a_stream_of_compressed_values(make: Make) -> None:
+    live = make(TRANSFORMED, decompress="zstd")
+    values = [pa.compress(f'{{"id": {number}, "customer": "c", "paid": true, "lines": "a"}}'.encode(), codec="zstd", asbytes=True) for number in range(20)]
+    live.kafka.send((live.topics[0], 0, b"key", value) for value in [*values, b"no zstd"])
+    (window,) = live.ingest()
+    assert sum(tally.rows.number for tally in window.tallies) == 20
+    assert sum(tally.invalid.number for tally in window.tallies) == 1
+    report = audit(live.opened, "audit")
+    assert report.clean, report.sentence()
+
 
 # Explode
 

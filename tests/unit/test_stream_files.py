@@ -371,6 +371,20 @@ def test_a_sink_of_files_that_cannot_be_is_refused(tmp_path: Path, said: str, wh
 TWO_FIELDS = MINIMAL.replace("    id: integer\n", "    id: integer\n    paid: boolean\n")
 
 
+@pytest.mark.covers("N87")
+def test_what_cannot_be_decompressed_by_its_stream_file(tmp_path: Path) -> None:
+    assert loaded(tmp_path, f"{MINIMAL}decompress: gzip\n").stream.decompress == "gzip"
+    with pytest.raises(InvalidStreamFile, match=r"decompress: expected .*gzip.*zstd.*snappy.*\(found 'zip'\)"):
+        loaded(tmp_path, f"{MINIMAL}decompress: zip\n")
+    others = {
+        "avro\n  registry: ours": "with a registry",
+        "function\n  function: shop.orders:order": "a function of your own",
+    }
+    for kind, said in others.items():
+        with pytest.raises(InvalidStreamFile, match=f"decompress: {said}"):
+            loaded(tmp_path, f"{MINIMAL.replace('type: json', f'type: {kind}')}decompress: gzip\n")
+
+
 @pytest.mark.covers("N86")
 def test_a_table_in_a_namespace_has_one_name(tmp_path: Path) -> None:
     def in_table(name: str) -> Any:

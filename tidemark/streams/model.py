@@ -26,6 +26,7 @@ from tidemark.streams import places
 from tidemark.streams.alarm import Alarm
 from tidemark.streams.audits import Audits
 from tidemark.streams.conditions import Condition
+from tidemark.streams.decompress import Decompress
 from tidemark.streams.engine import Engine
 from tidemark.streams.event_time import EventTime
 from tidemark.streams.explode import Explode
@@ -158,6 +159,9 @@ class Stream(Part):
         Source,
         Field(description="Topics, where to begin, policies for changes in Kafka: [source.md](source.md)."),
     ]
+    decompress: Decompress | None = Field(
+        default=None, description="How each value was compressed by its sender: [schemes.md](schemes.md#decompress)."
+    )
     explode: Explode | None = Field(
         default=None, description="One message to many rows: [schemes.md](schemes.md#explode)."
     )
@@ -242,6 +246,13 @@ class Stream(Part):
             raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
         if self.explode is not None and isinstance(self.scheme, AvroScheme):
             raise ValueError("explode: an Avro record is no text that could be split")
+        if self.decompress is not None and isinstance(self.scheme, FunctionScheme):
+            raise ValueError("decompress: a function of your own gets the value as it is; decompress it there")
+        if self.decompress is not None and isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
+            raise ValueError(
+                "decompress: with a registry, each value begins with the number of its schema, and is not compressed; leave "
+                "decompress out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -25,17 +25,18 @@ _TEXT, _JSON = "_text", "_json"
 _BYTES = "ISO-8859-1"
 
 
-def in_pieces(messages: DataFrame, explode: Explode) -> DataFrame:
+def in_pieces(messages: DataFrame, explode: Explode, whole: str = VALUE) -> DataFrame:
     """A row for each piece, with the piece in VALUE and its number in INDEX. A message without pieces keeps one row.
 
-    A tombstone keeps one row too, neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT.
+    A tombstone keeps one row too, neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT. `whole` is the column of
+    the message's own value.
     """
-    columns = [name for name in messages.columns if name != VALUE]
+    columns = [name for name in messages.columns if name not in (VALUE, whole)]
     split = _lines(messages, explode.between) if explode.lines is not None else _array(messages, explode.json_array)
     empty = F.coalesce(F.size(_PIECES) == 0, F.lit(False))
-    none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(VALUE).alias("whole")))
+    none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(whole).alias("whole")))
     some = F.transform(
-        _PIECES, lambda piece, index: F.struct(piece.alias("piece"), F.when(index == 0, F.col(VALUE)).alias("whole"))
+        _PIECES, lambda piece, index: F.struct(piece.alias("piece"), F.when(index == 0, F.col(whole)).alias("whole"))
     )
     found = split.withColumn(EMPTY, empty).withColumn(_PIECES, F.when(F.size(_PIECES) > 0, some).otherwise(none))
     exploded = found.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))

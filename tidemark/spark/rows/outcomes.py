@@ -45,6 +45,7 @@ from tidemark.spark.columns import (
     row_hash,
 )
 from tidemark.spark.rows.constants import wrong_constant
+from tidemark.spark.rows.decompressing import COMPRESSED, NOT_COMPRESSED, decompressed
 from tidemark.spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark.spark.rows.failing_messages import DETAIL, ERROR, Cause
 from tidemark.spark.runtime.caught import null_if_it_alone_throws, null_if_it_throws
@@ -82,14 +83,22 @@ def with_outcomes(
 
 
 def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
-    explode = stream.explode
-    pieces = messages.withColumn(INDEX, F.lit(0)) if explode is None else in_pieces(messages, explode)
+    explode, compressed = stream.explode, stream.decompress is not None
+    if stream.decompress is not None:
+        messages = decompressed(messages, stream.decompress)
+    if explode is None:
+        pieces = messages.withColumn(INDEX, F.lit(0))
+    else:
+        pieces = in_pieces(messages, explode, COMPRESSED if compressed else VALUE)
     found = parse(pieces, stream.scheme)
     with _null_where_not_computable(messages.sparkSession):
         refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream, apart=apart))
         found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
     nothing = F.lit(None).cast(FAILURE_TYPE)
     found = found.withColumn(FAILURE, nothing) if explode is None else of_pieces(found)
+    if compressed:
+        found = found.withColumn(REASON, F.coalesce(F.col(NOT_COMPRESSED), F.col(REASON))).drop(NOT_COMPRESSED)
+        found = found if explode is not None else found.withColumn(VALUE, F.col(COMPRESSED)).drop(COMPRESSED)
     outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
     if explode is not None:
         outcome = F.when(F.col(EMPTY), code(Outcome.SKIPPED)).otherwise(outcome)

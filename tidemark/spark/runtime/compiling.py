@@ -10,11 +10,14 @@ from typing import Any
 from zipfile import ZipFile
 
 from pyspark import SparkContext, SparkFiles
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 
+from tidemark.spark.columns import VALUE
 from tidemark.spark.runtime.engine_run import attached
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def compiled(context: SparkContext, source: Path) -> Any:
     """The constructor of the class in a source file, in the driver. Compiled once per application, also for the executors.
 
@@ -54,3 +57,13 @@ def new_instance(constructor: Any, *given: Any) -> Any:
     for number, one in enumerate(given):
         arguments[number] = one
     return constructor.newInstance(arguments)
+
+
+def value_by_java(spark: SparkSession, name: str, source: Path, kind: str, *given: Any) -> Column:
+    """VALUE as a Java function of ours makes it, which is made and registered once in a session. `kind`: its type in DDL."""
+    if not spark.catalog.functionExists(name):
+        java: Any = spark
+        jvm: Any = spark.sparkContext._jvm
+        function = new_instance(compiled(spark.sparkContext, source), *given)
+        java._jsparkSession.udf().register(name, function, jvm.org.apache.spark.sql.types.DataType.fromDDL(kind))
+    return F.call_udf(name, F.col(VALUE))

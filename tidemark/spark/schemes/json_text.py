@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.schemes.json_depth import DEEPEST, TOO_DEEP
-from tidemark.spark.columns import VALUE
-from tidemark.spark.runtime.compiling import compiled, new_instance
+from tidemark.spark.runtime.compiling import value_by_java
 
 NOT_JSON = "not one JSON value, or a key stands twice in it"
 
@@ -43,7 +41,7 @@ def elements_as_written(spark: SparkSession, key: str | None) -> Column:
     Each is as it stands there; of a string it is the text. VALUE has to be JSON.
     """
     name = "tidemark_json_elements" if key is None else f"tidemark_json_elements_{key.encode().hex()}"
-    return _of_java(spark, name, _ELEMENTS, "array<binary>", key)
+    return value_by_java(spark, name, _ELEMENTS, "array<binary>", key)
 
 
 def number(text: Column) -> Column:
@@ -75,14 +73,4 @@ def _one_value(text: Column) -> Column:
 
 
 def _marked(spark: SparkSession) -> Column:
-    return _of_java(spark, f"tidemark_json_{_MARK}", _NUMBERS, "binary", DEEPEST, _MARK)
-
-
-def _of_java(spark: SparkSession, name: str, source: Path, kind: str, *given: Any) -> Column:
-    """VALUE as a Java function of ours makes it, which is made and registered once in a session."""
-    if not spark.catalog.functionExists(name):
-        java: Any = spark
-        jvm: Any = spark.sparkContext._jvm
-        function = new_instance(compiled(spark.sparkContext, source), *given)
-        java._jsparkSession.udf().register(name, function, jvm.org.apache.spark.sql.types.DataType.fromDDL(kind))
-    return F.call_udf(name, F.col(VALUE))
+    return value_by_java(spark, f"tidemark_json_{_MARK}", _NUMBERS, "binary", DEEPEST, _MARK)
