@@ -28,7 +28,7 @@ from pydantic import (
 from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.time_forms import TimeForm
-from tidemark.settings.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
+from tidemark.settings.parts import ConnectionName, FieldName, FileName, FunctionName, Items, Part
 from tidemark.types.ddl import Member, Type, schema_of
 from tidemark.types.fields import NESTED, FieldType, has_variant, is_nested, text_of, type_of
 
@@ -382,7 +382,7 @@ class AvroScheme(SchemePart):
             "record may have any type, and are ignored.",
         ),
     ]
-    schema_file: Table | None = Field(
+    schema_file: FileName | None = Field(
         default=None,
         description="The schema that all messages are written with, as JSON, next to the stream file. A field that the schema "
         "lacks, or has in another type, is refused with code 2. The digest in receipts covers both files.",

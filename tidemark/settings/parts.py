@@ -32,6 +32,13 @@ Name = Annotated[
 Topic = Annotated[
     str, form(r"^[A-Za-z0-9._-]{1,249}$", "the name of a topic: letters, digits, dots, _ and -, at most 249 long")
 ]
+FileName = Annotated[
+    str,
+    form(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
+        "a name of letters, digits, _, dots and -, which begins with none of the last two, at most 200 long",
+    ),
+]
 
 
 def _one_name(table: str) -> str:
