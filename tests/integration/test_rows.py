@@ -84,7 +84,8 @@ def test_values_that_their_sender_has_compressed(spark: SparkSession, how: str, 
 @pytest.mark.usefixtures("spark")
 def test_a_stream_of_compressed_values(make: Make) -> None:
     live = make(TRANSFORMED, decompress="zstd")
-    values = [pa.compress(f'{{"id": {number}, "customer": "c", "paid": true, "lines": "a"}}'.encode(), codec="zstd", asbytes=True) for number in range(20)]
+    orders = [{"id": number, "customer": "c", "paid": True, "lines": "a"} for number in range(20)]
+    values = [compressed("zstd", json.dumps(order).encode()) for order in orders]
     live.kafka.send((live.topics[0], 0, b"key", value) for value in [*values, b"no zstd"])
     (window,) = live.ingest()
     assert sum(tally.rows.number for tally in window.tallies) == 20

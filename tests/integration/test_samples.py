@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import SparkSession
 
 from services.site import REPOSITORY
@@ -29,7 +30,7 @@ def samples() -> Iterator[Any]:
     """Of each section with a stream file: its messages, the file, and the rows."""
     for section in PAGE.read_text().split("\n## ")[1:]:
         blocks = _BLOCK.findall(section)
-        if blocks:
+        if any(kind == "json" for kind, _ in blocks):
             assert [kind for kind, _ in blocks] == ["text", "yaml", "json"]
             yield pytest.param(*(text for _, text in blocks), id=section.partition("\n")[0])
 
@@ -65,3 +66,47 @@ def test_a_sample_gives_the_rows_that_its_page_shows(
     assert [{name: shown(row[name]) for name in names} for row in found[:-1]] == [
         json.loads(line) for line in rows.splitlines()
     ]
+
+
+def shop() -> descriptor_pb2.FileDescriptorSet:
+    """What `protoc` writes for a message Order { int64 id; string customer; repeated Line lines }."""
+    field = descriptor_pb2.FieldDescriptorProto
+    order = descriptor_pb2.DescriptorProto(name="Order")
+    order.field.add(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    order.field.add(name="customer", number=2, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    order.field.add(name="lines", number=3, type=field.TYPE_MESSAGE, type_name=".shop.Line", label=field.LABEL_REPEATED)
+    line = descriptor_pb2.DescriptorProto(name="Line")
+    line.field.add(name="sku", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    line.field.add(name="count", number=2, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", message_type=[order, line])
+    file.syntax = "proto3"
+    return descriptor_pb2.FileDescriptorSet(file=[file])
+
+
+@pytest.mark.covers("N85")
+def test_protobuf_by_a_function(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = PAGE.read_text().partition("\n## Protobuf\n")[2]
+    code, file = (re.search(rf"^```{kind}\n(.*?)^```$", section, re.M | re.S)[1] for kind in ("python", "yaml"))
+    (tmp_path / "protobuf_orders.py").write_text(code)
+    (tmp_path / "orders.desc").write_bytes(shop().SerializeToString())
+    (tmp_path / "sample.yaml").write_text(file)
+    # The driver looks for it too, before it starts anything.
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spark.sparkContext.addPyFile(str(tmp_path / "protobuf_orders.py"))
+    spark.sparkContext.addFile(str(tmp_path / "orders.desc"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(shop().file[0])
+    new = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    stream = load(tmp_path / "sample.yaml").stream
+    check_rows(spark, stream)
+    order = new(id=7, customer="Anne", lines=[{"sku": "a", "count": 2}]).SerializeToString()
+    made = rows_of(messages_of(spark, [order, None, b"\xff\xff"]), stream)
+    found = [row.asDict(recursive=True) for row in made.frame.orderBy(OFFSET, INDEX).collect()]
+    made.close()
+    assert {name: found[0][name] for name in stream.fields} == {
+        "id": 7,
+        "customer": "Anne",
+        "lines": [{"sku": "a", "count": 2}],
+    }
+    assert [row[OUTCOME] for row in found] == [Became.STORED, Became.SKIPPED, Became.FAILED]
+    assert "not a shop.Order" in str(found[2][REASON]) + str(found[2][FAILURE])
