@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,28 @@ def test_columns_may_be_added_and_not_changed(base: str) -> None:
     assert {row["more"] for row in DeltaTable(base).to_pyarrow_table().to_pylist()} == {None}
     with pytest.raises(WrongUse, match="has the column id as"):
         delta_table.prepare(base, delta_table.columns({"id": "integer"}), "s", "ledger")
+
+
+@pytest.mark.covers("N91")
+def test_a_column_keeps_its_type_where_that_is_the_wider_one(base: str) -> None:
+    wide: dict[str, FieldType] = {"n": "integer", "f": "double", "d": "decimal(12,2)", "wall": "timestamp_ntz"}
+    narrow: dict[str, FieldType] = {"n": "int", "f": "float", "d": "decimal(5,2)", "wall": "timestamp_ntz"}
+    delta_table.prepare(base, delta_table.columns(wide), "s", "ledger")
+    delta_table.prepare(base, delta_table.columns(narrow), "s", "ledger")
+    assert delta_table.as_stored(base, {**narrow, "new": "date"}) == {**wide, "new": "date"}
+    for name, wider in (("n", "decimal(20,0)"), ("d", "decimal(13,2)"), ("d", "decimal(12,3)"), ("wall", "timestamp")):
+        why = ", and Delta cannot widen it" if wider == "decimal(13,2)" else ""
+        said = re.escape(f"now has it as {wider}{why}: name another folder")
+        for refuse in (
+            lambda one: delta_table.prepare(base, delta_table.columns(one), "s", "ledger"),
+            partial(delta_table.check_columns, base),
+        ):
+            with pytest.raises(WrongUse, match=said):
+                refuse({name: wider})
+    # A time without a zone is a feature of a table, which one made without it gets.
+    delta_table.prepare(f"{base}_2", delta_table.columns({"id": "string"}), "s", "ledger")
+    delta_table.prepare(f"{base}_2", delta_table.columns({"id": "string", "wall": "timestamp_ntz"}), "s", "ledger")
+    assert delta_table.as_stored(f"{base}_2", {"wall": "timestamp_ntz"}) == {"wall": "timestamp_ntz"}
 
 
 def test_a_column_renamed_only_in_case_is_refused(base: str) -> None:

@@ -372,7 +372,23 @@ def test_fields_that_are_new_or_do_not_fit(where: Where) -> None:
     with pytest.raises(WrongUse, match="has the column id as string, and the stream file now has it as integer"):
         iceberg_table.prepare(where, {"id": "integer"}, "s", "ledger")
     with pytest.raises(WrongUse, match="has the column id as string"):
-        iceberg_table.check_types(where, {"id": "integer"})
+        iceberg_table.as_stored(where, {"id": "integer"})
+
+
+@pytest.mark.covers("N91")
+def test_columns_become_wider(where: Where) -> None:
+    before: dict[str, FieldType] = {"n": "int", "f": "float", "d": "decimal(5,2)", "a": "array<smallint>"}
+    iceberg_table.prepare(where, {**FIELDS, **before}, "s", "ledger")
+    after: dict[str, FieldType] = {"n": "integer", "f": "double", "d": "decimal(12,2)"}
+    stored = {**after, "a": "array<int>"}
+    for one in (after, before):
+        iceberg_table.prepare(where, {**FIELDS, **before, **one}, "s", "ledger")
+        assert iceberg_table.as_stored(where, {**before, **one}) == stored
+    columns = foreign(where).scan().to_arrow().schema
+    assert [str(columns.field(name).type) for name in after] == ["int64", "double", "decimal128(12, 2)"]
+    for wrong in ({"n": "decimal(20,0)"}, {"d": "decimal(12,3)"}, {"a": "array<integer>"}):
+        with pytest.raises(WrongUse, match=r"and the stream file now has it as .*: name another table"):
+            iceberg_table.prepare(where, {**FIELDS, **wrong}, "s", "ledger")
 
 
 def test_a_catalog_that_was_set_up_anew_is_not_begun_anew(where: Where, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from tidemark.errors import WrongUse
 from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.files import attempt_folder
-from tidemark.types.fields import FieldType
+from tidemark.types.fields import FieldType, canonical
 
 FIELDS: dict[str, FieldType] = {
     "id": "integer",
@@ -74,3 +75,59 @@ def test_files_of_earlier_versions_say_their_types(base: str, int96: bool) -> No
         types.check(base, {"at": "string"})
     types.keep(base, {"id": "integer"})
     assert types.check(base, FIELDS) == FIELDS
+
+
+@pytest.mark.covers("N91")
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ("int", "integer", "integer"),
+        ("integer", "int", "integer"),
+        ("smallint", "int", "int"),
+        ("float", "double", "double"),
+        ("double", "float", "double"),
+        ("decimal(5,2)", "decimal(12,2)", "decimal(12,2)"),
+        ("array<int>", "array<int>", "array<int>"),
+    ],
+)
+def test_files_are_read_and_written_with_the_widest_type(base: str, old: str, new: str, kept: str) -> None:
+    types.keep(base, {"a": old, "b": "string"})
+    assert types.as_stored(base, {"a": new}) == {"a": kept}
+    types.keep(base, {"a": new})
+    for one in (old, new):
+        assert types.as_stored(base, {"a": one}) == {"a": kept}
+    assert types.check(base, {}) == {"a": kept, "b": "string"}
+
+
+@pytest.mark.covers("N91")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("int", "decimal(12,2)"),
+        ("integer", "decimal(20,0)"),
+        ("decimal(5,2)", "decimal(12,3)"),
+        ("int", "double"),
+        ("integer", "string"),
+        ("timestamp", "timestamp_ntz"),
+        ("date", "timestamp"),
+        ("array<int>", "array<integer>"),
+        ("struct<a:int>", "struct<a:int,b:int>"),
+        ("map<string,int>", "array<int>"),
+    ],
+)
+def test_a_type_whose_digests_differ_is_refused(base: str, old: str, new: str) -> None:
+    was, now = canonical(old), canonical(new)
+    types.keep(base, {"a": was})
+    said = re.escape(f"has the field a as {was}, and the stream file now has it as {now}: name another folder")
+    with pytest.raises(WrongUse, match=said):
+        types.keep(base, {"a": now})
+    with pytest.raises(WrongUse, match=said):
+        types.as_stored(base, {"a": now})
+
+
+@pytest.mark.covers("N84")
+@pytest.mark.parametrize("now", ["decimal(12,2)", "date", "array<string>", "struct<a:int>"])
+def test_what_was_text_may_stay_text(base: str, now: str) -> None:
+    types.keep(base, {"a": "string"})
+    with pytest.raises(WrongUse, match="`as_text` goes on with its text"):
+        types.keep(base, {"a": now})

@@ -85,12 +85,17 @@ def tidemark(
 @streams.command()
 def check(
     files: Annotated[list[Path] | None, typer.Argument(help="stream files; without any, all of them")] = None,
+    *,
+    against_ledger: Annotated[
+        bool, typer.Option(help="ask the places of the sinks too, whether they take the fields in their types")
+    ] = False,
 ) -> None:
     """Check stream files, and name the errors in each. Packages that their sinks need must be installed.
 
     Also finds two streams of a folder that have one name, or write to one table or folder, and a folder with so many
     streams that Airflow may drop their DAGs. If the connections are known here, it also checks whether a file of SQLite
-    works with Spark.
+    works with Spark. With `--against-ledger`, it says before a deployment what a run would refuse: a field that a table or
+    folder has in another type.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
@@ -99,11 +104,7 @@ def check(
     paths = list(dict.fromkeys(files or stream_files(*finding.folders())))
     for path in paths:
         try:
-            file = load(path)
-            for sink in file.stream.sinks:
-                kind_of(sink.type).check_packages()
-            DEAD_LETTER_KINDS[file.stream.dead_letters.type].check_packages()
-            check_one_machine(file.stream, from_environment)
+            file = _checked(path, against_ledger=against_ledger)
             good.append(file)
             line(f"{path}: stream {file.stream.name}")
         except InvalidStreamFile as problem:
@@ -122,6 +123,20 @@ def check(
         error(f"warning: {said}")
     if bad or meeting:
         raise WrongUse(f"{bad + len(meeting)} stream files cannot be used as they are")
+
+
+def _checked(path: Path, *, against_ledger: bool) -> StreamFile:
+    """Raises WrongUse for what a run would refuse; with `against_ledger`, for fields that a sink has in other types too."""
+    file = load(path)
+    for sink in file.stream.sinks:
+        kind_of(sink.type).check_packages()
+    DEAD_LETTER_KINDS[file.stream.dead_letters.type].check_packages()
+    check_one_machine(file.stream, from_environment)
+    if against_ledger:
+        opened = open_stream(path)
+        for sink in opened.stream.sinks:
+            kind_of(sink.type).without_spark().check_fields(opened, sink)
+    return file
 
 
 @streams.command()

@@ -253,7 +253,7 @@ class JsonScheme(SchemePart):
     as_text: Items[FieldName] = Field(
         default=(),
         description="Fields whose decimal, date, `timestamp_ntz`, array, map or struct is checked, and then stored as text, as "
-        "versions before 0.5 stored all of these.",
+        "all of these were before fields had their types.",
     )
     timestamp: TimeForm | None = Field(
         default=None,

@@ -192,6 +192,12 @@ class PlainSink:
     # Whether the rows of `rows_at` have the fields of the stream.
     keeps_fields: ClassVar[bool] = True
 
+    def check_fields(self, opened: Opened, settings: Any) -> None:
+        """Raises WrongUse where the sink's place has a field of the stream in a type that cannot become the stream file's.
+
+        For `tidemark streams check --against-ledger`. By default a sink has no types of its own.
+        """
+
     def rows_at(self, opened: Opened, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
         """The rows of one message that count, for `tidemark show`; or, in a sentence, why they are not said.
 

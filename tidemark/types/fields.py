@@ -115,6 +115,20 @@ def holds(wanted: Type, given: Type) -> bool:
     return all(holds(mine, theirs) for mine, theirs in zip(_parts(wanted), _parts(given), strict=True))
 
 
+def joined(one: FieldType, other: FieldType) -> FieldType | None:
+    """The type that holds the values of two types, with their digests; None if there is none.
+
+    It is one of the two, or for decimals may have the larger p of both. Digests say whether a stored value is whole, so a type
+    with other digests for the same value, such as a decimal for an integer, is another type of field.
+    """
+    mine, theirs = type_of(one), type_of(other)
+    if mine.name == theirs.name == "decimal" and mine.scale != theirs.scale:
+        return None
+    if is_nested(one) or is_nested(other):
+        return one if one == other else None
+    return one if holds(mine, theirs) else other if holds(theirs, mine) else None
+
+
 def _parts(kind: Type) -> list[Type]:
     return [kind.of] if kind.of is not None else [one.type for one in kind.members]
 

@@ -38,6 +38,11 @@ class PlainDelta(PlainSink):
         if table.exists(place["base"]):
             table.sweep(place["base"], record, covers)
 
+    def check_fields(self, opened: Opened, settings: DeltaSink) -> None:
+        from tidemark.sinks.delta import table
+
+        table.check_columns(settings.base(opened.connections), opened.fields)
+
     def place(self, opened: Opened, settings: DeltaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.delta import table
 

@@ -37,8 +37,9 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts
+from tidemark.sinks.parquet.types import hint
 from tidemark.sinks.versions import versions_of as versions_of
-from tidemark.types.fields import FieldType, arrow_type
+from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
 
 TYPE = "delta"
 GENERATION = "_generation"
@@ -85,12 +86,8 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
                 f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
             )
         there = {field.name: field for field in table.schema().fields}
-        for old, new in _differ_in_case(there, (one.name for one in wanted.fields)):
-            raise WrongUse(
-                f"{base} has the column {old}, and the stream file now names it {new}: for Delta both are one column. "
-                f"Keep the name {old}, or name another folder"
-            )
-        _refuse_other_types(base, table, wanted)
+        _refuse_other_case(base, table, (one.name for one in wanted.fields))
+        _stored(base, table, {one.name: text_of(of_arrow(one.type)) for one in schema})
         if missing := [one for one in wanted.fields if one.name not in there]:
             table.alter.add_columns(missing)
         if any(found.get(key) != value for key, value in _STATISTICS.items()):
@@ -131,25 +128,61 @@ def _owner(table: DeltaTable) -> dict[str, str]:
     return {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}
 
 
-def check_types(base: str, schema: pa.Schema) -> None:
-    """Raises WrongUse for a column that the table has in another type: its files cannot be read as those of the stream."""
+def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
+    """The fields with the types of the table's columns, which may be wider. Delta has no way to widen a column.
+
+    Raises WrongUse for a column of another type: its files cannot be read as those of the stream.
+    """
     with suppress(TableNotFoundError):
-        _refuse_other_types(base, _opened(base), Schema.from_arrow(schema))
+        return _stored(base, _opened(base), fields)
+    return dict(fields)
+
+
+def check_columns(base: str, fields: Mapping[str, FieldType]) -> None:
+    """Raises WrongUse for a field whose column has another type or differs in case alone."""
+    with suppress(TableNotFoundError):
+        table = _opened(base)
+        _refuse_other_case(base, table, fields)
+        _stored(base, table, fields)
+
+
+def _refuse_other_case(base: str, table: DeltaTable, wanted: Iterable[str]) -> None:
+    for old, new in _differ_in_case((one.name for one in table.schema().fields), wanted):
+        raise WrongUse(
+            f"{base} has the column {old}, and the stream file now names it {new}: for Delta both are one column. "
+            f"Keep the name {old}, or name another folder"
+        )
+
+
+def _stored(base: str, table: DeltaTable, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
+    columns = {one.name: one.type for one in pa.schema(table.schema().to_arrow())}
+    return {
+        name: _as_column(base, name, columns[name], kind) if name in columns else kind for name, kind in fields.items()
+    }
+
+
+def _as_column(base: str, name: str, column: pa.DataType, kind: FieldType) -> FieldType:
+    """The type of a field whose column is there. Raises WrongUse as `as_stored` does."""
+    try:
+        there = text_of(of_arrow(column))
+    except ValueError:
+        there = str(column)
+        wider = None
+    else:
+        wider = joined(there, kind)
+    if wider != there:
+        why = ", and Delta cannot widen it" if wider == kind else ""
+        raise WrongUse(
+            f"{base} has the column {name} as {there}, and the stream file now has it as {kind}{why}: name another "
+            f"folder, or give the field another name{hint(there, kind)}"
+        )
+    return there
 
 
 def _opened(base: str) -> DeltaTable:
     """The newest version of a table. Raises TableNotFoundError, Unreachable."""
     with folders.naming(base):
         return DeltaTable(folders.escaped(base), storage_options=folders.options(base))
-
-
-def _refuse_other_types(base: str, table: DeltaTable, wanted: Schema) -> None:
-    there = {field.name: field for field in table.schema().fields}
-    if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
-        raise WrongUse(
-            f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for "
-            "it: name another folder"
-        )
 
 
 def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:

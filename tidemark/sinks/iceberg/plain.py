@@ -67,6 +67,13 @@ class PlainIceberg(PlainSink):
         compact = f"tidemark compact {opened.book.stream} --sink {sink}"
         return f"no reader of the newest snapshot sees it; {held} hold it until they expire: {compact}"
 
+    def check_fields(self, opened: Opened, settings: IcebergSink) -> None:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+
+        place = place_of(settings, settings.base(opened.connections))
+        table.as_stored(located(opened.connections, place), opened.fields)
+
     def place(self, opened: Opened, settings: IcebergSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet.files import attempt_folder
 

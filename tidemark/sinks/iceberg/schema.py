@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from tidemark.types.ddl import Member, Type
-from tidemark.types.fields import FieldType, type_of
+from tidemark.types.fields import FieldType, text_of, type_of
 
 GENERATION = "_generation"
 
@@ -79,6 +79,14 @@ def same(found: IcebergType, kind: FieldType) -> bool:
         return _of_iceberg(found) == _of_iceberg(iceberg_type(kind))
     except KeyError:
         return False
+
+
+def field_type(found: IcebergType) -> FieldType | None:
+    """The type of a field that a column has; None for one that no field has."""
+    try:
+        return text_of(_of_iceberg(found))
+    except KeyError:
+        return None
 
 
 def _of_iceberg(found: IcebergType) -> Type:

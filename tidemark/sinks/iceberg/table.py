@@ -31,10 +31,11 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
-from tidemark.sinks.iceberg.schema import columns, iceberg_type, same
+from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, same
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
-from tidemark.types.fields import FieldType
+from tidemark.sinks.parquet.types import hint
+from tidemark.types.fields import FieldType, joined
 
 TYPE = "iceberg"
 # Of a snapshot that takes out what was erased.
@@ -90,28 +91,35 @@ def _prepared(
         raise WrongUse(
             f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
         )
-    _refuse_other_types(where, table.schema(), fields)
-    there = {one.name for one in table.schema().fields}
+    stored = _stored(where, table.schema(), fields)
+    there = {one.name: one.field_type for one in table.schema().fields}
     missing = {name: kind for name, kind in fields.items() if name not in there}
     settings = {name: value for name, value in _SETTINGS.items() if table.properties.get(name) != value}
     if settings:
         made.set_properties(settings)
-    if missing:
+    wider = {name: kind for name, kind in stored.items() if name in there and not same(there[name], kind)}
+    if missing or wider:
         with made.update_schema() as update:
             for name, kind in missing.items():
                 update.add_column(name, iceberg_type(kind))
-    return bool(settings or missing)
+            for name, kind in wider.items():
+                update.update_column(name, iceberg_type(kind))
+    return bool(settings or missing or wider)
 
 
-def check_types(where: Where, fields: Mapping[str, FieldType]) -> None:
-    """Raises WrongUse for a column that the table has in another type: its files cannot be read as those of the stream."""
-    if (table := opened(where)) is not None:
-        _refuse_other_types(where, table.schema(), fields)
+def as_stored(where: Where, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
+    """The fields with the types that the table's columns have, or get: the wider ones of both.
+
+    Raises WrongUse for a column of another type: its files cannot be read as those of the stream.
+    """
+    table = opened(where)
+    return _stored(where, Schema() if table is None else table.schema(), fields)
 
 
-def _refuse_other_types(where: Where, schema: Schema, fields: Mapping[str, FieldType]) -> None:
+def _stored(where: Where, schema: Schema, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
     there = {one.name: one.field_type for one in schema.fields}
     in_small = {name.lower(): name for name in there}
+    found = {}
     for name, kind in fields.items():
         old = in_small.get(name.lower(), name)
         if old != name:
@@ -119,11 +127,17 @@ def _refuse_other_types(where: Where, schema: Schema, fields: Mapping[str, Field
                 f"{where} has the column {old}, and the stream file now names it {name}: most readers take both for one "
                 f"column. Keep the name {old}, or name another table"
             )
-        if name in there and not same(there[name], kind):
+        # Iceberg has no integers of less than 32 bits.
+        mine = field_type(iceberg_type(kind)) or kind
+        known = field_type(there[name]) if name in there else mine
+        wider = None if known is None else joined(known, mine)
+        if wider is None:
             raise WrongUse(
                 f"{where} has the column {name} as {there[name]}, and the stream file now has it as {kind}: name another "
-                "table, or give the field another name"
+                f"table, or give the field another name{hint(known or '', kind)}"
             )
+        found[name] = wider
+    return found
 
 
 def owner_of(table: Table) -> dict[str, str]:

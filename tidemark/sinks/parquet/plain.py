@@ -30,6 +30,11 @@ class PlainParquet(InFolders):
         base = settings.base(opened.connections)
         return {"base": base, "folder": files.attempt_folder(base, lane, seq, generation)}
 
+    def check_fields(self, opened: Opened, settings: ParquetSink) -> None:
+        from tidemark.sinks.parquet import types
+
+        types.check(settings.base(opened.connections), opened.fields)
+
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.parquet import folders
         from tidemark.sinks.parquet.files import holds_erased

@@ -1,10 +1,13 @@
-"""The types that the fields of a Parquet sink's files have. No file is written whose field has another type than before.
+"""The types that the fields of a Parquet sink's files have. No file is written whose field has a narrower or another type.
 
     BASE/_tidemark_fields/FIELD.TYPE
 
 Spark reads all files of a sink with one type for each field, and fails at a file that has another one. The names of files
 are the notes: nothing is ever changed in them, so programs may add theirs at the same time. TYPE is a word, or for
 decimals `decimal_12_2`. The type of an array, map or struct is in its note, and TYPE is `nested_` with its digest.
+
+A field may become wider, where the digests of its values stay what they are. It then has several notes. All files are read
+with the widest of them, and new ones are written with it, also where the stream file names a narrower one again.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pyarrow import fs
 
 from tidemark.errors import WrongUse
 from tidemark.sinks.parquet import folders
-from tidemark.types.fields import NESTED, FieldType, is_nested, of_arrow, text_of, type_of
+from tidemark.types.fields import NESTED, FieldType, is_nested, joined, of_arrow, text_of, type_of
 
 _NOTES = "_tidemark_fields"
 
@@ -30,7 +33,7 @@ def keep(base: str, fields: Mapping[str, FieldType]) -> None:
     known = check(base, fields)
     with folders.opened(base) as (filesystem, path):
         filesystem.create_dir(f"{path}/{_NOTES}", recursive=True)
-        for name, kind in {**known, **fields}.items():
+        for name, kind in {**known, **as_stored(base, fields)}.items():
             note = f"{path}/{_NOTES}/{name}.{_word(kind)}"
             if filesystem.get_file_info(note).type == fs.FileType.NotFound:
                 with filesystem.open_output_stream(note) as file:
@@ -44,7 +47,10 @@ def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
     """
     with folders.opened(base) as (filesystem, path):
         found = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
-        known = dict(_noted(filesystem, one.path) for one in found) or _of_newest(filesystem, path)
+        known: dict[str, FieldType] = {}
+        for name, kind in (_noted(filesystem, one.path) for one in found):
+            known[name] = joined(known.get(name, kind), kind) or kind
+        known = known or _of_newest(filesystem, path)
     in_small = {name.lower(): name for name in known}
     for name, kind in fields.items():
         if name not in known and (old := in_small.get(name.lower())) is not None:
@@ -52,12 +58,18 @@ def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
                 f"{base} has the field {old}, and the stream file now names it {name}: for Spark both are one column. Keep "
                 f"the name {old}, or name another folder"
             )
-        if known.get(name, kind) != kind:
+        if joined(known.get(name, kind), kind) is None:
             raise WrongUse(
                 f"{base} has the field {name} as {known[name]}, and the stream file now has it as {kind}: name another "
                 f"folder, or give the field another name{hint(known[name], kind)}"
             )
     return known
+
+
+def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
+    """The fields with the types that files have, or get. Raises WrongUse as `check` does."""
+    known = check(base, fields)
+    return {name: joined(known.get(name, kind), kind) or kind for name, kind in fields.items()}
 
 
 def hint(old: FieldType, new: FieldType) -> str:

@@ -10,7 +10,7 @@ from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.delta.table import check_types, columns, parts_that_count, versions_of
+from tidemark.sinks.delta.table import as_stored, parts_that_count, versions_of
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
@@ -42,6 +42,5 @@ class SparkDelta:
 
 
 def _checked(opened: OpenStream, settings: DeltaSink) -> Fields:
-    """The stream's fields. Raises WrongUse where the table has one of them in another type: Spark would fail at its files."""
-    check_types(settings.base(opened.connections), columns(opened.fields))
-    return opened.fields
+    """The stream's fields as the table has them. Raises WrongUse where that is another type: Spark would fail at its files."""
+    return as_stored(settings.base(opened.connections), opened.fields)

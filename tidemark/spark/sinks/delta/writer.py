@@ -5,6 +5,8 @@ Tidemark does not use Delta's own jars: those do not say what they have written,
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.ledger.records import SinkReceipt
@@ -13,10 +15,10 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta import attempts
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
-from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, read_back, written_rows
+from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_types, read_back, written_rows
 
 
 class DeltaResults:
@@ -33,12 +35,17 @@ class DeltaResults:
     def name(self) -> str:
         return self._config.name
 
+    @cached_property
+    def _stored(self) -> Fields:
+        """The fields as the table has them, which may be wider. Known once the sink is prepared."""
+        return delta_table.as_stored(self._base, self._fields)
+
     def prepare(self, stream: str, ledger: str) -> None:
         delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        written = rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists")
+        written = rows.select(*columns, *as_types(self._fields, self._stored)).write.mode("errorifexists")
         written.options(compression=self._config.compression, **ALL_DIFFER)
         held = attempts.store(
             self._base,
@@ -51,7 +58,7 @@ class DeltaResults:
         return read_back(rows, *held) if held else {}
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
-        return written_rows(spark, schema_of(self._fields), *attempts.held(self._base, context.generation))
+        return written_rows(spark, schema_of(self._stored), *attempts.held(self._base, context.generation))
 
     def discard(self, context: WriteContext) -> None:
         attempts.discard(self._base, (context.lane, context.seq), context.generation)

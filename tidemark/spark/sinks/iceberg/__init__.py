@@ -15,7 +15,7 @@ from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.reading import parts_that_count
 from tidemark.sinks.iceberg.settings import IcebergSink
-from tidemark.sinks.iceberg.table import check_types
+from tidemark.sinks.iceberg.table import as_stored
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
@@ -51,7 +51,6 @@ class SparkIceberg:
 
 
 def _checked(opened: OpenStream, settings: IcebergSink) -> Fields:
-    """The stream's fields. Raises WrongUse where the table has one of them in another type: Spark would fail at its files."""
+    """The stream's fields as the table has them. Raises WrongUse where that is another type: Spark would fail at its files."""
     base = settings.base(opened.connections)
-    check_types(located(opened.connections, place_of(settings, base)), opened.fields)
-    return opened.fields
+    return as_stored(located(opened.connections, place_of(settings, base)), opened.fields)

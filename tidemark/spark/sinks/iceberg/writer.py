@@ -5,6 +5,8 @@ Tidemark does not use Iceberg's own jars: their writes are seen by others before
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -12,6 +14,7 @@ from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.plain import place_of
@@ -19,10 +22,10 @@ from tidemark.sinks.iceberg.schema import GENERATION
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.versions import versions_of
-from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
-from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, read_back, written_rows
+from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_types, read_back, written_rows
 
 
 class IcebergResults:
@@ -40,6 +43,11 @@ class IcebergResults:
     def name(self) -> str:
         return self._config.name
 
+    @cached_property
+    def _stored(self) -> Fields:
+        """The fields as the table has them, which may be wider. Known once the sink is prepared."""
+        return iceberg_table.as_stored(self._where, self._fields)
+
     def prepare(self, stream: str, ledger: str) -> None:
         iceberg_table.prepare(self._where, self._fields, stream, ledger)
 
@@ -48,7 +56,7 @@ class IcebergResults:
         folder = self._folder(context)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
         generation = F.lit(context.generation).cast("long").alias(GENERATION)
-        written = rows.select(*columns, *(field(name) for name in self._fields), generation).write
+        written = rows.select(*columns, *as_types(self._fields, self._stored), generation).write
         written.mode("errorifexists").options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
         held = read_back(rows, folder)
         # As with `at_most_once`: what comes after the commit is published now.
@@ -57,7 +65,7 @@ class IcebergResults:
         return held
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
-        return written_rows(spark, schema_of(self._fields), self._folder(context))
+        return written_rows(spark, schema_of(self._stored), self._folder(context))
 
     def discard(self, context: WriteContext) -> None:
         parquet_files.delete(self._folder(context))

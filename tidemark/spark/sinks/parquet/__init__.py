@@ -58,6 +58,5 @@ class SparkParquet:
 
 
 def _checked(opened: OpenStream, settings: ParquetSink) -> Fields:
-    """The stream's fields. Raises WrongUse where files have one of them in another type: Spark would fail at them."""
-    types.check(settings.base(opened.connections), opened.fields)
-    return opened.fields
+    """The stream's fields as files have them. Raises WrongUse where that is another type: Spark would fail at them."""
+    return types.as_stored(settings.base(opened.connections), opened.fields)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -27,6 +30,7 @@ from tidemark.spark.columns import (
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.acknowledging import held_by
 from tidemark.spark.sinks.contract import WriteContext
+from tidemark.types.fields import spark_type
 
 # Smaller files are read back by the driver, some 10 million rows a second. A cluster reads larger ones back faster.
 _FEW_BYTES = 256 << 20
@@ -51,6 +55,11 @@ class ParquetResults:
     def name(self) -> str:
         return self._config.name
 
+    @cached_property
+    def _stored(self) -> Fields:
+        """The fields as files have them, which may be wider. Known once the sink is prepared."""
+        return types.as_stored(self._base, self._fields)
+
     def prepare(self, stream: str, ledger: str) -> None:
         parquet_files.own(self._base, stream, ledger, self.name)
         types.keep(self._base, self._fields)
@@ -62,11 +71,11 @@ class ParquetResults:
         context.fence.check()
         folder = self._folder(context)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        write(rows.select(*columns, *(field(name) for name in self._fields)), self._config, folder)
+        write(rows.select(*columns, *as_types(self._fields, self._stored)), self._config, folder)
         return read_back(rows, folder)
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
-        return written_rows(spark, schema_of(self._fields), self._folder(context))
+        return written_rows(spark, schema_of(self._stored), self._folder(context))
 
     def discard(self, context: WriteContext) -> None:
         parquet_files.delete(self._folder(context))
@@ -77,6 +86,12 @@ class ParquetResults:
 
     def _folder(self, context: WriteContext) -> str:
         return parquet_files.attempt_folder(self._base, context.lane, context.seq, context.generation)
+
+
+def as_types(fields: Fields, stored: Fields) -> Iterator[Column]:
+    """The fields of rows in the types that they are stored in."""
+    for name, kind in fields.items():
+        yield field(name) if stored[name] == kind else field(name).cast(spark_type(stored[name])).alias(name)
 
 
 def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
