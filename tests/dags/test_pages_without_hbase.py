@@ -53,7 +53,7 @@ STREAM = "/api/streams/{name}"
 GETS: dict[str, list[str]] = {
     "/": ["/"],
     "/run": [f"/run?dag_id=orders__replay&run_id={OPEN}"],
-    "/files/{name}": ["/files/shared.js"],
+    "/files/{version}/{name}": ["/files/0/shared.js"],
     "/api/openapi.json": ["/api/openapi.json"],
     "/api/streams": ["/api/streams", "/api/streams?topic=orders"],
     "/api/triage": ["/api/triage", "/api/triage?state=OK&sort=lag&down=true"],

@@ -431,7 +431,7 @@ def test_the_description_names_what_there_is_to_ask(client: TestClient) -> None:
     paths = set(described["paths"])
     assert {"/api/streams", "/api/streams/{name}", "/api/streams/{name}/line", "/api/streams/{name}/coverage"} <= paths
     # Pages are no part of it, and every question says what it answers.
-    assert not any(path in paths for path in ("/", "/streams/{name}", "/files/{name}"))
+    assert not any(path in paths for path in ("/", "/streams/{name}", "/files/{version}/{name}"))
     for path, methods in described["paths"].items():
         assert all(one["description"] for one in methods.values()), path
     # What the newest routes answer is named too.
@@ -499,9 +499,31 @@ def test_a_question_out_of_bounds_is_refused_by_its_name(client: TestClient, ask
 
 
 def test_only_the_files_of_the_pages_are_served(client: TestClient) -> None:
-    assert client.get("/files/shared.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    assert client.get("/files/0/shared.js").headers["content-type"] == "text/javascript; charset=utf-8"
     for name in ("..%2Fapp.py", "nothing.js", "%2e%2e", "app.py"):
-        assert client.get(f"/files/{name}").status_code == 404
+        assert client.get(f"/files/0/{name}").status_code == 404
+
+
+@pytest.mark.covers("U22")
+def test_browsers_keep_the_files_of_a_version_and_ask_for_those_of_another(client: TestClient) -> None:
+    (version,) = set(re.findall(r"files/([^/]+)/", client.get("/").text))
+    for name in ("shared.js", "page.css"):
+        assert client.get(f"/files/{version}/{name}").headers["cache-control"] == "private, max-age=31536000, immutable"
+        # As after an upgrade, or as somebody makes up: what is there now, and nobody keeps it under that name.
+        assert client.get(f"/files/0123456789abcdef/{name}").headers["cache-control"] == "no-store"
+    assert client.get("/").headers["cache-control"] == "no-store"
+
+
+@pytest.mark.covers("U22")
+@pytest.mark.parametrize("path", ["/nowhere", "/streams/orders/zzz", "/streams/orders/windows/ingest/1/more"])
+def test_an_address_that_is_none_has_a_page_and_programs_have_a_sentence(client: TestClient, path: str) -> None:
+    page = client.get(path, headers={"Accept": "text/html,application/xhtml+xml"})
+    assert (page.status_code, "There is no such page" in page.text) == (404, True)
+    # Its scripts and styles are found from there.
+    (script,) = re.findall(r'src="([^"]+/missing.js)"', page.text)
+    assert client.get(str(page.url.join(script))).status_code == 200
+    assert client.get(path).json() == {"detail": "Not Found"}
+    assert client.get("/api/zzz", headers={"Accept": "text/html"}).json() == {"detail": "Not Found"}
 
 
 def test_the_pages_name_only_files_that_there_are(client: TestClient, app: FastAPI) -> None:
@@ -550,7 +572,10 @@ def test_dead_letters_are_filtered_while_kafka_is_away(client: TestClient, known
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    assert client.get("/api/streams/orders").status_code == 503
+    # The stream itself is shown by its ledger, and says what is away; what needs Kafka is refused.
+    shown = client.get("/api/streams/orders")
+    assert (shown.status_code, shown.json()["kafka_problem"]) == (200, "Kafka at k:1 did not answer")
+    assert client.get("/api/streams/orders/coverage").status_code == 503
     assert asked()["counted"] == 12
     assert (asked(window="ingest/2")["counted"], asked(reason="bad 0")["counted"]) == (5, 6)
     # So many are named as are asked for.

@@ -7,10 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from demo.airflow import Airflow
 from tests.support.browser import PAGES, SCREENSHOTS, logged_in
+from tidemark.offsets.coordinates import parse_ranges
 
 # What a person can use, as far as it is there to be seen. A group of radio buttons, and the calendar, are one stop.
 USABLE = """
@@ -59,6 +61,37 @@ def test_the_tab_key_reaches_everything_and_the_focus_is_seen(airflow: Airflow, 
         f"{USABLE}.filter((one) => !one.dataset.visited).map((one) => one.textContent.trim() || one.name)"
     )
     assert set(missed) <= {one["name"].split(" ", 1)[1] for one in stops}
+
+
+@pytest.mark.covers("U21")
+@pytest.mark.parametrize("path", PAGES)
+def test_axe_finds_nothing_and_the_console_stays_empty(airflow: Airflow, page: Page, path: str) -> None:
+    """Light and dark, with every rule of axe-core. What a page shows can be pasted into the fields that take offsets."""
+    run = ""
+    if path.endswith("run_id="):
+        window = airflow.call("GET", "/tidemark/api/streams/cdn_logs/windows/ingest/1")[1]
+        run = quote(window["attempt"]["run"].partition("/")[2])
+    said: list[str] = []
+    page.on("console", lambda one: said.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("response", lambda one: said.append(one.url) if one.status >= 400 and one.status != 504 else None)
+    for theme in ("light", "dark"):
+        page.goto(f"{airflow.url}/tidemark/{path}{run}")
+        page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+        page.reload()
+        page.locator(f"html.{theme}").wait_for()
+        page.locator(PAGES[path]).first.wait_for(state="attached")
+        page.locator("main h1").wait_for(state="attached")
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+    # On a slow machine an answer comes late, which the page asks for again.
+    assert [one for one in said if "504" not in one] == []
+    shown = page.locator("[data-copy]").evaluate_all("all => all.map((one) => one.dataset.copy)")
+    for one in shown:
+        # The others are names of runs, and digests of plans.
+        if "@" in one:
+            assert parse_ranges(one)
+    if path == "streams/cdn_logs":
+        assert any("@" in one for one in shown)
 
 
 @pytest.mark.covers("U17", "U3")

@@ -5,6 +5,7 @@ One stream for all tests, in their order. It began in the middle of its topic, t
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import happybase
 import pytest
 from kafka import KafkaProducer
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from demo.airflow import Airflow
 from services import environment
@@ -203,6 +204,11 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     page.locator("#of-progress", has_text=f"Audit: {run}").wait_for()
     page.locator("#told", has_text="The audit found something").wait_for()
     assert page.locator("#navigation .stream").inner_text() == STREAM
+    # The verdict stands there, with a link to each finding.
+    verdict = page.locator("#verdict section")
+    verdict.get_by_text("✕ findings").wait_for()
+    for offset in gone:
+        assert verdict.get_by_role("link", name=f"{STREAM}/0@{offset}").count() == 1
     page.screenshot(path=SCREENSHOTS / "run-audit.png", full_page=True)
     page.get_by_role("link", name="The report of the audit").click()
     page.get_by_text(f"missing {STREAM}/0@44").wait_for()
@@ -229,6 +235,14 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     assert page.locator("#audits section").count() == 3
     assert page.get_by_role("link", name="Start an audit in Airflow").count() == 1
     page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
+    # The page of the run that repaired says both: what was found, and what the audit after the repair says.
+    _, runs = airflow.call("GET", f"/api/v2/dags/{STREAM}__audit/dagRuns?order_by=-run_after&limit=1")
+    page.goto(f"{airflow.url}/tidemark/run?dag_id={STREAM}__audit&run_id={quote(runs['dag_runs'][0]['dag_run_id'])}")
+    verdict.get_by_text("After the repair of").wait_for()
+    assert verdict.count() == 2
+    assert "the audit after that was clean" in verdict.last.inner_text()
+    page.screenshot(path=SCREENSHOTS / "run-repaired.png", full_page=True)
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/audits")
     page.locator("#audits section").last.get_by_text("the whole report").click()
     page.get_by_text(f"missing {STREAM}/0@44").wait_for()
 
@@ -259,6 +273,21 @@ def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, ope
     _, found = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}")
     assert (found["conf"]["sinks"], found["conf"]["dry_run"], found["conf"]["compare"]) == (["parquet"], True, True)
     assert dict(opened.book.store.scan(("head",))) == before
+    # The dry run is started for real by its plan: the same request, and no other.
+    sent: list[dict[str, object]] = []
+    plan = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances/check/xcomEntries/found")[1]
+
+    def begun(route: Route) -> None:
+        sent.append(json.loads(route.request.post_data or ""))
+        route.fulfill(status=403, json={"detail": "not in this test"})
+
+    page.route("**/dagRuns", begun)
+    page.get_by_role("button", name="Start this for real").click()
+    assert page.locator("dialog input[name=reason]").input_value() == "what would it change?"
+    page.locator("dialog button.primary").click()
+    page.locator("dialog .said", has_text="not in this test").wait_for()
+    page.keyboard.press("Escape")
+    assert sent[0]["conf"] == {**found["conf"], "dry_run": False, "plan": plan["value"]["plan"]}
     # The request is taken again as it was.
     page.click("text=Plan it again")
     page.locator("#summary", has_text="Only parquet would be written.").wait_for()

@@ -16,6 +16,7 @@ from msgspec import structs
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tests.support.streams_in_memory import at, offsets
 from tidemark.errors import WrongUse
+from tidemark.ledger.book import Committed
 from tidemark.runs.requests import selecting
 from tidemark.runs.requests.answers import EXPIRED, totals
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
@@ -50,6 +51,11 @@ def test_each_dead_letter_that_counts_is_in_one_group(
             if offset < len(contents):
                 world.log.contents[offset] = outcome
                 world.replay(f"again {number}", (offset, offset + 1))
+        if window and not any(window in (one.record.lane, _name(one)) for one in world.opened.book.committed()):
+            # There is none: `no dead letters` would be no answer.
+            with pytest.raises(WrongUse, match=f"window {window}: orders has no committed window"):
+                dead_letters(world.opened, DeadLetterFilter(reason, window))
+            return
         truth: Counter[tuple[str, str]] = Counter()
         for offset, (lane, seq) in world.read.items():
             name, why = f"{lane}/{seq}", f"bad {offset % 2}"
@@ -66,6 +72,10 @@ def test_each_dead_letter_that_counts_is_in_one_group(
             for example in one.examples:
                 place = int(example.rpartition("@")[2])
                 assert (world.log.contents[place], one.reason) == (Fate.DEAD_LETTER, f"bad {place % 2}")
+
+
+def _name(one: Committed) -> str:
+    return f"{one.record.lane}/{one.record.seq}"
 
 
 @pytest.mark.covers("U8")
@@ -167,3 +177,15 @@ def test_a_replay_takes_what_a_group_names(reason: str) -> None:
 @pytest.mark.parametrize("reason", ["", "   ", "*", "x" * 201, "not utf-8 \ufffd"])
 def test_reasons_that_a_request_cannot_name_are_not_offered(reason: str) -> None:
     assert selects(reason) is None
+
+
+@pytest.mark.covers("U8")
+@pytest.mark.parametrize("window", ["zzz", "ingest/99", "replay-1/1", "ingest/0"])
+def test_a_window_that_has_committed_nothing_is_refused_and_not_answered_with_none(
+    many: KnownStream, window: str
+) -> None:
+    """On the page, on the command line, and by a replay alike."""
+    wanted = DeadLetterFilter(None, window)
+    for ask in (lambda: dead_letters(many.opened, wanted), lambda: redrive(many.opened, wanted)):
+        with pytest.raises(WrongUse, match=f"window {window}: orders has no committed window of this name"):
+            ask()

@@ -111,9 +111,12 @@ class SparkJob(SparkSubmitOperator):
             excepted = any(said.startswith(f"tidemark: {one.__name__}:") for one in outcome.but)
             kind = SparkJobFailed if outcome.retried and not excepted else SparkJobRefused
             remedy = self.remedy if kind is SparkJobFailed else ""
-            raise kind(
-                f"{self.what} ended with code {code}: {outcome.meaning}. Its last line: {said}{remedy}"
-            ) from problem
+            # The job's own sentence comes first: it is what a person looks for.
+            sentence = (
+                f"{said.removeprefix('tidemark: ')} ({self.what} ended with code {code}: {outcome.meaning}){remedy}"
+            )
+            self.log.error("%s", sentence)
+            raise kind(sentence) from None
         return errors.EXIT_DONE
 
     def _check_master(self) -> None:

@@ -121,7 +121,7 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
         from tidemark.ledger.records import INGEST, LaneKind
         from tidemark.runs.requests.outcomes import answers_of
         from tidemark.runs.windows.lanes import lanes_of
-        from tidemark.views.summary import committed_by, windows
+        from tidemark.views.summary import committed_by, said_of, windows
 
         with airflow_errors():
             opened = open_here(stream_file)
@@ -139,6 +139,10 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
             ]
         context["outlet_events"][asset].extra = event
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
-        return {**result, **answered(answers)} if answers else result
+        result |= answered(answers) if answers else {}
+        # The last lines of the log are what somebody wants to know who opens it.
+        for line in said_of([record for records in committed.values() for record in records]):
+            log.info("%s", line)
+        return result
 
     return publish_committed()

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as HTTPError
 
 from tidemark.plugin import serving, settings
 from tidemark.plugin.access import get_user
@@ -61,10 +62,11 @@ def build_app() -> FastAPI:
     app.state.asking = viewing.asking
     app.middleware("http")(serving.with_headers)
     app.exception_handler(RequestValidationError)(serving.wrong_value)
+    app.exception_handler(HTTPError)(serving.not_found)
 
-    @app.get("/files/{name}", include_in_schema=False)
-    async def file(name: str) -> Response:
-        return serving.file(name)
+    @app.get("/files/{version}/{name}", include_in_schema=False)
+    async def file(version: str, name: str) -> Response:
+        return serving.file(version, name)
 
     @app.get("/api/openapi.json")
     async def description(request: Request) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 PREFIX = "/tidemark"
-ICON = f"{PREFIX.lstrip('/')}/files/icon.svg"
+ICON = f"{PREFIX.lstrip('/')}/files/0/icon.svg"
 
 
 class TidemarkPlugin(AirflowPlugin):

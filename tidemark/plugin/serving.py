@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from urllib.parse import urlencode
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException as HTTPError
 
 from tidemark.runs.requests.forms import MOST_TEXT
 from tidemark.settings import wording
@@ -122,12 +125,41 @@ def _refusal(request: Request) -> Response | None:
     return None
 
 
-def file(name: str) -> Response:
-    """One of the scripts, styles and drawings of the pages; 404 for any other name."""
+def file(version: str, name: str) -> Response:
+    """One of the scripts, styles and drawings of the pages; 404 for any other name.
+
+    A browser keeps it under the version of all of them. Where that is another one, as after an upgrade, it keeps nothing.
+    """
     found = {path.name: path for path in _PAGE.iterdir() if path.suffix in _TYPES}.get(name)
     if found is None:
         raise HTTPException(404, "no such file")
-    return Response(found.read_bytes(), media_type=f"{_TYPES[found.suffix]}; charset=utf-8")
+    kept = {"Cache-Control": "private, max-age=31536000, immutable"} if version == _version() else {}
+    return Response(found.read_bytes(), media_type=f"{_TYPES[found.suffix]}; charset=utf-8", headers=kept)
+
+
+def _version() -> str:
+    """The digest of all scripts, styles and drawings, which load each other."""
+    found = sorted((path.name, path.stat().st_mtime_ns) for path in _PAGE.iterdir() if path.suffix in _TYPES)
+    return _digest(tuple(found))
+
+
+@lru_cache(maxsize=1)
+def _digest(files: tuple[tuple[str, int], ...]) -> str:
+    found = sha256()
+    for name, _ in files:
+        found.update(name.encode() + b"\0" + (_PAGE / name).read_bytes())
+    return found.hexdigest()[:16]
+
+
+async def not_found(request: Request, problem: Exception) -> Response:
+    """For who opens an address in a browser, a page; for programs, a sentence."""
+    status, detail = (problem.status_code, problem.detail) if isinstance(problem, HTTPError) else (404, "Not Found")
+    headers = problem.headers if isinstance(problem, HTTPError) else None
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    in_browser = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if status == 404 and in_browser and not path.startswith(("/api/", "/files/")):
+        return _filled("missing", max(0, path.count("/") - 1), status)
+    return JSONResponse({"detail": detail}, status, headers)
 
 
 def page(name: str, request: Request, status: int = 200) -> Response:
@@ -135,10 +167,13 @@ def page(name: str, request: Request, status: int = 200) -> Response:
 
     Its addresses are relative, since Airflow may be served below a path.
     """
-    depth = request.scope["route"].path.count("/") - 1
+    return _filled(name, request.scope["route"].path.count("/") - 1, status)
+
+
+def _filled(name: str, depth: int, status: int) -> Response:
     text = (_PAGE / "page.html").read_text()
     for mark, value in {
-        "FILES": "../" * depth + "files",
+        "FILES": "../" * depth + f"files/{_version()}",
         "SCRIPT": name,
         "CONTENT": (_PAGE / f"{name}.html").read_text(),
     }.items():

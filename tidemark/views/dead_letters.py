@@ -117,6 +117,7 @@ def dead_letters(
     """
     opened = replace(opened, book=for_readers(opened.book))
     view = opened.book.view()
+    wanted.check(opened.book.stream, view)
     windows = [one for one in _newest_first(view) if wanted.may_be_in(one.record)]
     groups: dict[tuple[str, str | None], _Group] = {}
     counted = done = 0

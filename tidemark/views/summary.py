@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
+from tidemark.offsets.times import in_words
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.values import Number
 
 # The windows of a run are the newest of its lane. So many are read at first, and more as long as the run goes on before them.
 _AT_FIRST = 1_000
+# Of the last lines of a log: windows, and ranges of each.
+_MOST_LINES, _MOST_RANGES = 20, 3
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,34 @@ def windows(records: Iterable[Record]) -> list[WindowOfRun]:
         )
         for record in records
     ]
+
+
+def said_of(records: Sequence[Record]) -> list[str]:
+    """A line for each of the windows that a run has committed, for the end of a log; of very many, for the last ones."""
+    if not records:
+        return ["nothing was committed: there was nothing to read"]
+    more = len(records) - _MOST_LINES
+    before = [f"{more} windows before these are committed too"] if more > 0 else []
+    return [*before, *(_line(record) for record in records[-_MOST_LINES:])]
+
+
+def _line(record: Record) -> str:
+    counts, moved = messages(record), [one.as_range() for one in record.window.ranges if one.start < one.until]
+    ranges = ", ".join(map(str, moved[:_MOST_RANGES])) or "no offsets"
+    others = f" and {len(moved) - _MOST_RANGES} more" if len(moved) > _MOST_RANGES else ""
+    skipped = f" + {counts.skipped} skipped" if counts.skipped else ""
+    said = (
+        f"committed window {record.lane}/{record.seq}: {ranges}{others}: read {counts.read} = {counts.stored} stored"
+        f"{skipped} + {counts.dead_letters} dead letters"
+    )
+    passed = passed_over(record)
+    over = [f"{number} {why}" for why, number in vars(passed).items() if number]
+    said += f"; passed over {', '.join(over)}" if over else ""
+    if record.receipt is None:
+        return said
+    into = ", ".join(sink.name for sink in record.receipt.sinks)
+    took = in_words(max(0, record.receipt.finished_at - record.receipt.started_at))
+    return f"{said}{f'; into {into}' if into else ''}; {took}"
 
 
 def messages(record: Record) -> Messages:

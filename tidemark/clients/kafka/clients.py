@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import ssl
@@ -18,6 +19,11 @@ _SECURITY = "org.apache.kafka.common.security"
 _MODULES = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 _TOKENS = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+
+# It says at INFO which connections it opens and closes: most lines of a task's log. Who sets its level keeps that.
+_LOG = logging.getLogger("kafka")
+if _LOG.level == logging.NOTSET:
+    _LOG.setLevel(logging.WARNING)
 
 
 def python_settings(endpoint: KafkaEndpoint) -> dict[str, Any]:

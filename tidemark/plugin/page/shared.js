@@ -3,8 +3,8 @@
 
 import { OTHER, ZONE, both, clockText, switchZone } from "./times.js";
 
-// The address of the app, wherever Airflow is served: this file is files/shared.js below it.
-export const ROOT = new URL("..", import.meta.url);
+// The address of the app, wherever Airflow is served: this file is files/VERSION/shared.js below it.
+export const ROOT = new URL("../..", import.meta.url);
 // Airflow's own address.
 export const AIRFLOW = new URL("..", ROOT);
 export const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };

@@ -55,6 +55,15 @@ class DeadLetterFilter:
             return [one.at for one in record.window.ranges]
         return [tally.at for tally in record.tallies if tally.dead_letters and self._may_have_time(tally)]
 
+    def check(self, stream: str, view: View) -> None:
+        """Raises WrongUse for a lane or window that has committed nothing: `no dead letters` would be no answer."""
+        known = (one.record for one in view.windows)
+        if self.window and not any(self.window in (one.lane, f"{one.lane}/{one.seq}") for one in known):
+            raise WrongUse(
+                f"window {self.window}: {stream} has no committed window of this name. Expected LANE, such as ingest, or "
+                "LANE/NUMBER, such as ingest/17"
+            )
+
     def _has_time(self, said: bytes) -> bool:
         """Whether a message's time lies between the times. One that Spark could not hold lies nowhere."""
         if self.since is None and self.until is None:
@@ -93,7 +102,9 @@ def redrive(opened: OpenStream, wanted: DeadLetterFilter, view: View | None = No
 
     `view`: the ledger as it was read for the request.
     """
-    rows = _rows(opened, wanted, view or opened.book.view())
+    view = view or opened.book.view()
+    wanted.check(opened.book.stream, view)
+    rows = _rows(opened, wanted, view)
     found, tired = chosen(rows, wanted, opened.stream.dead_letters.max_redrives)
     if not found:
         raise WrongUse(f"no dead letter of {opened.book.stream} has {wanted}; reasons are: {_reasons(opened)}")

@@ -1,0 +1,55 @@
+"""The last lines of a run's log: what it has committed, in a line each, whatever the number of windows and partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.known_streams import KnownStream, tables
+from tests.support.streams_in_memory import StreamInMemory
+from tidemark.clients.kafka import clients
+from tidemark.ledger.records import INGEST, Record
+from tidemark.views.messages.fates import Fate
+from tidemark.views.summary import committed_by, said_of
+
+__all__ = ["tables"]
+
+
+def committed(made: StreamInMemory, run: str) -> list[Record]:
+    return committed_by(made.opened, INGEST, run)
+
+
+@pytest.mark.covers("N96")
+def test_a_window_is_told_in_a_line_with_its_ranges_and_what_became_of_its_messages(tmp_path: Path) -> None:
+    world = KnownStream(tmp_path, [Fate.STORED, Fate.DEAD_LETTER, Fate.STORED, Fate.SKIPPED])
+    world.ends((0, 4))
+    world.ingest("run 1")
+    (line,) = said_of(committed(world, "run 1"))
+    assert line.startswith(
+        "committed window ingest/1: orders/0@0-4: read 4 = 2 stored + 1 skipped + 1 dead letters; into hbase; "
+    )
+    assert said_of([]) == ["nothing was committed: there was nothing to read"]
+
+
+@pytest.mark.covers("N96")
+@pytest.mark.parametrize(("partitions", "windows"), [(3, 2), (200, 40)])
+def test_the_lines_are_few_and_short_whatever_the_number_of_windows_and_partitions(
+    tmp_path: Path, partitions: int, windows: int
+) -> None:
+    made = StreamInMemory(tmp_path)
+    for number in range(1, windows + 1):
+        made.ends(*[(0, 10 * number)] * partitions)
+        made.ingest("run 1")
+    lines = said_of(committed(made, "run 1"))
+    assert len(lines) == min(windows, 21)
+    assert max(map(len, lines)) < 300
+    assert lines[-1].startswith(f"committed window ingest/{windows}: orders/0@")
+    assert ("197 more" in lines[-1]) == (partitions == 200)
+    assert ("20 windows before these are committed too" in lines) == (windows == 40)
+
+
+@pytest.mark.covers("N96")
+def test_kafkas_client_tells_of_its_connections_only_to_who_asks() -> None:
+    assert not clients._LOG.isEnabledFor(20)
+    assert clients._LOG.isEnabledFor(30)
