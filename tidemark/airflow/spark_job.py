@@ -99,7 +99,7 @@ class SparkJob(SparkSubmitOperator):
         try:
             with exported(self.connections):
                 super().execute(context)
-        except AirflowException as problem:
+        except AirflowException:
             process = self._hook._submit_sp
             code = process.returncode if process is not None else None
             if code is None:
