@@ -183,11 +183,14 @@ def test_the_script_is_found() -> None:
 def test_what_the_machine_lacks_is_refused_before_spark_starts(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = SparkJob(task_id="process", **of_stream(stream) | {"sinks": ["delta"]}, application_args=["0"])
-    with monkeypatch.context() as lacking:
-        lacking.setitem(sys.modules, "deltalake", None)
-        with pytest.raises(SparkJobRefused, match=r"a sink of type delta needs the package deltalake: pip install"):
-            job.execute({})
+    for sink, package in (("delta", "deltalake"), ("iceberg", "pyiceberg")):
+        job = SparkJob(task_id="process", **of_stream(stream) | {"sinks": [sink]}, application_args=["0"])
+        with monkeypatch.context() as lacking:
+            lacking.setitem(sys.modules, package, None)
+            with pytest.raises(
+                SparkJobRefused, match=rf"a sink of type {sink} needs the package {package}: pip install"
+            ):
+                job.execute({})
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkJobRefused, match=r"there is no bin/java in it. Spark needs Java 17 or 21"):

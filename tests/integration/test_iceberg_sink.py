@@ -11,8 +11,11 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, DayTransform
+from pyiceberg.types import StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
 from services import control
@@ -24,12 +27,12 @@ from tests.support.oracle import CDN, Place
 from tidemark.commit.protocol import Step
 from tidemark.errors import TooManyInvalid, Unreachable
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import located, opened
-from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
-from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.catalog import opened
+from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact, where_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kinds import sink_to_compact
@@ -57,10 +60,13 @@ def with_table(live: LiveStream, limits: dict[str, Any] | None = None, **sink: A
     live.rewrite(sinks=[iceberg, table, folder], limits=limits or {})
 
 
+def iceberg_sink(live: LiveStream) -> IcebergSink:
+    (sink,) = (one for one in live.opened.stream.sinks if isinstance(one, IcebergSink))
+    return sink
+
+
 def table_of(live: LiveStream) -> Table | None:
-    stream = live.opened
-    (sink,) = (one for one in stream.stream.sinks if isinstance(one, IcebergSink))
-    return opened(located(stream.connections, place_of(sink, sink.base(stream.connections))))
+    return opened(where_of(live.opened, iceberg_sink(live)))
 
 
 def plainly(live: LiveStream) -> Counter[Place]:
@@ -92,16 +98,17 @@ def assert_each_once(live: LiveStream, spark: SparkSession) -> None:
     live.assert_exactly_what_was_read()
 
 
-@pytest.mark.covers("I1", "I2")
+@pytest.mark.covers("I1", "I2", "I4")
 def test_a_table_through_ingests_and_replays(make: Make, spark: SparkSession) -> None:
     live = make(CDN)
-    with_table(live, compression="zstd")
+    with_table(live, compression="zstd", partition_by=["day(time)", "bucket(4, clientip)"])
     live.produce(80)
     live.ingest()
     live.produce(40)
     live.ingest()
     assert plainly(live) == each_once(live)
     assert_found_by_each_column(live, spark)
+    assert_rows_of_a_file_are_of_one_partition(live)
     selection = live.ranges(0, 0, (3, 9), (11, 12)) | live.ranges(-1, 2, (5, 6))
     # A replay that is pending, with files in the lake; then it dies between commit and publication.
     run = live.new_run()
@@ -130,9 +137,25 @@ def test_a_table_through_ingests_and_replays(make: Make, spark: SparkSession) ->
     assert [place.name for place in report.places] == ["iceberg", "hbase", "parquet", "dead letters"]
     # A row that somebody has deleted is missing for the audit.
     topic, partition, offset, _ = next(iter(live.expected().rows))
-    after.delete(f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}")
+    last = live.head().last
+    assert last is not None
+    any_generation = structs.replace(last, attempt=structs.replace(last.attempt, generation=2**62))
+    gone = RangeSet([OffsetRange(TopicPartition(topic, partition), offset, offset + 1)])
+    iceberg_table.remove(where_of(live.opened, iceberg_sink(live)), any_generation, gone)
     report = audit(live.opened, "again")
     assert report.places[0].missing_at == (f"{topic}/{partition}@{offset}",)
+
+
+def assert_rows_of_a_file_are_of_one_partition(live: LiveStream) -> None:
+    """As Iceberg's own transforms see it, whose hash of texts Spark does not have."""
+    table = table_of(live)
+    assert table is not None
+    day, bucket = DayTransform().transform(TimestamptzType()), BucketTransform(4).transform(StringType())
+    for one in table.scan().plan_files():
+        rows = pq.read_table(one.file.file_path.removeprefix("file://"), partitioning=None)
+        times = rows["time"].cast("int64").to_pylist()
+        found = {(day(at), bucket(ip)) for at, ip in zip(times, rows["clientip"].to_pylist(), strict=True)}
+        assert found == {(one.file.partition[0], one.file.partition[1])}
 
 
 def assert_found_by_each_column(live: LiveStream, spark: SparkSession) -> None:
@@ -232,8 +255,7 @@ def test_a_catalog_that_is_away_after_the_commit(
 
 def files_of(live: LiveStream) -> dict[str, set[Place]]:
     """The places in each file of the lake, whether a snapshot names it or not."""
-    (sink,) = (one for one in live.opened.stream.sinks if isinstance(one, IcebergSink))
-    base = Path(sink.base(live.opened.connections).removeprefix("file://"))
+    base = Path(iceberg_sink(live).base(live.opened.connections).removeprefix("file://"))
     columns = ["_topic", "_partition", "_offset", "_index"]
     tables = {str(path): pq.read_table(path, columns=columns, partitioning=None) for path in base.rglob("*.parquet")}
     return {path: {tuple(row.values()) for row in table.to_pylist()} for path, table in tables.items()}

@@ -51,9 +51,12 @@ def bucket(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Conne
 
 def stream(make: Make, sink: str) -> LiveStream:
     live = make(CDN, ledger=LEDGER)
+    # The catalog lies beside the ledger. Dead letters are in no Iceberg table.
+    more = {"table": f"lake.{live.name}", "catalog": "sqlite_default"} if sink == "iceberg" else {}
+    letters = "parquet" if sink == "iceberg" else sink
     live.rewrite(
-        sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": live.name}],
-        dead_letters={"type": sink, "files": "aws_default", "folder": f"{live.name}_dead", "max_redrives": 5},
+        sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": live.name, **more}],
+        dead_letters={"type": letters, "files": "aws_default", "folder": f"{live.name}_dead", "max_redrives": 5},
     )
     return live
 
@@ -100,7 +103,7 @@ def test_a_stream_in_a_bucket(make: Make, bucket: Connection) -> None:
 @pytest.mark.full
 @pytest.mark.covers("O13")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg"])
 def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) -> None:
     """Ingest, a cut, a retry, a replay, an audit, results without Spark, a redrive, an erasure and a compaction."""
     live = stream(make, sink)
@@ -133,6 +136,10 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
         after = objects(bucket, live.name)
         assert len([one for one in after if one.endswith(".parquet")]) == 1, after
         assert len(before) > len(after)
+    if sink == "iceberg":
+        asked("compact", str(live.file), "--yes")
+        assert_right(live, erased)
+        asked("erase", "--yes", str(live.file), *named, "--reason", "request 4711")
     assert_right(live, erased, with_spark=True)
     report = audit(live.opened, live.new_run())
     assert (report.clean, report.erased) == (True, 2), report.sentence()

@@ -13,7 +13,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -25,6 +24,7 @@ from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import LakeIO, Where, located
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.iceberg.table import ERASES, change, check_there, published
 from tidemark.sinks.parquet import folders
@@ -135,7 +135,7 @@ def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_Group
 def _merge(where: Where, table: Table, group: _Group, run: str) -> None:
     """Write one file in the place of some. If one of them is gone by the time of the commit, they stay as they are."""
     name = f"{where.base}/data/compacted/{uuid4()}.parquet"
-    rows = _copied(table, group, name)
+    rows = copied(table, group.files, name)
     first = group.files[0].file
     said = ", ".join(group.windows)
     summary = {_RUN: run, _ROWS: str(rows), _WINDOWS: said[:_MOST_CHARACTERS]}
@@ -161,27 +161,22 @@ def _merge(where: Where, table: Table, group: _Group, run: str) -> None:
         LakeIO().delete(name)
 
 
-def _copied(table: Table, group: _Group, name: str) -> int:
+def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
     """Copy the rows of some files into one, with the columns that the table has today. Gives their number."""
-    schema = pa.schema([one.remove_metadata() for one in schema_to_pyarrow(table.schema(), include_field_ids=False)])
-    plain = pa.schema([one.with_type(_PLAIN.get(one.type, one.type)) for one in schema])
-    compression = data_files.compression_of(group.files[0].path)
+    plain = arrow_schema(table.schema())
+    compression = data_files.compression_of(some[0].path)
     rows = 0
     with (
         LakeIO().new_output(name).create() as stream,
         pq.ParquetWriter(stream, plain, compression=compression) as writer,
     ):
-        for one in group.files:
+        for one in some:
             for batch in data_files.batches_of(table.metadata, one.path):
                 there = {column: batch.column(column).cast(plain.field(column).type) for column in batch.schema.names}
                 missing = {column: pa.nulls(batch.num_rows, plain.field(column).type) for column in plain.names}
                 writer.write_batch(pa.RecordBatch.from_pydict({**missing, **there}, schema=plain))
                 rows += batch.num_rows
     return rows
-
-
-# Arrow has types for texts of any length, which Parquet does not tell apart.
-_PLAIN = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 def _expiring(table: Table, settings: IcebergSink, now: int) -> list[Snapshot]:
@@ -246,7 +241,7 @@ def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
     for one in attempts:
         window = windows.get(one.generation)
         if window is not None and published(table, versions, one.lane) >= one.generation:
-            done.add(f"{one.folder}/")
+            done.add(one.folder)
         head = heads.get(one.lane)
         # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.
         known = head is not None and (one.seq <= head.head.seq or head.head.state == LaneState.CLOSED)
@@ -258,9 +253,15 @@ def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
         if name in named:
             continue
         of_attempt = below.startswith("/data/lane=")
-        gone = any(name.startswith(folder) for folder in done) if of_attempt else name in before or written < old
+        gone = _attempt(name) in done if of_attempt else name in before or written < old
         if gone:
             _delete(name)
+
+
+def _attempt(name: str) -> str:
+    """The folder of the attempt that has written a file."""
+    above, of, below = name.partition("/generation=")
+    return f"{above}{of}{below.partition('/')[0]}"
 
 
 def _delete(name: str) -> None:

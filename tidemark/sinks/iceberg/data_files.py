@@ -25,6 +25,7 @@ from pyiceberg.typedef import Record
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg.catalog import LakeIO
 from tidemark.sinks.iceberg.live_files import LiveFile
+from tidemark.sinks.iceberg.partitions import partition_of
 from tidemark.sinks.iceberg.schema import GENERATION
 from tidemark.sinks.parquet import folders
 
@@ -46,8 +47,11 @@ def _is_data(one: fs.FileInfo) -> bool:
     return one.type == fs.FileType.File and one.base_name.endswith(".parquet") and one.base_name[0] not in "._"
 
 
-def described(metadata: TableMetadata, name: str, partition: Record) -> DataFile | None:
-    """A file as a manifest has it, with bounds of its columns; None for one without rows."""
+def described(metadata: TableMetadata, name: str, partition: Record | None = None) -> DataFile | None:
+    """A file as a manifest has it, with bounds of its columns; None for one without rows.
+
+    `partition`: where that is known; else the file is asked.
+    """
     with folders.opened(name) as (filesystem, path):
         size = filesystem.get_file_info(path).size
         with filesystem.open_input_file(path) as file:
@@ -62,7 +66,7 @@ def described(metadata: TableMetadata, name: str, partition: Record) -> DataFile
         content=DataFileContent.DATA,
         file_path=name,
         file_format=FileFormat.PARQUET,
-        partition=partition,
+        partition=partition_of(metadata, name) if partition is None else partition,
         file_size_in_bytes=size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
     BinaryType,
@@ -25,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from tidemark.types.ddl import Member, Type
-from tidemark.types.fields import FieldType, text_of, type_of
+from tidemark.types.fields import FieldType, arrow_type, text_of, type_of
 
 GENERATION = "_generation"
 
@@ -87,6 +88,11 @@ def field_type(found: IcebergType) -> FieldType | None:
         return text_of(_of_iceberg(found))
     except KeyError:
         return None
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """A table's columns as files have them that Spark or Arrow has written."""
+    return pa.schema([(one.name, arrow_type(_of_iceberg(one.field_type))) for one in schema.fields])
 
 
 def _of_iceberg(found: IcebergType) -> Type:

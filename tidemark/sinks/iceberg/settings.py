@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from tidemark.settings.parts import ConnectionName, Name, form
-from tidemark.sinks.contract import Owned
+from tidemark.settings.parts import ConnectionName, Items, Name, form
+from tidemark.sinks.contract import Owned, Surroundings
 from tidemark.sinks.parquet.settings import Compression, FolderSettings
 
 TableName = Annotated[
@@ -18,6 +20,51 @@ TableName = Annotated[
         "a namespace and a table with a dot between them: small letters, digits and _",
     ),
 ]
+
+
+_FIELD = "[A-Za-z][A-Za-z0-9_-]{0,62}"
+_KEY = re.compile(
+    rf"(?P<part>day|hour)\((?P<time>{_FIELD})\)|bucket\((?P<number>[1-9][0-9]{{0,3}}), ?(?P<of>{_FIELD})\)"
+)
+# Types of fields that a bucket may be of.
+_HASHED = frozenset({"string", "integer", "int"})
+_TIMES = frozenset({"timestamp", "timestamp_ntz"})
+
+
+@dataclass(frozen=True)
+class PartitionKey:
+    """What a table is partitioned by: the day or the hour (UTC) of a field that is a time, or buckets of a field."""
+
+    field: str
+    part: Literal["day", "hour", "bucket"]
+    buckets: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> PartitionKey:
+        """`day(field)`, `hour(field)` or `bucket(16, field)`. Raises ValueError."""
+        found = _KEY.fullmatch(text)
+        if found is None:
+            raise ValueError(
+                f"{text!r}: expected day(field), hour(field), or bucket(16, field) with a number up to 9999"
+            )
+        if found["of"]:
+            return cls(found["of"], "bucket", int(found["number"]))
+        return cls(found["time"], "day" if found["part"] == "day" else "hour")
+
+    @property
+    def name(self) -> str:
+        """What the table calls it, as Iceberg's own programs do."""
+        return f"{self.field}_{self.part}"
+
+    @property
+    def column(self) -> str:
+        """The column that names the folders of files while they are written. The files do not have it."""
+        return f"by_{self.part}_{self.field}"
+
+
+def _readable(text: str) -> str:
+    PartitionKey.read(text)
+    return text
 
 
 class IcebergSink(FolderSettings):
@@ -37,6 +84,41 @@ class IcebergSink(FolderSettings):
     keep_hours: int = Field(
         default=24, ge=1, description="How long a snapshot is kept at least; `tidemark compact` lets older ones expire."
     )
+
+    # Each further one multiplies the number of files.
+    partition_by: Annotated[
+        Items[Annotated[str, AfterValidator(_readable)]],
+        Field(
+            max_length=4,
+            description="The day or the hour (UTC) of a timestamp, `day(time)` or `hour(time)`; or buckets of a field that is "
+            "a string or an integer, `bucket(16, customer)`. A table keeps what it was made with.",
+        ),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _keys_apart(self) -> IcebergSink:
+        names = [key.name.lower() for key in self.partition_keys()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"partition_by: two of them would be called {max(names, key=names.count)}")
+        return self
+
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        return tuple(PartitionKey.read(one) for one in self.partition_by)
+
+    def problem_with(self, others: Surroundings) -> str | None:
+        fields = others.fields
+        names = {name.lower() for name in fields}
+        for key in self.partition_keys():
+            kind = fields.get(key.field)
+            if kind is None:
+                return f"sink {self.name} names the field {key.field}, which the stream does not have"
+            if key.part != "bucket" and kind not in _TIMES:
+                return f"sink {self.name}: {key.part}({key.field}) needs a timestamp, and {key.field} is of type {kind}"
+            if key.part == "bucket" and kind not in _HASHED:
+                return f"sink {self.name}: {key.field} is of type {kind}; bucket takes {', '.join(sorted(_HASHED))}"
+            if taken := names & {key.name.lower(), key.column.lower()}:
+                return f"sink {self.name}: {key.part}({key.field}) is called as the field {min(taken)}; rename that"
+        return None
 
     @property
     def other_connections(self) -> frozenset[str]:

@@ -20,10 +20,8 @@ from functools import partial
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
-from pyiceberg.typedef import Record as Partition
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
 from tidemark.ledger.records import Record
@@ -31,7 +29,9 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.partitions import check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, same
+from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.types import hint
@@ -61,11 +61,14 @@ def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
     return files.attempt_folder(f"{base}/data", lane, seq, generation)
 
 
-def prepare(where: Where, fields: Mapping[str, FieldType], stream: str, ledger: str) -> None:
+def prepare(
+    where: Where, fields: Mapping[str, FieldType], stream: str, ledger: str, keys: Sequence[PartitionKey] = ()
+) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
-    Raises what `check_owner` raises. Raises WrongUse for a table elsewhere, for a column of another type or whose name
-    differs in case, and for a place that readers of Iceberg take for another.
+    A column also takes a wider type, as Iceberg allows it. Raises what `check_owner` raises. Raises WrongUse for a table
+    elsewhere or with other partitions, for a column of another type or whose name differs in case, and for a place that
+    readers of Iceberg take for another.
     """
     folders.path_of(where.base)
     if "#" in where.base:
@@ -73,8 +76,8 @@ def prepare(where: Where, fields: Mapping[str, FieldType], stream: str, ledger: 
     wanted = columns(fields)
     if opened(where) is None:
         mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json()}
-        create(where, wanted, UNPARTITIONED_PARTITION_SPEC, {**mark, **_SETTINGS})
-    change(where, partial(_prepared, where, fields, stream, ledger))
+        create(where, wanted, spec_of(keys, wanted), {**mark, **_SETTINGS})
+    change(where, partial(_prepared, where, fields, stream, ledger, keys))
 
 
 def _prepared(
@@ -82,6 +85,7 @@ def _prepared(
     fields: Mapping[str, FieldType],
     stream: str,
     ledger: str,
+    keys: Sequence[PartitionKey],
     table: Table,
     made: Transaction,
     _: list[str],
@@ -92,6 +96,7 @@ def _prepared(
             f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
         )
     stored = _stored(where, table.schema(), fields)
+    check_spec(where, keys, table.metadata)
     there = {one.name: one.field_type for one in table.schema().fields}
     missing = {name: kind for name, kind in fields.items() if name not in there}
     settings = {name: value for name, value in _SETTINGS.items() if table.properties.get(name) != value}
@@ -219,7 +224,7 @@ def publish(where: Where, versions: str, record: Record, folder: str, replaced: 
         if published(table, versions, record.lane) >= generation:
             return False
         old = _without(where, table, replaced, generation, made)
-        described = (data_files.described(table.metadata, name, Partition()) for name in data_files.in_folder(folder))
+        described = (data_files.described(table.metadata, name) for name in data_files.in_folder(folder))
         new = [one for one in described if one is not None]
         if not old and not new:
             return False

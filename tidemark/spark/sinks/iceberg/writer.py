@@ -6,9 +6,12 @@ Tidemark does not use Iceberg's own jars: their writes are seen by others before
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import RangeSet
@@ -17,12 +20,13 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.partitions import buckets
 from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.schema import GENERATION
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.versions import versions_of
-from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE
+from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_types, read_back, written_rows
@@ -37,6 +41,7 @@ class IcebergResults:
         self._place = place_of(config, self._base)
         self._where = located(opened.connections, self._place)
         self._fields = opened.fields
+        self._keys = config.partition_keys()
         self._book = opened.book
 
     @property
@@ -49,15 +54,18 @@ class IcebergResults:
         return iceberg_table.as_stored(self._where, self._fields)
 
     def prepare(self, stream: str, ledger: str) -> None:
-        iceberg_table.prepare(self._where, self._fields, stream, ledger)
+        iceberg_table.prepare(self._where, self._fields, stream, ledger, self._keys)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         context.fence.check()
         folder = self._folder(context)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
         generation = F.lit(context.generation).cast("long").alias(GENERATION)
-        written = rows.select(*columns, *as_types(self._fields, self._stored), generation).write
-        written.mode("errorifexists").options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
+        chosen = rows.select(*columns, *as_types(self._fields, self._stored), generation)
+        written = chosen.withColumns({key.column: partition(key) for key in self._keys}).write.mode("errorifexists")
+        written.options(compression=self._config.compression, **ALL_DIFFER)
+        # A file has rows of one partition.
+        written.partitionBy(*(key.column for key in self._keys)).parquet(folder)
         held = read_back(rows, folder)
         # As with `at_most_once`: what comes after the commit is published now.
         if (found := self._book.record(context.lane, context.seq)) is not None:
@@ -79,3 +87,19 @@ class IcebergResults:
 
     def _folder(self, context: WriteContext) -> str:
         return iceberg_table.attempt_folder(self._base, context.lane, context.seq, context.generation)
+
+
+def partition(key: PartitionKey) -> Column:
+    """What names the folder of a row's partition: rows with one such text, or none, are of one partition."""
+    if key.part == "bucket":
+        number = key.buckets
+
+        # Spark's own hash is another one than Iceberg's.
+        def of(values: pa.Array) -> pa.Array:
+            return buckets(values, number)
+
+        # Its types do not say that it takes a function.
+        as_column: Any = arrow_udf
+        found: Column = as_column(of, "int")(field(key.field))
+        return found
+    return F.date_format(field(key.field), "yyyy-MM-dd" if key.part == "day" else "yyyy-MM-dd-HH")

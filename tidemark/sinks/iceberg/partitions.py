@@ -1,0 +1,85 @@
+"""How a table is partitioned, and the partition that a file lies in. Spark puts rows of one partition into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, StringType
+
+from tidemark.errors import WrongUse
+from tidemark.sinks.iceberg.settings import PartitionKey
+from tidemark.sinks.parquet import folders
+
+
+def spec_of(keys: Iterable[PartitionKey], schema: Schema) -> PartitionSpec:
+    fields = (
+        PartitionField(
+            schema.find_field(key.field).field_id, PARTITION_FIELD_ID_START + number, _transform(key), key.name
+        )
+        for number, key in enumerate(keys)
+    )
+    return PartitionSpec(*fields)
+
+
+def _transform(key: PartitionKey) -> Transform[Any, Any]:
+    match key.part:
+        case "day":
+            return DayTransform()
+        case "hour":
+            return HourTransform()
+    return BucketTransform(key.buckets)
+
+
+def check_spec(where: object, keys: Iterable[PartitionKey], metadata: TableMetadata) -> None:
+    """Raises WrongUse for a table that is partitioned by something else."""
+    wanted = [(key.field, str(_transform(key))) for key in keys]
+    schema = metadata.schema()
+    found = [(schema.find_column_name(one.source_id), str(one.transform)) for one in metadata.spec().fields]
+    if found != wanted:
+        said = ", ".join(f"{transform} of {field}" for field, transform in found) or "nothing"
+        raise WrongUse(
+            f"{where} is partitioned by {said}, and the stream file now says something else: name another table"
+        )
+
+
+def partition_of(metadata: TableMetadata, name: str) -> Record:
+    """The partition of a file, by its first row: all others are of the same one."""
+    spec, schema = metadata.spec(), metadata.schema()
+    if not spec.fields:
+        return Record()
+    sources = [schema.find_field(one.source_id) for one in spec.fields]
+    first = _first_row(name, [one.name for one in sources])
+    transforms = (
+        field.transform.transform(source.field_type) for field, source in zip(spec.fields, sources, strict=True)
+    )
+    return Record(*(apply(_plain(first[one.name])) for apply, one in zip(transforms, sources, strict=True)))
+
+
+def _first_row(name: str, columns: list[str]) -> dict[str, pa.Scalar]:
+    with (
+        folders.opened(name) as (filesystem, path),
+        filesystem.open_input_file(path) as file,
+        pq.ParquetFile(file) as parquet,
+    ):
+        batch = next(parquet.iter_batches(1, columns=columns))
+        return {column: batch.column(column)[0] for column in columns}
+
+
+def _plain(value: pa.Scalar) -> Any:
+    """A value as transforms take it: times in microseconds."""
+    return value.value if isinstance(value, pa.TimestampScalar) else value.as_py()
+
+
+def buckets(values: pa.Array, number: int) -> pa.Array:
+    """The bucket of each value of a string or an integer; null of null."""
+    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    apply = BucketTransform(number).transform(StringType() if text else LongType())
+    return pa.array([apply(value) for value in values.to_pylist()], pa.int32())
