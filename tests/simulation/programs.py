@@ -53,6 +53,8 @@ class Request:
     said: list[Any] = field(default_factory=list)
     # What it would read.
     chosen: set[Place] = field(default_factory=set)
+    # Whether it has gone on with what another of its name had begun.
+    begun: bool = False
     # Its plan, which it claims offsets for.
     claims: Plan | None = None
     # What it has said that it leaves out.
@@ -167,6 +169,8 @@ def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) 
 def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     found = _really_planned(opened, asked, *more)
     request = getattr(current(), "request", None)
+    if request is not None:
+        request.begun = bool(found.begun)
     if request is not None and not found.begun:
         request.claims = found
         request.chosen = {(one.partition, at) for one in found.all for at in range(one.start, one.until)}

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Place = tuple[TopicPartition, int]
-# Rows of one write: small, so that attempts die between two of them.
+# Row, column, value, and the messages that it is made of.
+_Cell = tuple[bytes, bytes, bytes, Iterable[tuple[TopicPartition, int]]]
+# Cells of one write, at least: few, so that attempts die between two of them. HBase writes a row whole.
 _AT_ONCE = 4
 HBASE = "hbase_default"
 ROWS, SUMS, LATEST, LETTERS = "orders", "sums", "latest", "orders_dead"
@@ -163,11 +165,10 @@ class Work:
 
     def _write(self, table: str, cells: Iterable[tuple[bytes, bytes, bytes, Iterable[Place]]]) -> None:
         """Write cells, each with the messages that it is made of."""
-        generation, found = self.attempt.generation, list(cells)
-        for at in range(0, len(found), _AT_ONCE):
-            piece = found[at : at + _AT_ONCE]
+        generation = self.attempt.generation
+        for piece in _pieces(cells):
 
-            def apply(piece: list[tuple[bytes, bytes, bytes, Iterable[Place]]] = piece) -> None:
+            def apply(piece: list[_Cell] = piece) -> None:
                 self.world.hbase.put(table, [one[:3] for one in piece], generation)
                 for row, column, _, places in piece:
                     self.world.made_of[table, row, column, generation] = frozenset(places)
@@ -289,6 +290,17 @@ class Work:
     _covers: RangeSet
     attempt: Attempt
     fence: Fence
+
+
+def _pieces(cells: Iterable[_Cell]) -> Iterator[list[_Cell]]:
+    piece: list[_Cell] = []
+    for one in cells:
+        if len(piece) >= _AT_ONCE and piece[-1][0] != one[0]:
+            yield piece
+            piece = []
+        piece.append(one)
+    if piece:
+        yield piece
 
 
 def _read_once(wanted: RangeSet, found: Iterable[tuple[int, int]]) -> None:
