@@ -457,6 +457,14 @@ PLANTED |= {
             ),
         ),
     ),
+    "a table whose disk goes away is an error of the program": Bug(
+        "new",
+        ((DELTA, "        table = _prepared(base)\n", "        table = _opened(base)\n"),),
+    ),
+    "what was written below a disk that went away is committed": Bug(
+        "new",
+        (("tidemark.sinks.parquet.folders", "    if not there or not has_mark(base):\n", "    if False:\n"),),
+    ),
     "what the pages know of a lane ends before its last window": Bug(
         "new",
         (
@@ -504,9 +512,10 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "a table whose disk goes away is an error of the program": 836,
     "a page takes windows of some sinks for those that count": 216,
     "what the pages know has no lane that was closed since": 86,
-    "what the pages know of a lane ends before its last window": 276,
+    "what the pages know of a lane ends before its last window": 346,
     "an erasure clears the places of receipts alone": 119,
     "a restored ledger has the last record in another form": 239,
     "a window that was edited by hand is worked on": 39,
@@ -561,6 +570,7 @@ KEPT_FOR: dict[str, str] = {
     "a_plan_that_became_stale_while_it_was_accepted": "a plan is compared before its lanes are entered alone",
     "an_attempt_wakes_after_an_erasure": "an attempt that was overtaken leaves what was erased meanwhile",
     "files_are_swept_while_they_are_counted": "files that are swept while they are counted are an error of the program",
+    "a_disk_goes_away_under_a_writer": "what was written below a disk that went away is committed",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }
 # Those that a seed finds.

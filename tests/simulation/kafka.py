@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.actors import effect, questioned
+from tests.simulation.actors import current, effect, questioned
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.slots import OffsetContents, Slot
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
@@ -66,6 +66,7 @@ class Kafka(KafkaLog):
         self.now = 0
         self.exists = True
         self.stale = False
+        self.away = False
         self._new_topic(partitions)
 
     def _new_topic(self, partitions: int) -> None:
@@ -142,13 +143,22 @@ class Kafka(KafkaLog):
 
     # what it says
 
-    def names(self) -> set[str]:
+    def _asked(self) -> None:
         effect()
+        self._answers()
+
+    def _answers(self) -> None:
+        if self.away and current() is not None:
+            raise Unreachable("Kafka at 127.0.0.1:9092 did not answer")
+
+    def names(self) -> set[str]:
+        self._asked()
         return {TOPIC}
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         if questioned():
             raise NotAuthorized("may not read the topic orders")
+        self._answers()
         logs = {
             number: PartitionLog(
                 log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch, log.end
@@ -158,7 +168,7 @@ class Kafka(KafkaLog):
         return {name: TopicLog(self.topic_id, logs) for name in set(names) if name == TOPIC}
 
     def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
-        effect()
+        self._asked()
         asked = {(topic, number) for topic, log in logs.items() for number in log.partitions}
         found = {(TOPIC, number): log.end for number, log in enumerate(self.logs)}
         if gone := asked - found.keys():
@@ -169,7 +179,7 @@ class Kafka(KafkaLog):
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         if not asked:
             return {}
-        effect()
+        self._asked()
         return {
             (topic, number): next((first for newer, first in log.epochs if newer > epoch), log.end)
             for (topic, number), epoch in asked.items()
@@ -179,7 +189,7 @@ class Kafka(KafkaLog):
     def first_at_or_after(
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
     ) -> dict[tuple[str, int], int | None]:
-        effect()
+        self._asked()
         found: dict[tuple[str, int], int | None] = {}
         for number, log in enumerate(self.logs):
             end = log.stable if isolation == READ_COMMITTED else log.end
@@ -193,12 +203,12 @@ class Kafka(KafkaLog):
         return ()
 
     def retention(self, topics: Iterable[str]) -> dict[str, Any]:
-        effect()
+        self._asked()
         return {}
 
     def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
         """Of the first message from a position on, below an end."""
-        effect()
+        self._asked()
         found = {}
         for (topic, number), (start, end) in ends.items():
             slots = self.logs[number].slots if number < len(self.logs) else {}
@@ -208,11 +218,11 @@ class Kafka(KafkaLog):
         return found
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
-        effect()
+        self._asked()
         return {TOPIC}
 
     def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
-        effect()
+        self._asked()
         if partition >= len(self.logs):
             return None
         log = self.logs[partition]
@@ -235,7 +245,7 @@ class Kafka(KafkaLog):
         self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
     ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         for one in ranges:
-            effect()
+            self._asked()
             log = self.logs[one.partition.partition]
             there = [(at, log.slots.get(at)) for at in range(one.start, one.until)]
             seen = [
@@ -249,6 +259,7 @@ class Kafka(KafkaLog):
         """The messages at some offsets, by partition and offset, as Spark's source gives them: by the topic's name alone."""
         if questioned():
             raise NotAuthorized("may not read the topic orders")
+        self._answers()
         found = {}
         for one in covers:
             number = one.partition.partition

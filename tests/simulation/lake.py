@@ -43,8 +43,11 @@ class Lake:
     def __init__(self) -> None:
         self.changes = 0
         self._memory = InMemory()
+        # What lies below the place where the disk is mounted.
+        self._below = InMemory()
         self._local = Local()
         self._folder = ""
+        self.is_away: Callable[[], bool] = lambda: False
         # Folders of files never change, so the oracle reads each once.
         self.known: dict[Any, Any] = {}
 
@@ -59,7 +62,15 @@ class Lake:
 
     def located(self, folder: str) -> tuple[fs.FileSystem, str]:
         path = folder.removeprefix(_SCHEME)
+        if self.is_away() and current() is not None:
+            # A disk that is not mounted: its folder is there, and has what was written while it was not.
+            return (self._below, path[1:]) if path.startswith(_IN_MEMORY) else (self._local, self.mounted(path))
         return (self._memory, path[1:]) if path.startswith(_IN_MEMORY) else (self._local, path)
+
+    def mounted(self, path: str) -> str:
+        """A path in the folder of tables as the current actor reaches it."""
+        away = self._folder and self.is_away() and current() is not None
+        return path.replace(self._folder, f"{self._folder}/unmounted") if away else path
 
     def files(self, base: str) -> Iterator[tuple[str, pa.Table]]:
         """Every file below a folder in memory with its contents, whoever has written it."""
@@ -141,12 +152,17 @@ class Table(DeltaTable):
 
     def __init__(self, table_uri: str, **more: Any) -> None:
         effect()
-        super().__init__(table_uri, **more)
+        super().__init__(lake().mounted(table_uri), **more)
+
+    @classmethod
+    def create(cls, table_uri: Any, *more: Any, **others: Any) -> DeltaTable:
+        effect()
+        return DeltaTable.create(lake().mounted(table_uri), *more, **others)
 
     @classmethod
     def is_deltatable(cls, table_uri: Any, storage_options: dict[str, str] | None = None) -> bool:
         effect()
-        return DeltaTable.is_deltatable(table_uri, storage_options)
+        return DeltaTable.is_deltatable(lake().mounted(table_uri), storage_options)
 
     def create_write_transaction(self, *more: Any, **others: Any) -> None:
         _committed(self, lambda: super(Table, self).create_write_transaction(*more, **others))

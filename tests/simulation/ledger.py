@@ -9,6 +9,7 @@ from tests.model.transport import DEATHS, Mishap, Network, Transport
 from tests.simulation.actors import AND_OTHERS, ANSWERS_AND_OTHERS, current, effect
 from tests.simulation.older import as_older
 from tests.support.memory import MemoryStore
+from tidemark.errors import Unreachable
 from tidemark.ledger.stores.contract import Key, Offsets
 
 # Of all actors of one program.
@@ -29,6 +30,7 @@ class Ledger:
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
         self.network = Calls()
+        self.away = False
 
     @property
     def max_value_bytes(self) -> int:
@@ -79,6 +81,8 @@ class Ledger:
         actor = effect()
         if actor is None:
             return call(self.store)
+        if self.away:
+            raise Unreachable("the ledger's server did not answer")
         if actor.ledger is None:
             actor.ledger = Transport(self.store, self.network)
             if actor.loses_answers:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from tests.simulation.actors import effect, written
+from tests.simulation.actors import current, effect, written
 from tests.simulation.kafka import Message
 from tests.simulation.lake import LAKE, TABLES, write
 from tidemark.clients.connections import Connection
@@ -53,9 +53,20 @@ class Topic:
 
     messages: list[tuple[list[tuple[str, bytes]], str, bytes | None, bytes | None]] = field(default_factory=list)
 
+    away: bool = False
+
+    def take(self, message: tuple[list[tuple[str, bytes]], str, bytes | None, bytes | None]) -> None:
+        self._answers()
+        self.messages.append(message)
+
     def read(self) -> Iterator[Any]:
         effect()
+        self._answers()
         yield from [*self.messages]
+
+    def _answers(self) -> None:
+        if self.away and current() is not None:
+            raise Unreachable("Kafka at 127.0.0.1:9093 did not answer")
 
 
 def target() -> Connection:
@@ -153,7 +164,7 @@ class Writer:
             origin = Origin(self.work.opened.book.stream, RowPlace(at, offset, 0), self._generation, lane, seq)
             message = (origin.headers(), TARGET_TOPIC, b"%d" % one.key, b"%d" % one.number)
             written(
-                lambda message=message: self.work.world.target.messages.append(message),
+                lambda message=message: self.work.world.target.take(message),
                 lambda applied: Unreachable("no answer"),
             )
 

@@ -16,6 +16,7 @@ from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
 from tests.simulation.kafka import KEYS, TOPIC
+from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
 from tests.simulation.oracle import Oracle, Wrong, check, each
@@ -24,7 +25,7 @@ from tests.simulation.pages import Pages
 from tests.simulation.programs import EXITS, Request, commands
 from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
-from tests.simulation.work import LATEST, SUMS, Place
+from tests.simulation.work import HBASE, LATEST, SUMS, Place
 from tests.simulation.world import World, simulated
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.commit import protocol
@@ -201,6 +202,8 @@ class Play:
         if step.name == "clock":
             ahead = (-600_000, -40_000, 40_000, 300_000, 600_000, 86_400_000)[step.b]
             return lambda: self.world.clocks.jump(step.a, ahead)
+        if step.name in ("away", "back"):
+            return lambda: self._goes(step) if step.name == "away" else self._all_are_back()
         if step.name == "isolation":
             other = {"read_committed": "read_uncommitted", "read_uncommitted": "read_committed"}
 
@@ -210,6 +213,19 @@ class Play:
 
             return change
         return None
+
+    def _goes(self, step: Step) -> None:
+        """A server goes away; programs go on to ask it."""
+        world = self.world
+        which = (HBASE, LAKE, "kafka", "ledger", "target")[step.a % 5]
+        world.away.add(which)
+        world.kafka.away = world.kafka.away or which == "kafka"
+        world.ledger.away = world.ledger.away or which == "ledger"
+        world.target.away = world.target.away or which == "target"
+
+    def _all_are_back(self) -> None:
+        self.world.away.clear()
+        self.world.kafka.away = self.world.ledger.away = self.world.target.away = False
 
     def _of_people(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
         name = f"run {step.run}"
@@ -352,6 +368,7 @@ class Play:
         self.world.clocks.ahead = [0] * len(self.world.clocks.ahead)
         self.edits.put_back()
         self._upgrade()
+        self._all_are_back()
         # Late writes arrive, and leases end.
         for _ in range(8):
             self.world.ledger.network.tick()

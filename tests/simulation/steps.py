@@ -227,6 +227,34 @@ LAST_THEMES = {
         {"page": _early(SLEEPS, 30)},
         others=0.3,
     ),
+    "places away": Theme(
+        {
+            "away": 8,
+            "back": 8,
+            "ingest": 12,
+            "replay": 8,
+            "erase": 8,
+            "again": 6,
+            "wake": 12,
+            "produce": 8,
+            "cancel": 3,
+        },
+        {
+            "sinks": (
+                ("hbase", "sums", "parquet"),
+                ("hbase", "delta"),
+                ("parquet", "hbase"),
+                ("hbase", "latest"),
+                ("hbase", "kafka"),
+            )
+        },
+        {
+            "ingest": (*_after(SLEEPS, *_WRITING), *_early(SLEEPS, 60)),
+            "erase": _early(SLEEPS, 60),
+            "replay": _early(SLEEPS, 60),
+        },
+        others=0.2,
+    ),
 }
 _SINKS = (
     ("hbase", "sums"),

@@ -29,6 +29,7 @@ from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.latest import rows as latest
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
+from tidemark.sinks.mounted import check_mounted, check_stored
 from tidemark.sinks.stored import Mark
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Ready:
         self._prepared = False
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> Work:
+        if not self._prepared:
+            check_mounted(self.opened.book, self.opened.connections, self.opened.stream.sinks)
         for one in self.opened.stream.sinks if not self._prepared else ():
             if one.type in OTHERS and (window is None or window.counts_for(one.name)):
                 prepare(self.opened, one)
@@ -259,9 +262,11 @@ class Work:
         keeps = self.window.counts_for(None)
         verify(self._tallies, {**dict.fromkeys(self._sinks(), good), **self._acknowledged}, bad if keeps else None)
         check_since_pin(self.opened, self.lane, self.window, self._covers, self._tallies)
+        places = tuple(self._receipt(one) for one in self._sinks())
+        check_stored(places)
         return Receipt(
             tallies=self._tallies,
-            sinks=tuple(self._receipt(one) for one in self._sinks()),
+            sinks=places,
             dead_letters=self._receipt(LETTERS) if keeps else None,
             started_at=1,
             finished_at=2,

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
+from thriftpy2.transport import TTransportException
+
 from tests.simulation import hbase, lake
 from tests.simulation.actors import Actor, Scheduler, Stop, current
 from tests.simulation.clocks import Clocks
@@ -94,6 +96,7 @@ class World:
         self.kafka.now = self.clocks.now
         self.hbase = hbase.Cluster()
         self.lake = Lake()
+        self.lake.is_away = lambda: LAKE in self.away
         self.target = Topic()
         self.hbase.time = lambda: self.clocks.now
         self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
@@ -102,6 +105,8 @@ class World:
         self.older = setting.older
         self.scheduler = Scheduler()
         self.isolation = setting.isolation
+        # The servers that do not answer now; a lake that is not mounted is an empty folder.
+        self.away: set[str] = set()
         # By generation: what its attempt has read. By cell: of which messages it was made.
         self.read_by: dict[int, dict[Place, Message]] = {}
         self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
@@ -203,14 +208,25 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(merging, "_RANGE_MICROSECONDS", 2.0))
         stack.enter_context(patch.object(splitting, "_SHORT", 3))
         stack.enter_context(patch.object(splitting, "_MOST_RANGES", 2))
-        stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: hbase.Connection(now().hbase))))
-        stack.enter_context(patch.object(Gateway2, "_dial", staticmethod(lambda *_: hbase.Connection2(now().hbase))))
+        stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: _dialled(hbase.Connection))))
+        stack.enter_context(patch.object(Gateway2, "_dial", staticmethod(lambda *_: _dialled(hbase.Connection2))))
         # Nothing is kept open: what would close it is a timer, and so a thread, which no seed decides.
         stack.enter_context(patch.object(Gateway, "_take", lambda self: gateway._Held(self._dial("host", 1, 1), 0, 0)))
         stack.enter_context(patch.object(Gateway, "_give_back", lambda self, one: None))
         # No other process reads a backup, so none has to reach a disk.
         stack.enter_context(patch.object(backup, "os", SimpleNamespace(fsync=lambda number: None)))
         yield
+
+
+def _dialled(kind: Callable[[hbase.Cluster], Any]) -> Any:
+    if is_away(HBASE):
+        raise TTransportException(message="connection refused")
+    return kind(now().hbase)
+
+
+def is_away(server: str) -> bool:
+    """Whether a server does not answer the current actor. The oracle looks at everything."""
+    return current() is not None and server in now().away
 
 
 @cache

@@ -24,7 +24,7 @@ from tests.support.compactions import authority_of, committed
 from tests.support.memory import MemoryStore
 from tests.support.range_strategies import offsets, range_sets
 from tests.support.streams_in_memory import StreamInMemory
-from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
+from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -367,3 +367,21 @@ def test_so_does_one_of_a_table_that_an_earlier_version_has_made(
     assert [reader(base, "f_string", one) for one in ("NL", "DE")] == [1, 1]
     assert reader(base, "f_double", math.inf) == 1
     assert reader(base, "_digest", values["_digest"][0]) == 1
+
+
+def test_a_table_whose_disk_goes_away_is_out_of_reach(base: str, tmp_path: Path) -> None:
+    """An attempt has prepared the table, and then meets the empty mount point."""
+    attempt(base, 1, range(10))
+    replay = committed(base, 1, range(5, 8), lane="replay-1", generation=5)
+    path = Path(base.removeprefix("file://"))
+    path.rename(tmp_path / "away")
+    path.mkdir()
+    for change in (
+        lambda: attempt(base, 2, [5]),
+        lambda: delta_table.sweep(base, replay.record, replay.covers),
+        lambda: delta_table.sweep(
+            base, replay.record, RangeSet(OffsetRange(AT, at, at + 1) for at in range(0, 500, 2))
+        ),
+    ):
+        with pytest.raises(Unreachable, match="the table is not there any more; its disk may not be mounted"):
+            change()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,17 @@ from tidemark.ledger.records import INGEST, Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
+from tidemark.runs.windows import ingest
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.delta.plain import PlainDelta
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.mounted import check_mounted
+from tidemark.sinks.mounted import check_mounted, check_stored
 from tidemark.sinks.parquet import steps
+from tidemark.sinks.parquet.folders import OWNER_FILE
+from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.plain import PlainParquet
 from tidemark.sinks.parquet.settings import ParquetSink
+from tidemark.sinks.parquet.steps import Listener
 from tidemark.sinks.reading import parquet_rows
 
 AT = Coordinate(TopicPartition("orders", 0, 1), 5)
@@ -103,6 +108,49 @@ def test_nothing_is_taken_for_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
         mounted.rmdir()
     away.rename(mounted)
     assert len(parquet_rows(book, "lake", 5)) == 5
+
+
+@pytest.mark.covers("N76")
+@pytest.mark.parametrize("again", [False, True], ids=["away", "mounted again"])
+def test_what_was_written_to_a_mount_point_is_never_committed(tmp_path: Path, again: bool) -> None:
+    """The disk went away under a writer: what it wrote was there, and read back, until the disk was there again."""
+    lake = Lake(tmp_path)
+    lake.ingest()
+    (record,) = (one.record for one in lake.stream.opened.book.committed())
+    check_stored(record.places)
+    mounted, away = tmp_path / "lake", tmp_path / "not mounted"
+    mounted.rename(away)
+    place = lake.write(offsets((0, 5, 8)), INGEST, 2, record.attempt.generation + 1)
+    # An attempt has put its mark before.
+    (mounted / OWNER_FILE).unlink()
+    if again:
+        mounted.rename(tmp_path / "below")
+        away.rename(mounted)
+    what = "was written, and is not there" if again else "has no mark of its owner"
+    with pytest.raises(Unreachable, match=f"{what}: its disk may have been mounted or unmounted meanwhile"):
+        check_stored([place])
+
+
+@pytest.mark.covers("N76")
+def test_a_compaction_replaces_nothing_by_what_was_written_to_a_mount_point(tmp_path: Path) -> None:
+    """What it replaces is removed afterwards."""
+    lake = Lake(tmp_path)
+    lake.ingest()
+    lake.stream.ends((0, 20))
+    assert ingest.plan_ingest(lake.stream.opened, "run 2") is not None
+    lake.work(INGEST, "run 2")
+    mounted, away = tmp_path / "lake", tmp_path / "not mounted"
+
+    def rewrite(group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
+        mounted.rename(away)
+        shutil.copytree(group[0].folder.removeprefix("file://").replace("/lake/", "/not mounted/"), folder[7:])
+        return 5
+
+    with pytest.raises(Unreachable, match="has no mark of its owner"):
+        steps.compact(lake.stream.opened, _settings(lake), "run", CompactionRequest(None, None, again=True), rewrite)
+    shutil.rmtree(mounted)
+    away.rename(mounted)
+    assert len(parquet_rows(lake.stream.opened.book, "lake", 5)) == 5
 
 
 @pytest.mark.covers("N76")

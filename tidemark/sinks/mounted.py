@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg.plain import place_of
@@ -37,6 +37,18 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
                 from tidemark.sinks.iceberg.table import check_there as check_table
 
                 check_table(located(connections, place_of(settings, settings.base(connections))), _records(book))
+
+
+def check_stored(places: Iterable[SinkReceipt]) -> None:
+    """Raises Unreachable for a folder of files that an attempt has written to a disk that was not mounted then, or is not now.
+
+    A table's commit tells by itself: its log lies on the same disk.
+    """
+    for one in places:
+        if one.type == "parquet" and "folder" in one.place:
+            from tidemark.sinks.parquet.folders import check_stored as check_folder
+
+            check_folder(one.place["base"], one.place["folder"])
 
 
 def _records(book: Book) -> Iterator[Record]:

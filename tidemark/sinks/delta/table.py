@@ -185,6 +185,14 @@ def _opened(base: str) -> DeltaTable:
         return DeltaTable(folders.escaped(base), storage_options=folders.options(base))
 
 
+def _prepared(base: str) -> DeltaTable:
+    """As `_opened`, of a table that was made before: where it is not there, its disk has gone away. Raises Unreachable."""
+    try:
+        return _opened(base)
+    except TableNotFoundError as problem:
+        raise Unreachable(f"{base}: the table is not there any more; its disk may not be mounted") from problem
+
+
 def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Names that are there, each with a wanted one that differs from it in case alone."""
     names = {one.lower(): one for one in there}
@@ -200,7 +208,7 @@ def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
     Raises Conflict when that goes on, and Unreachable.
     """
     for left in reversed(range(_TIMES)):
-        table = _opened(base)
+        table = _prepared(base)
         version = table.version()
         try:
             with folders.naming(base):
@@ -208,7 +216,7 @@ def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
             return
         except CommitFailedError as problem:
             # It may be no conflict, as for a table to which rows may only be added.
-            if _opened(base).version() == version:
+            if _prepared(base).version() == version:
                 raise
             if not left:
                 raise Conflict(f"{base}: other programs changed the table before each commit: {problem}") from problem
@@ -303,7 +311,7 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
 
 def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: CommitProperties) -> None:
     """As `sweep`, by joining the covered offsets with the table: one partition, and some files, at a time."""
-    files = [one for one in _files(_opened(base)) if one.generation < generation]
+    files = [one for one in _files(_prepared(base)) if one.generation < generation]
     for at in covers.partitions:
         for some in _together(one for one in files if one.may_have(at, covers)):
             offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])

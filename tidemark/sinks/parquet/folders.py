@@ -58,6 +58,21 @@ def has_mark(base: str) -> bool:
         return bool(filesystem.get_file_info(f"{path}/{OWNER_FILE}").type != fs.FileType.NotFound)
 
 
+def check_stored(base: str, folder: str) -> None:
+    """Raises Unreachable unless a folder that was just written stands where its owner's mark stands.
+
+    Asked before anything counts. A disk that goes away under a writer leaves its mount point, and files that are written
+    and read back there: they are gone when the disk is back.
+    """
+    with opened(folder) as (filesystem, path):
+        there = filesystem.get_file_info(path).type != fs.FileType.NotFound
+    if not there or not has_mark(base):
+        what = f"{base} has no mark of its owner" if there else f"{folder} was written, and is not there"
+        raise Unreachable(
+            f"{what}: its disk may have been mounted or unmounted meanwhile. Nothing was committed. Mount it, and run again"
+        )
+
+
 def check_there(base: str, records: Iterable[Record], marked: Callable[[str], bool] = has_mark) -> None:
     """Raises Unreachable for a folder without its owner's mark, although committed windows have named it.
 

@@ -86,6 +86,8 @@ def compact(
         compactions.check_room(book, compactions.replaced(held, structs.replace(folder, rows=_MOST_ROWS)))
         with _unless_fenced(book, held):
             rows = rewrite(group, folder.folder, heard)
+        # What it replaces is removed afterwards.
+        folders.check_stored(base, folder.folder)
         made.append(structs.replace(folder, rows=rows))
         held = compactions.replace(book, held, made[-1])
         heard(CompactionStep.REPLACED)

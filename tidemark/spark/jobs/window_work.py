@@ -27,6 +27,7 @@ from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.processing import LongerWay
 from tidemark.runs.windows.changes_since_pin import check_since_pin
+from tidemark.sinks.mounted import check_stored
 from tidemark.spark.columns import COORDINATE
 from tidemark.spark.jobs.redriven import dead_letters_so_far
 from tidemark.spark.readers.parquet import rows_at_a_time
@@ -277,10 +278,14 @@ class SparkWork:
             )
         verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
         check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies, self._counted_blocks())
+        places = tuple(sink.receipt(self._context) for sink in self._sinks)
+        letters = self._dead_letters.receipt(self._context) if self._writes_dead_letters else None
+        # An attempt without dead letters writes no folder of them.
+        check_stored((*places, letters) if letters is not None and self._dead else places)
         return Receipt(
             tallies=self._tallies,
-            sinks=tuple(sink.receipt(self._context) for sink in self._sinks),
-            dead_letters=self._dead_letters.receipt(self._context) if self._writes_dead_letters else None,
+            sinks=places,
+            dead_letters=letters,
             started_at=self._started_at,
             finished_at=self._opened.book.clock(),
             fields=fields_digest(self._opened.stream.fields),
