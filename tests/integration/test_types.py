@@ -415,3 +415,90 @@ def test_old_and_new_files_are_read_as_one(make: Make, spark: SparkSession) -> N
     table = pa.concat_tables(parquet_tables(live.opened.book, "parquet"))
     assert sorted(table.column("n").to_pylist())[:2] == [0, 1]
     assert (table.num_rows, str(table.schema.field("d").type)) == (31, "decimal128(12, 2)")
+
+
+# Texts in many forms
+
+
+def values_of(spark: SparkSession, scheme: dict[str, Any], texts: list[bytes]) -> list[Any]:
+    """The fields of each message, or its reason."""
+    stream = stream_of(scheme=scheme)
+    rows = rows_of(messages_of(spark, [*texts]), stream)
+    found = rows.frame.orderBy(OFFSET).select(REASON, *map(field, stream.fields)).collect()
+    rows.close()
+    return [row[0] or tuple(row[1:]) for row in found]
+
+
+@pytest.mark.covers("N92")
+def test_null_has_several_texts(spark: SparkSession) -> None:
+    scheme = {"type": "delimited", "fields": {"a": "integer", "b": "string"}, "null": ["-", "\\N"]}
+    texts = [b"-,x", b"5,-", b"\\N,\\N", b',""', b'"-","a,-"', b"--,x"]
+    assert values_of(spark, scheme, texts) == [
+        (None, "x"),
+        (5, None),
+        (None, None),
+        (None, ""),
+        (None, "a,-"),
+        "a is not an integer",
+    ]
+    patterns = [{"name": "p", "regex": r"(\S+) (.*)", "fields": ["a", "b"]}]
+    regex = {"type": "regex", "fields": {"a": "integer", "b": "string"}, "patterns": patterns, "null": ["-"]}
+    assert values_of(spark, regex, [b"- -", b"7 x-"]) == [(None, None), (7, "x-")]
+
+
+@pytest.mark.covers("N92")
+def test_a_time_has_several_forms(spark: SparkSession) -> None:
+    forms = ["yyyy-MM-dd'T'HH:mm:ssXXX", "dd/MM/yyyy HH:mm"]
+    texts = ["2026-11-27T02:00:00+01:00", "27/11/2026 01:00", "2026-11-27"]
+    wanted = [datetime(2026, 11, 27, 1, tzinfo=UTC)] * 2
+    for scheme, messages in (
+        ({"type": "delimited", "fields": {"a": "timestamp"}, "timestamp": forms}, [one.encode() for one in texts]),
+        (
+            {"type": "json", "fields": {"a": "timestamp"}, "timestamp": forms},
+            [f'{{"a": "{one}"}}'.encode() for one in texts],
+        ),
+    ):
+        *times, refused = values_of(spark, scheme, messages)
+        assert ([at.astimezone(UTC) for (at,) in times], refused) == (wanted, "a is not a time")
+
+
+@pytest.mark.covers("N92")
+def test_every_line_is_matched_by_the_syntax_of_java(spark: SparkSession) -> None:
+    patterns = [
+        {"name": "letters", "regex": r"(?<a>\p{L}++)\Q|(\E(?<b>[a-z&&[^b]]*+)"},
+        {"name": "any", "regex": r"(?s)(?<b>.)(?<a>.*)"},
+    ]
+    scheme = {"type": "regex", "fields": {"a": "string", "b": "string"}, "patterns": patterns}
+    texts = ["é|(ac", "é|(b", "\x01x\x02", "\x00\n", "\x01", "😀\x02"]
+    assert values_of(spark, scheme, [one.encode() for one in texts]) == [
+        ("é", "ac"),
+        ("|(b", "é"),
+        ("x\x02", "\x01"),
+        ("\n", "\x00"),
+        ("", "\x01"),
+        ("\x02", "😀"),
+    ]
+    wrong = {**scheme, "patterns": [{"name": "wrong", "regex": r"(?<a>\p{Nothing})(?<b>x)"}]}
+    with pytest.raises(WrongUse, match=r"scheme.patterns.0.regex: Java cannot read it"):
+        values_of(spark, wrong, [b"x"])
+
+
+@pytest.mark.covers("N92")
+def test_a_key_that_no_field_has_may_make_a_message_invalid(spark: SparkSession) -> None:
+    scheme = {"type": "json", "fields": {"a": "integer"}, "unknown": "fail"}
+    texts = [
+        b'{"a": 1}',
+        b"{}",
+        b'{"a": 1, "c": 2, "b": null}',
+        b'{"A": 1}',
+        b'{"' + b"k" * 500 + b'": 1}',
+        b'{"a": "x", "b": 1}',
+    ]
+    assert values_of(spark, scheme, texts) == [
+        (1,),
+        (None,),
+        "b is no field of the stream",
+        "A is no field of the stream",
+        f"{'k' * 100} is no field of the stream",
+        "a is not an integer",
+    ]

@@ -96,7 +96,7 @@ def test_delimited_lines_have_columns(tmp_path: Path, separator: str) -> None:
     stream, dead = drafted(tmp_path, [*values, b"1", separator.join(["x", *rows[0][1:]]).encode()])
     assert isinstance(stream.scheme, DelimitedScheme)
     assert stream.scheme.separator == separator
-    assert stream.scheme.timestamp == "yyyy-MM-dd HH:mm:ss"
+    assert stream.scheme.timestamp == ("yyyy-MM-dd HH:mm:ss",)
     kinds = ["integer", "double", "boolean", "timestamp", "string", "string", "string"]
     assert list(stream.fields.values()) == kinds
     assert dead == ["orders/0@60: not 7 columns", "orders/0@61: column_1 is not an integer"]

@@ -47,6 +47,17 @@ def test_a_stream_may_start_at_offsets(tmp_path: Path) -> None:
     assert source.start.others == "latest"
 
 
+@pytest.mark.covers("N92")
+def test_the_key_null_needs_no_quotes(tmp_path: Path) -> None:
+    """YAML takes it for nothing; in a stream file all keys are texts."""
+    old = MINIMAL[MINIMAL.index("scheme:") : MINIMAL.index("sinks:")]
+    for null in ("null", "'null'"):
+        new = f'scheme:\n  type: delimited\n  fields: {{id: integer}}\n  {null}: ["-", "\\\\N"]\n'
+        assert loaded(tmp_path, MINIMAL.replace(old, new)).stream.scheme.nulls == ("-", "\\N")
+    with pytest.raises(InvalidStreamFile, match=r"scheme.fields: a key: expected a text \(found nothing\)"):
+        loaded(tmp_path, MINIMAL.replace("id: integer", "~: integer"))
+
+
 @pytest.mark.covers("E24")
 @pytest.mark.parametrize(
     ("start", "said"),
@@ -718,7 +729,10 @@ def test_the_fields_of_a_scheme_are_its_own_and_then_what_it_keeps(
             "as_text: id is of type string; expected one of",
         ),
         ({"type": "json", "fields": {"id": "date"}, "as_text": ["di"]}, "as_text: the field di is not named"),
-        ({"type": "json", "fields": {"id": "integer"}, "unknown": True}, "scheme.unknown: .*'drop' or 'keep'"),
+        (
+            {"type": "json", "fields": {"id": "integer"}, "unknown": True},
+            "scheme.unknown: expected 'drop', 'keep' or 'fail'",
+        ),
         ({"type": "json", "fields": {"unknown": "string"}, "unknown": "keep"}, "makes a field 'unknown'"),
         ({"type": "json"}, "scheme.json: expected one of fields and schema"),
         ({"type": "json", "fields": {"id": "integer"}, "schema": "id INT"}, "expected one of fields and schema"),

@@ -27,7 +27,8 @@ from pydantic import (
 
 from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.schemes.avro_schema import record_fields, schema_text
-from tidemark.schemes.time_forms import TimeForm
+from tidemark.schemes.java_regex import groups_of
+from tidemark.schemes.time_forms import TimeForms
 from tidemark.settings.parts import ConnectionName, FieldName, FileName, FunctionName, Items, Part
 from tidemark.types.ddl import Member, Type, schema_of
 from tidemark.types.fields import NESTED, FieldType, has_variant, is_nested, text_of, type_of
@@ -110,27 +111,29 @@ class NamedFields(SchemePart):
     """A scheme whose stream file names the fields, under `fields`."""
 
     named: TextFields
+    nulls: Items[Annotated[str, Field(min_length=1)]] = Field(
+        default=(),
+        alias="null",
+        description='Texts that are null wherever a field is one of them, as in `["-", "\\\\N"]`.',
+    )
 
     def own_fields(self) -> Fields:
         return {**self.named}
 
 
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", regex))
-
-
 def _java_regex(text: str) -> str:
-    """Check a regex in Java's syntax, as far as Python knows that syntax. Spark checks the rest when compiling."""
-    try:
-        names = _compiled(text).groupindex
-    except re.error as problem:
-        raise ValueError(f"not a regular expression: {problem}") from problem
-    if wrong := [name for name in names if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", name)]:
-        raise ValueError(f"Java has only letters and digits in the names of groups, and one is named {wrong[0]!r}")
+    """Check a regex in Java's syntax, as far as its groups. Java checks the rest when it compiles it."""
+    for name in groups_of(text):
+        if name is not None and not re.fullmatch("[A-Za-z][A-Za-z0-9]*", name):
+            raise ValueError(f"Java has only letters and digits in the names of groups, and one is named {name!r}")
     return text
 
 
 Regex = Annotated[str, AfterValidator(_java_regex)]
+
+
+def _named(regex: str) -> tuple[str, ...]:
+    return tuple(name for name in groups_of(regex) if name is not None)
 
 
 class Pattern(Part):
@@ -151,32 +154,32 @@ class Pattern(Part):
         "allows only letters and digits in such names, so a "
         "field `status_code` needs a group without a name, and this list.",
     )
-    timestamp: TimeForm | None = Field(
+    timestamp: TimeForms | None = Field(
         default=None,
         description="How this form writes its times, as [Spark's datetime patterns]"
-        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say. Needed if a field is a timestamp.",
+        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say: a form, or a list of which the first that "
+        "fits counts. Needed if a field is a timestamp.",
     )
 
     @property
     def groups(self) -> tuple[str, ...]:
         """The field of each group, in order."""
-        return self.fields or tuple(_compiled(self.regex).groupindex)
+        return self.fields or _named(self.regex)
 
     @model_validator(mode="after")
     def _as_many(self) -> Pattern:
-        compiled = _compiled(self.regex)
-        named = tuple(compiled.groupindex)
-        if named and len(named) < compiled.groups:
+        number, named = len(groups_of(self.regex)), _named(self.regex)
+        if named and len(named) < number:
             raise ValueError(
-                f"pattern {self.name}: {compiled.groups - len(named)} of its {compiled.groups} groups have no name; name "
+                f"pattern {self.name}: {number - len(named)} of its {number} groups have no name; name "
                 "all, or none, or write `(?:` for one that is no field"
             )
         if named and self.fields and self.fields != named:
             raise ValueError(
                 f"pattern {self.name}: its groups are named {', '.join(named)}, and `fields` says {', '.join(self.fields)}"
             )
-        if compiled.groups != len(self.groups):
-            raise ValueError(f"the regex has {compiled.groups} groups, and {len(self.fields)} fields are named")
+        if number != len(self.groups):
+            raise ValueError(f"the regex has {number} groups, and {len(self.fields)} fields are named")
         if not self.groups:
             raise ValueError(f"pattern {self.name}: the regex has no groups, and each is a field")
         return self
@@ -247,18 +250,21 @@ class JsonScheme(SchemePart):
         Annotated[str, AfterValidator(_known_schema)] | None,
         Field(alias="schema", description="Instead of `fields`: types in [Spark's DDL](#a-schema-instead-of-fields)."),
     ] = None
-    unknown: Literal["drop", "keep"] = Field(
-        default="drop", description="What becomes of keys that are not named: ignored, or kept in a field `unknown`."
+    unknown: Literal["drop", "keep", "fail"] = Field(
+        default="drop",
+        description="What becomes of keys that are not named: ignored, or kept in a field `unknown`; `fail`: they make the "
+        "message invalid.",
     )
     as_text: Items[FieldName] = Field(
         default=(),
         description="Fields whose decimal, date, `timestamp_ntz`, array, map or struct is checked, and then stored as text, as "
         "all of these were before fields had their types.",
     )
-    timestamp: TimeForm | None = Field(
+    timestamp: TimeForms | None = Field(
         default=None,
         description="How times are written, as [Spark's datetime patterns]"
-        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say; ISO 8601 unless it is given.",
+        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say, a form or a list of forms; ISO 8601 unless "
+        "it is given.",
     )
 
     @property
@@ -314,7 +320,7 @@ class DelimitedScheme(NamedFields):
         description="May enclose a field, which may then hold separators, line ends, and quotes written twice. Quotes anywhere "
         "else are invalid. `null`: a quote is a character like any other.",
     )
-    timestamp: TimeForm | None = Field(
+    timestamp: TimeForms | None = Field(
         default=None, description="How times are written, as for `regex`. Needed if a field is a timestamp."
     )
 

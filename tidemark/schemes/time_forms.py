@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tidemark.settings.parts import Items
 
 # How often a letter may stand in a row.
 _SOME, _TWO = range(1, 5), range(1, 3)
@@ -43,6 +45,18 @@ def _checked(form: str) -> str:
 
 
 TimeForm = Annotated[str, AfterValidator(_checked)]
+
+
+def _as_several(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+# One form, or several that are tried in turn.
+TimeForms = Annotated[
+    Items[TimeForm],
+    Field(min_length=1),
+    BeforeValidator(_as_several, json_schema_input_type=TimeForm | Items[TimeForm]),
+]
 
 
 def problem(form: str) -> str:

@@ -55,6 +55,7 @@ def load(path: Path) -> StreamFile:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
         if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
             raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
+        _null_is_a_name(node)
         # From the same nodes: reading the text again would take as long as everything else.
         values = None if node is None else SafeConstructor().construct_document(node)
     except RecursionError as problem:
@@ -162,6 +163,24 @@ def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, l
             line = node.start_mark.line + 1
             known.append(part)
     return line, known
+
+
+def _null_is_a_name(node: yaml.Node | None) -> None:
+    """Make the key `null` a text, as it is in JSON: YAML takes it for nothing."""
+    seen: set[int] = set()
+    waiting = [] if node is None else [node]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, yaml.SequenceNode):
+            waiting += one.value
+        elif isinstance(one, yaml.MappingNode):
+            for key, value in one.value:
+                if isinstance(key, yaml.ScalarNode) and key.value == "null":
+                    key.tag = "tag:yaml.org,2002:str"
+                waiting.append(value)
 
 
 def _wrong_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:

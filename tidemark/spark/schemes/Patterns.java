@@ -43,10 +43,6 @@ public class Patterns implements UDF1 {
             return null;
         }
         String line = (String) given;
-        // Lines with these two control characters have always been dead letters.
-        if (line.indexOf(1) >= 0 || line.indexOf(2) >= 0) {
-            return new String[] {NO_PATTERN};
-        }
         for (int i = 0; i < patterns.length; i++) {
             Match match = new Match(patterns[i], line, mostMillis);
             match.run();

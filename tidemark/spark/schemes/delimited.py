@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.schemes.kinds import DelimitedScheme
 from tidemark.spark.columns import REASON, VALUE, field
-from tidemark.spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text
+from tidemark.spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text, without_nulls
 
 _TEXT, _SPLIT = "_text", "_split"
 BADLY_QUOTED = "quotes do not enclose whole fields"
@@ -23,7 +23,9 @@ def parse(messages: DataFrame, scheme: DelimitedScheme) -> DataFrame:
     number = len(scheme.named)
     split = _unquoted(scheme.separator) if scheme.quote is None else _quoted(scheme.separator, scheme.quote)
     frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_SPLIT, split)
-    texts = {name: F.get(F.col(_SPLIT), F.lit(index)) for index, name in enumerate(scheme.named)}
+    texts = {
+        name: without_nulls(F.get(F.col(_SPLIT), F.lit(index)), scheme.nulls) for index, name in enumerate(scheme.named)
+    }
     frame = frame.withColumns({name: typed(texts[name], kind, scheme.timestamp) for name, kind in scheme.named.items()})
     problem = first_problem(texts, {name: field(name) for name in scheme.named}, scheme.named)
     reason = (

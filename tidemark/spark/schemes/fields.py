@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -65,14 +65,14 @@ def field_type(found: T.DataType) -> FieldType:
     return text_of(type_alone(_ddl(found)))
 
 
-def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
+def typed(text: Column, kind: TextType, forms: Sequence[str] | None) -> Column:
     """The text as its type; null when it is not of that type, as `tidemark.schemes.texts` says."""
     of = type_of(kind)
     match of.name:
         case "string":
             return text
         case "timestamp":
-            return null_if_it_throws(F.try_to_timestamp(text, F.lit(timestamp_form)))
+            return time_of(text, forms or ())
         case "date":
             return F.when(F.rlike(text, F.lit(DATE)), text.try_cast("date"))
         case "timestamp_ntz":
@@ -83,6 +83,16 @@ def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
             return decimal(F.trim(text, F.lit(" \t\r\n")), of)
     made = F.when(F.rlike(text, F.lit(OF_TYPE[_LIKE.get(of.name, of.name)])), text.try_cast(spark_type(of)))
     return finite(made) if of.name in ("float", "double") else made
+
+
+def time_of(text: Column, forms: Sequence[str]) -> Column:
+    """The time of a text in the first of these forms that fits; null for a text in none of them."""
+    return F.coalesce(*(null_if_it_throws(F.try_to_timestamp(text, F.lit(form))) for form in forms))
+
+
+def without_nulls(text: Column, nulls: Sequence[str]) -> Column:
+    """A text; null where it is one of those that stand for null."""
+    return F.when(~text.isin(*nulls), text) if nulls else text
 
 
 def decimal(text: Column, kind: Type) -> Column:

@@ -14,6 +14,8 @@ from tidemark.types.ddl import Type
 
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
 NOT_OBJECT = "not a JSON object"
+# A reason has so many characters of a key.
+_MOST_CHARACTERS = 100
 
 
 def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
@@ -32,14 +34,28 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
         .when(F.col(_JSON).isNull(), why_not_json(spark))
         .when(F.col(_MEMBERS).isNull(), F.lit(NOT_OBJECT))
-        .otherwise(F.coalesce(*problems))
+        .otherwise(F.coalesce(*problems, _refused(scheme)))
     )
     fields = {one.name: _stored(field(f"_made_{one.name}"), one.type, scheme.stored(one)) for one in columns}
     if scheme.unknown == "keep":
-        others = F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*fields))
+        others = _others(scheme)
         fields[UNKNOWN] = F.when(F.cardinality(others) > 0, unmarked(F.to_json(others)))
     kept = [column.alias(name) for name, column in fields.items()]
     return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON)
+
+
+def _others(scheme: JsonScheme) -> Column:
+    """The members that are not named."""
+    names = [one.name for one in scheme.columns]
+    return F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*names))
+
+
+def _refused(scheme: JsonScheme) -> Column:
+    """Why a message is invalid whose members are not all named, if that is asked for."""
+    if scheme.unknown != "fail":
+        return F.lit(None).cast("string")
+    first = F.get(F.map_keys(_others(scheme)), F.lit(0))
+    return F.concat(F.substring(first, 1, _MOST_CHARACTERS), F.lit(" is no field of the stream"))
 
 
 def _stored(made: Column, kind: Type, stored: Type) -> Column:

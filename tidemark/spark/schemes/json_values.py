@@ -7,19 +7,20 @@ number is read from its text: see `json_text.number`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.schemes import texts
 from tidemark.spark.columns import JSON_TIMES
-from tidemark.spark.runtime.caught import null_if_it_throws
-from tidemark.spark.schemes.fields import decimal, finite, words
+from tidemark.spark.schemes.fields import decimal, finite, time_of, words
 from tidemark.spark.schemes.json_text import elements, members, number, unmarked
 from tidemark.types.ddl import Member, Type
 
 
-def value(given: Column, kind: Type, form: str | None) -> Column:
-    """A variant as its type; null when it is null or of another type. `form` is the form of times, if there is one."""
+def value(given: Column, kind: Type, form: Sequence[str] | None) -> Column:
+    """A variant as its type; null when it is null or of another type. `form`: the forms of times, if there are any."""
     of = kind.of
     if of is not None and kind.name == "array":
         return F.transform(elements(given), lambda one: value(one, of, form))
@@ -73,7 +74,7 @@ def _is_there(given: Column) -> Column:
     return given.isNotNull() & ~F.is_variant_null(given)
 
 
-def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C901  (a case for each type)
+def _scalar(given: Column, kind: Type, form: Sequence[str] | None) -> Column:  # noqa: C901  (a case for each type)
     written = F.schema_of_variant(given)
     given_text = F.when(written == "STRING", F.try_variant_get(given, "$", "string"))
     digits = number(given_text)
@@ -98,7 +99,7 @@ def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C90
         case "date":
             return F.when(F.rlike(text, F.lit(texts.DATE)), text.try_cast("date"))
         case "timestamp" if form is not None:
-            return null_if_it_throws(F.try_to_timestamp(text, F.lit(form)))
+            return time_of(text, form)
         case "timestamp":
             return F.when(F.rlike(text, F.lit(texts.TIME)), text.try_cast("timestamp"))
         case "timestamp_ntz":

@@ -18,7 +18,7 @@ from tidemark.errors import WrongUse
 from tidemark.schemes.kinds import RegexScheme
 from tidemark.spark.columns import REASON, VALUE, field
 from tidemark.spark.runtime.compiling import compiled
-from tidemark.spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text
+from tidemark.spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text, without_nulls
 
 _PATTERNS = Path(__file__).with_name("Patterns.java")
 
@@ -35,7 +35,10 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
     too_long = F.octet_length(F.col(VALUE)) > scheme.max_line_bytes
     frame = messages.withColumn(_TEXT, F.when(~too_long, utf8_text()))
     frame = frame.withColumn(_MATCHED, _matched(frame.sparkSession, scheme, F.col(_TEXT)))
-    found_texts = {f"_text_{name}": F.get(_MATCHED, F.lit(at)) for at, name in enumerate(scheme.named, start=_FIRST)}
+    found_texts = {
+        f"_text_{name}": without_nulls(F.get(_MATCHED, F.lit(at)), scheme.nulls)
+        for at, name in enumerate(scheme.named, start=_FIRST)
+    }
     frame = frame.withColumns(found_texts)
     texts = {name: field(f"_text_{name}") for name in scheme.named}
     frame = frame.withColumns({name: _typed(scheme, name, texts[name]) for name in scheme.named})
