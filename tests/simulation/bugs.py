@@ -568,8 +568,6 @@ KEPT_FOR: dict[str, str] = {
     "a_log_is_cut_while_a_key_is_looked_for": "a log is cut while a key is looked for",
     "a_message_of_an_aborted_transaction_comes_up": "what is widened brings up messages of aborted transactions",
     "a_plan_that_became_stale_while_it_was_accepted": "a plan is compared before its lanes are entered alone",
-    "an_attempt_wakes_after_an_erasure": "an attempt that was overtaken leaves what was erased meanwhile",
-    "files_are_swept_while_they_are_counted": "files that are swept while they are counted are an error of the program",
     "a_disk_goes_away_under_a_writer": "what was written below a disk that went away is committed",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }

@@ -246,6 +246,9 @@ class Kafka(KafkaLog):
     ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         for one in ranges:
             self._asked()
+            if one.partition.partition >= len(self.logs):
+                # The topic was recreated meanwhile, with fewer partitions.
+                raise Unreachable(f"unknown partition: {one.partition}")
             log = self.logs[one.partition.partition]
             there = [(at, log.slots.get(at)) for at in range(one.start, one.until)]
             seen = [

@@ -6,15 +6,20 @@ from functools import reduce
 from operator import xor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemark.errors import Unreachable
 from tidemark.offsets.hashing import coordinate_hash, row_hash, unsigned
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Count
+from tidemark.sinks.parquet import files
 from tidemark.sinks.parquet.files import held
 
 ONE, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 3, 2)
@@ -98,3 +103,20 @@ def test_larger_files_are_left_to_spark(tmp_path: Path) -> None:
     size = sum(one.stat().st_size for one in tmp_path.rglob("*.parquet"))
     assert held(size - 1, *paths) is None
     assert held(size, *paths) is not None
+
+
+def test_files_that_are_removed_while_they_are_counted_are_out_of_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later attempt sweeps the folder of one that was overtaken, between its listing and its count."""
+    write(tmp_path, "part-0.parquet", ROWS[:2])
+    whole = files.ds.dataset
+
+    def listed(*more: Any, **others: Any) -> Any:
+        found = whole(*more, **others)
+        (tmp_path / "part-0.parquet").unlink()
+        return found
+
+    monkeypatch.setattr(files, "ds", SimpleNamespace(**{**vars(files.ds), "dataset": listed}))
+    with pytest.raises(Unreachable, match=r"part-0.parquet was removed while it was counted"):
+        held(1 << 20, tmp_path.as_uri())
