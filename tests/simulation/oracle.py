@@ -171,8 +171,7 @@ class Oracle:
             coordinate, epoch = _coordinate((at, offset)), epochs.of(at, offset)
             if versions:
                 self.promises.writes(coordinate, attempt.generation, attempt.ordinal, epoch)
-            elif not self._later:
-                # Read after its commit, a message may be of a log that was cut by then: its window has no receipt.
+            else:
                 self.promises.notes(coordinate, epoch)
 
     def _row_stored(self, place: Place, generation: int) -> None:
