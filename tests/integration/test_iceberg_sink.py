@@ -182,13 +182,11 @@ def assert_found_by_each_column(live: LiveStream, spark: SparkSession) -> None:
                 assert of_spark.where(of_spark[name] == value).count() == wanted, name
 
 
-CUTS = [
-    (Step.SINK_STORED, 1),
-    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
-    (Step.COMMITTED, 1),
-]
+# The short forms are in `tests/unit/test_iceberg_windows.py`.
+CUTS = [(Step.SINK_STORED, 1), (Step.VERIFIED, 1), (Step.COMMITTED, 1)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 @pytest.mark.covers("I1")
 def test_a_crash_shows_others_nothing_that_is_not_committed(
