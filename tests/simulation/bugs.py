@@ -457,6 +457,16 @@ PLANTED |= {
             ),
         ),
     ),
+    "a cut is accepted by positions that others have left behind": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.live.discovery",
+                "        if learn and now is not None and now.head != head:\n",
+                "        if False:\n",
+            ),
+        ),
+    ),
     "a table whose disk goes away is an error of the program": Bug(
         "new",
         ((DELTA, "        table = _prepared(base)\n", "        table = _opened(base)\n"),),
@@ -568,6 +578,7 @@ KEPT_FOR: dict[str, str] = {
     "a_log_is_cut_while_a_key_is_looked_for": "a log is cut while a key is looked for",
     "a_message_of_an_aborted_transaction_comes_up": "what is widened brings up messages of aborted transactions",
     "a_plan_that_became_stale_while_it_was_accepted": "a plan is compared before its lanes are entered alone",
+    "a_cut_that_was_seen_from_an_older_head": "a cut is accepted by positions that others have left behind",
     "a_disk_goes_away_under_a_writer": "what was written below a disk that went away is committed",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }

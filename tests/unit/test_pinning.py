@@ -17,7 +17,7 @@ from tests.support.protocol_world import NoWork, Sweeps, hold
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.commit import protocol
-from tidemark.errors import LogTruncated, TidemarkError, TopicRecreated, WrongUse
+from tidemark.errors import Conflict, LogTruncated, TidemarkError, TopicRecreated, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.ordering import Epochs
@@ -228,6 +228,35 @@ def test_a_topic_is_recreated_before_the_ingest_begins(stream: Stream) -> None:
 
 
 @pytest.mark.covers("E21")
+def test_a_cut_is_accepted_by_the_positions_that_the_ingest_has_then(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow run has read the head before another one went on. By that head it would read again what was read meanwhile."""
+    stream.ingest("run 1")
+    stream.log.logs = [(0, 1000), (0, 500)]
+    stream.ingest("run 2")
+    assert (stream.known.incarnation, dict(stream.known.starts)) == (2, {0: 1000, 1: 500})
+    whole, asked = stream.log.topics, iter([True])
+
+    def topics(names: Iterable[str], isolation: str) -> Mapping[str, TopicLog]:
+        if next(asked, False):
+            stream.log.logs = [(0, 1500), (0, 700)]
+            stream.ingest("another run")
+            stream.log.logs = [(0, 1500), (0, 400)]
+        return whole(names, isolation)
+
+    monkeypatch.setattr(stream.log, "topics", topics)
+    with pytest.raises(Conflict, match="has gone on while this run looked at Kafka"):
+        ingest.plan_ingest(stream.opened, "slow")
+    assert stream.known.incarnation == 2
+    stream.ingest("slow")
+    assert (stream.known.incarnation, dict(stream.known.starts)) == (3, {0: 1500, 1: 400})
+    covered = [
+        one for window in stream.opened.book.committed() for one in window.covers if one.partition.partition == 0
+    ]
+    assert [(one.start, one.until) for one in covered] == [(0, 1000), (1000, 1500)]
+
+
 def test_without_positions_a_cut_is_accepted_too(tmp_path: Path) -> None:
     stream = Stream(tmp_path, "none")
     stream.ingest("run 1")

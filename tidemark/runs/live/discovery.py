@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.errors import TopicUnknown
+from tidemark.errors import Conflict, TopicUnknown
 from tidemark.ledger import ordering
 from tidemark.ledger.incarnations import Topics, accepted, by_cuts, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register, Window, WindowRange
@@ -121,6 +121,14 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
         return known
 
     def accept(topics: Topics) -> Topics:
+        # An incarnation begins where this head was. A window that was pinned since draws a generation before it commits, and
+        # so changes the register: then this is asked again.
+        now = opened.book.head(head.lane)
+        if learn and now is not None and now.head != head:
+            raise Conflict(
+                f"{opened.book.stream}/{head.lane} has gone on while this run looked at Kafka, whose topics or logs have "
+                "changed. Nothing was accepted: run it again"
+            )
         topics = _learned(opened, known.logs, topics)
         for change in found:
             topics = accepted(topics, change, request.run, request.now)
