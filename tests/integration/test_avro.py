@@ -233,3 +233,39 @@ def test_logical_types_and_nested_ones(spark: SparkSession, tmp_path: Path) -> N
         other = stream_of(tmp_path, schema, schema_file="order.avsc", fields={**fields, name: wrong})
         with pytest.raises(WrongUse, match=said):
             check_rows(spark, other)
+
+
+@pytest.mark.covers("N83")
+def test_values_that_no_type_has_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    """A decimal of more digits than its schema says, and bytes where a text is."""
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+    def record(amount: Any, text: str) -> dict[str, Any]:
+        of = [{"name": "x", "type": {"type": "map", "values": text}}]
+        fields = [
+            {"name": "amount", "type": amount},
+            {"name": "tags", "type": {"type": "array", "items": text}},
+            {"name": "of", "type": {"type": "record", "name": "Of", "fields": of}},
+        ]
+        return {"type": "record", "name": "R", "fields": fields}
+
+    fields = {"amount": "decimal(4,2)", "tags": "array<string>", "of": "struct<x: map<string, string>>"}
+    stream = stream_of(tmp_path, record(decimal, "string"), schema_file="order.avsc", fields=fields)
+    raw = fastavro.parse_schema(record("bytes", "bytes"))
+    messages: list[bytes | None] = []
+    for number, tag, value in (
+        (9999, b"a", b"b"),
+        (10_000, b"a", b"b"),
+        (2**64 + 5, b"a", b"b"),
+        (-(10**30), b"a", b"b"),
+        (1, b"\xff", b"b"),
+        (1, b"a", b"\xff"),
+    ):
+        out = BytesIO()
+        digits = number.to_bytes(16, "big", signed=True)
+        fastavro.schemaless_writer(out, raw, {"amount": digits, "tags": [tag], "of": {"x": {"k": value}}})
+        messages.append(out.getvalue())
+    found = became(rows_of(messages_of(spark, messages), stream).frame, stream)
+    assert found[0] == (Decimal("99.99"), ["a"], ({"k": "b"},))
+    too_large = "amount is not decimal(4,2)"
+    assert found[1:] == [too_large, too_large, too_large, "tags is not UTF-8", "of is not UTF-8"]

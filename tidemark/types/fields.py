@@ -81,6 +81,10 @@ def is_nested(kind: FieldType) -> bool:
     return type_of(kind).name in NESTED
 
 
+def is_decimal(kind: FieldType) -> bool:
+    return type_of(kind).name == "decimal"
+
+
 def is_long(kind: FieldType) -> bool:
     """Whether a value can be of any size."""
     return type_of(kind).name in ("string", "binary", *NESTED)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import count
-from typing import TYPE_CHECKING
+from operator import or_
+from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,7 +23,8 @@ from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted
-from tidemark.types.fields import spark_type
+from tidemark.types.ddl import Type
+from tidemark.types.fields import is_decimal, spark_type, type_of
 
 if TYPE_CHECKING:
     from tidemark.clients.schema_registry import SchemaRegistry
@@ -31,6 +34,8 @@ _NO_ID = "not in the wire format of a schema registry"
 # With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
 # registry lists are asked for. Spark cannot plan for more real schemas than this.
 _MOST_SCHEMAS = 1_000
+# Of a decimal in Spark.
+_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,8 @@ def _written(
         known |= {name.lower(): name for name in fields if name.lower() in known}
         kept = [one for one in marked["fields"] if known[one["name"].lower()] == one["name"]]
         marked["fields"] = [*kept, {"name": read, "type": "boolean", "default": True}]
-        options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(marked)}
-        frame = messages.withColumn(column, from_avro(payload, schema, options))
-        structure = frame.schema[column].dataType
+        structure = messages.select(_read(payload, schema, marked).alias(column)).schema[column].dataType
+        frame = messages.withColumn(column, _read(payload, schema, _with_whole_decimals(marked)))
     except ValueError as problem:
         return messages, _Written(number, column, problem=str(problem))
     except (PySparkException, Py4JJavaError) as problem:
@@ -123,14 +127,42 @@ def _written(
     return frame, _Written(number, column, frozenset(record_fields(schema)), read=read)
 
 
+def _read(payload: Column, schema: str, by: dict[str, Any]) -> Column:
+    return from_avro(payload, schema, {"mode": "PERMISSIVE", "avroSchema": json.dumps(by)})
+
+
+def _with_whole_decimals(schema: Any) -> Any:
+    """A schema whose decimals have all digits that they may have.
+
+    Of a decimal with at most 18 digits by its schema, Spark takes 64 bits of the value, whatever the value is.
+    """
+    if isinstance(schema, list):
+        return [_with_whole_decimals(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _with_whole_decimals(one) for name, one in schema.items()}
+    if found.get("logicalType") == "decimal" and isinstance(found.get("precision"), int):
+        size = found.get("size")
+        # A fixed value has room for so many digits. With more, Avro would take it for bytes.
+        most = len(str(2 ** (8 * size - 1) - 1)) - 1 if isinstance(size, int) and size > 0 else _MOST_DIGITS
+        found["precision"] = max(found["precision"], min(_MOST_DIGITS, most))
+    return found
+
+
 def _typed(
     frame: DataFrame, columns: Iterable[str], written: list[_Written], fields: Fields, reason: Column
 ) -> DataFrame:
     values = {}
+    too_large = {}
     for name, kind in fields.items():
         # A field that the writer's schema lacks is null.
-        found = [F.col(f"{one.column}.`{name}`").cast(spark_type(kind)) for one in written if name in one.found]
+        read = [F.col(f"{one.column}.`{name}`") for one in written if name in one.found]
+        # A decimal may have more digits than its schema says.
+        found = [one.try_cast(kind) if is_decimal(kind) else one.cast(spark_type(kind)) for one in read]
         values[name] = F.coalesce(*found, F.lit(None).cast(spark_type(kind)))
+        if is_decimal(kind):
+            lost = [one.isNotNull() & made.isNull() for one, made in zip(read, found, strict=True)]
+            too_large[name] = reduce(or_, lost, F.lit(False))
     for one in written:
         of = "" if one.number is None else f" {one.number}"
         here = F.lit(True) if one.number is None else F.col(_ID) == one.number
@@ -139,12 +171,35 @@ def _typed(
         else:
             unread = here & F.col(f"{one.column}.{one.read}").isNull()
             reason = F.coalesce(reason, F.when(unread, F.lit(f"not a record of the schema{of}")))
+    for name, wrong in too_large.items():
+        reason = F.coalesce(reason, F.when(wrong, F.lit(f"{name} is not {fields[name]}")))
     for name, kind in fields.items():
-        if kind == "string":
-            reason = F.coalesce(reason, F.when(~F.is_valid_utf8(values[name]), F.lit(f"{name} is not UTF-8")))
+        not_utf8 = _not_utf8(values[name], type_of(kind))
+        if not_utf8 is not None:
+            reason = F.coalesce(reason, F.when(not_utf8, F.lit(f"{name} is not UTF-8")))
     return frame.withColumns({**values, REASON: F.when(F.col(VALUE).isNotNull(), reason)}).select(
         *columns, *(F.col(f"`{name}`") for name in fields), REASON
     )
+
+
+def _not_utf8(value: Column, of: Type) -> Column | None:
+    """Whether some text of a value is not UTF-8; None for a type without texts."""
+    if of.name == "string":
+        return ~F.is_valid_utf8(value)
+    inner = of.of
+    if inner is not None and of.name == "array":
+        return None if _not_utf8(value, inner) is None else _some(value, inner)
+    if inner is not None:
+        keys = _some(F.map_keys(value), Type("string"))
+        return keys if _not_utf8(value, inner) is None else keys | _some(F.map_values(value), inner)
+    each = [_not_utf8(value[one.name], one.type) for one in of.members]
+    found = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
+    return reduce(or_, found) if found else None
+
+
+def _some(values: Column, of: Type) -> Column:
+    """Whether some of these values have a text that is not UTF-8."""
+    return F.exists(values, lambda one: F.coalesce(cast("Column", _not_utf8(one, of)), F.lit(False)))
 
 
 def _line(problem: PySparkException | Py4JJavaError) -> str:
