@@ -454,8 +454,9 @@ class Play:
         newest = register is not None and max(one.incarnation for one in register[1].topics[TOPIC])
         if slot is None or slot.number != self.oracle.identity.get(place) or place[0].incarnation != newest:
             return False
-        # A transaction that has not ended holds it back.
-        return self.world.isolation == READ_UNCOMMITTED or place[1] < logs[number].stable
+        # A transaction that has not ended holds it back, and one that was aborted hides it.
+        shown = place[1] < logs[number].stable and slot.transaction not in logs[number].aborted
+        return self.world.isolation == READ_UNCOMMITTED or shown
 
     def _refusable_here(self, name: str, act: Callable[[], object]) -> None:
         self._last(name, act, None)
