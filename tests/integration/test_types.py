@@ -28,6 +28,7 @@ from tidemark.offsets.blocks import WHOLE
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash, unsigned
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.iceberg.reading import iceberg_tables
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.values import value_of
@@ -206,7 +207,8 @@ def with_zones(row: dict[str, Any]) -> dict[str, Any]:
 def assert_typed(live: LiveStream, spark: SparkSession, numbers: range) -> None:
     wanted = by_id(row_of(number) for number in numbers if number % 10 != 9)
     book = live.opened.book
-    for found in (parquet_tables(book, "parquet"), delta_tables(book, "delta")):
+    tables = (parquet_tables(book, "parquet"), delta_tables(book, "delta"))
+    for found in (*tables, iceberg_tables(book, "iceberg", live.opened.connections)):
         assert by_id(row for table in found for row in table.to_pylist()) == wanted
     for sink in live.opened.stream.sinks:
         rows = [row.asDict(recursive=True) for row in results(spark, live.opened, sink.name).collect()]
@@ -218,12 +220,17 @@ def assert_typed(live: LiveStream, spark: SparkSession, numbers: range) -> None:
 
 @pytest.mark.full
 @pytest.mark.covers("N81", "N83")
-def test_a_stream_of_all_types(make: Make, spark: SparkSession) -> None:
+def test_a_stream_of_all_types(
+    make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = {"conn_type": "sqlite", "host": str(tmp_path / "catalog.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(catalog))
     live = make(TYPED)
     sinks = [
         {"type": "hbase", "table": live.name},
         {"type": "parquet", "folder": live.name},
         {"type": "delta", "folder": f"{live.name}_delta"},
+        {"type": "iceberg", "folder": f"{live.name}_iceberg", "table": f"lake.{live.name}"},
     ]
     live.rewrite(sinks=sinks)
     for count in (30, 20):
@@ -231,7 +238,10 @@ def test_a_stream_of_all_types(make: Make, spark: SparkSession) -> None:
         live.ingest()
     live.select(LaneKind.REPLAY, live.ranges(0, 0, (5, 25)))
     compact(
-        live.opened, sink_to_compact(live.opened.stream.sinks, live.name, None), live.new_run(), CompactionRequest()
+        live.opened,
+        sink_to_compact(live.opened.stream.sinks, live.name, "parquet"),
+        live.new_run(),
+        CompactionRequest(),
     )
     assert_typed(live, spark, range(50))
 
