@@ -69,6 +69,10 @@ GETS: dict[str, list[str]] = {
     f"{STREAM}/line": ["/api/streams/orders/line"],
     f"{STREAM}/coverage": ["/api/streams/orders/coverage", "/api/streams/orders/coverage?partition=orders/0&from=3"],
     f"{STREAM}/trend": ["/api/streams/orders/trend"],
+    f"{STREAM}/windows/{{lane}}": [
+        "/api/streams/orders/windows/ingest",
+        "/api/streams/orders/windows/LANE?below=2&until=1&count=5",
+    ],
     f"{STREAM}/windows/{{lane}}/{{seq}}": [
         "/api/streams/orders/windows/ingest/1",
         "/api/streams/orders/windows/LANE/1",

@@ -419,7 +419,7 @@ def _lane(name: str, entry: LaneEntry, windows: int) -> LaneNow:
 def _windows(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> list[NewestWindow]:
     pending = [_pending(book, lane, stored.head.pending) for lane, stored in heads.items() if stored.head.pending]
     pending.sort(key=lambda row: -row.at)
-    committed = [_committed(record) for record in newest_windows(book, register, heads, _WINDOWS)]
+    committed = [committed_window(record) for record in newest_windows(book, register, heads, _WINDOWS)]
     return [*pending, *committed][:_WINDOWS]
 
 
@@ -435,7 +435,8 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
     )
 
 
-def _committed(record: Record) -> NewestWindow:
+def committed_window(record: Record) -> NewestWindow:
+    """A committed window in a line of a table."""
     counts, passed = vars(messages(record)), passed_over(record)
     return _newest(record.lane, record.window, "committed", record.committed_at, record.attempt, counts, passed)
 

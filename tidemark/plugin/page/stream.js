@@ -1,10 +1,11 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
-  ROOT, STATUS, address, airflow, button, cell, copyable, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, rangeText, refreshed, repeat, run, say,
-  streamOfAddress, time, withQuery,
+  ROOT, STATUS, address, airflow, asked, button, cell, copyable, element, fill, grouped, keepingFocus, link, loadPatiently,
+  navigation, rangeText, refreshed, remember, repeat, run, say, streamOfAddress, time, ungrouped, withQuery,
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
 import { plots } from "./plots.js";
+import { showTime, timeOf } from "./times.js";
 
 const REFRESH_MS = 5000;
 const TREND_MS = 30000;
@@ -14,6 +15,10 @@ const MOST_PARTITIONS = 100;
 const name = streamOfAddress();
 // Of a window; its page has all of them.
 const MOST_RANGES = 3;
+// On a page of a lane's windows.
+const WINDOWS = 50;
+const view = { lane: asked("lane") || "", below: asked("below") || "", before: asked("before") || "" };
+const which = document.getElementById("which-windows");
 let all = false;
 
 function partitionRow(row, one) {
@@ -103,10 +108,76 @@ async function refresh() {
     say(document.getElementById("description"), stream.description);
     showPartitions(stream);
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
-    fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
+    offerLanes(stream.lanes);
+    if (!view.lane) {
+      fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
+      document.getElementById("shown-windows").textContent = stream.windows.length ? `The newest ${stream.windows.length}, of all lanes. Choose a lane for older ones.` : "";
+    }
     refreshed();
   } catch (error) {
     say(problem, error.message);
+  }
+}
+
+// The lanes that the stream has told; one that was chosen stays.
+function offerLanes(lanes) {
+  const select = which.elements.lane;
+  const names = ["", ...new Set([...lanes.map((one) => one.lane), ...(view.lane ? [view.lane] : [])])];
+  if (names.join("\n") !== [...select.options].map((one) => one.value).join("\n")) {
+    select.replaceChildren(...names.map((lane) => Object.assign(element("option", lane || "all, the newest"), { value: lane })));
+  }
+  select.value = view.lane;
+}
+
+// A page of a lane's windows, from a number or a time on.
+async function showWindows() {
+  const { lane, below, before } = view;
+  remember({ lane, below, before });
+  which.elements.before.disabled = !lane;
+  if (!lane) {
+    for (const id of ["newer", "older"]) document.getElementById(id).disabled = true;
+    await refresh();
+    return;
+  }
+  const said = document.getElementById("shown-windows");
+  try {
+    const url = withQuery(address("api", "streams", name, "windows", lane), { below, until: below || !before ? "" : String(Date.parse(before)), count: WINDOWS });
+    const found = await loadPatiently(url, () => {}, 2);
+    if (view.lane !== lane) return;
+    fill(document.getElementById("windows"), found.windows, windowRow, "No window");
+    const [newest, oldest] = [found.windows[0]?.seq, found.windows.at(-1)?.seq];
+    said.className = "quiet";
+    said.textContent = found.windows.length ? `${grouped(oldest)} to ${grouped(newest)} of ${grouped(found.of)} ${found.of === 1 ? "window" : "windows"} of ${lane}` : `None of the ${grouped(found.of)} windows of ${lane}`;
+    document.getElementById("older").disabled = !oldest || oldest <= 1;
+    document.getElementById("newer").disabled = found.below > found.of;
+    document.getElementById("older").onclick = () => turn({ below: String(oldest) });
+    document.getElementById("newer").onclick = () => turn({ below: String(found.below + WINDOWS) });
+  } catch (error) {
+    said.className = "bad";
+    said.textContent = error.message;
+  }
+}
+
+function turn(values) {
+  Object.assign(view, { below: "", before: "" }, values);
+  showWindows();
+}
+
+// A number is one of the lane that is shown, or of the ingest. Whether there is such a window is asked before.
+async function openWindow(event) {
+  event.preventDefault();
+  const said = document.getElementById("no-window");
+  const found = /^(?:([A-Za-z0-9-]{1,60})\/)?(\d{1,19})$/.exec(ungrouped(event.target.elements.window.value));
+  if (!found) {
+    said.textContent = "Write a number, such as 17, or LANE/NUMBER, such as ingest/17.";
+    return;
+  }
+  const [lane, seq] = [found[1] ?? (view.lane || "ingest"), found[2]];
+  try {
+    await loadPatiently(address("api", "streams", name, "windows", lane, seq), () => {}, 2);
+    window.location.assign(address("streams", name, "windows", lane, seq));
+  } catch (error) {
+    said.textContent = error.status === 404 ? `There is no window ${lane}/${seq}.` : error.message;
   }
 }
 
@@ -142,6 +213,12 @@ async function refreshTrend() {
 document.getElementById("title").textContent = `Stream ${name}`;
 navigation(name, "Overview");
 repeat(refresh, REFRESH_MS);
+which.elements.lane.addEventListener("change", (event) => turn({ lane: event.target.value }));
+which.elements.before.addEventListener("change", () => turn({ before: timeOf(which.elements.before) }));
+which.addEventListener("submit", (event) => event.preventDefault());
+document.getElementById("open-window").addEventListener("submit", openWindow);
+if (view.before) showTime(which.elements.before, view.before);
+if (view.lane) showWindows();
 repeat(refreshNext, NEXT_MS);
 repeat(refreshTrend, TREND_MS);
 picture(name);

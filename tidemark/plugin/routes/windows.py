@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.views.window import WindowShown, window_of
+from tidemark.views.windows_of_lane import MOST_WINDOWS, WindowsOfLane, windows_of_lane
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
 Seq = Annotated[int, Path(ge=1, lt=2**63)]
@@ -20,6 +21,24 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/streams/{name}/windows/{lane}/{seq}", include_in_schema=False)
     async def page(request: Request, name: str, lane: str, seq: str, user: User) -> Response:  # noqa: ARG001 (the script reads them)
         return await viewing.page("window", request, name, user)
+
+    @router.get("/api/streams/{name}/windows/{lane}", responses=serving.PROBLEMS)
+    async def of_lane(
+        name: str,
+        lane: Lane,
+        user: User,
+        below: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
+        until: Annotated[int | None, Query(ge=0, lt=2**63, description="a time in ms since 1970")] = None,
+        count: Annotated[int, Query(ge=1, le=MOST_WINDOWS)] = 50,
+    ) -> WindowsOfLane:
+        """The committed windows of a lane, the newest first: below a number, or committed before a time."""
+        return await viewing.ask(
+            name,
+            user,
+            lambda opened: windows_of_lane(opened, lane, below=below, until=until, count=count),
+            "no such lane",
+            ledger_only=True,
+        )
 
     @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
     async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> WindowShown:
