@@ -112,7 +112,7 @@ async function refresh() {
     if (!view.lane) {
       fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
       document.getElementById("shown-windows").textContent = stream.windows.length ? `The newest ${stream.windows.length}, of all lanes. Choose a lane for older ones.` : "";
-    }
+    } else if (!view.below && !view.before) showWindows();
     refreshed();
   } catch (error) {
     say(problem, error.message);
