@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from tidemark.settings.parts import Items
 
@@ -48,13 +48,15 @@ TimeForm = Annotated[str, AfterValidator(_checked)]
 
 
 def _as_several(given: object) -> object:
+    # Not a least length: a form that is refused would be told as missing, too.
+    if given == []:
+        raise ValueError("expected a form, or a list of at least one")
     return [given] if isinstance(given, str) else given
 
 
 # One form, or several that are tried in turn.
 TimeForms = Annotated[
     Items[TimeForm],
-    Field(min_length=1),
     BeforeValidator(_as_several, json_schema_input_type=TimeForm | Items[TimeForm]),
 ]
 
