@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -110,13 +111,13 @@ def test_files_that_are_removed_while_they_are_counted_are_out_of_reach(
 ) -> None:
     """A later attempt sweeps the folder of one that was overtaken, between its listing and its count."""
     write(tmp_path, "part-0.parquet", ROWS[:2])
-    whole = files.ds.dataset
+    whole = ds.dataset
 
     def listed(*more: Any, **others: Any) -> Any:
         found = whole(*more, **others)
         (tmp_path / "part-0.parquet").unlink()
         return found
 
-    monkeypatch.setattr(files, "ds", SimpleNamespace(**{**vars(files.ds), "dataset": listed}))
+    monkeypatch.setattr(files, "ds", SimpleNamespace(**{**vars(ds), "dataset": listed}))
     with pytest.raises(Unreachable, match=r"part-0.parquet was removed while it was counted"):
         held(1 << 20, tmp_path.as_uri())
