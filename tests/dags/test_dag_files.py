@@ -381,7 +381,7 @@ def test_dag_files_import_nothing_heavy() -> None:
 
 def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(MINIMAL)
-    (tmp_path / "bad one.yaml").write_text(MINIMAL.replace("id: integer", "id: int"))
+    (tmp_path / "bad one.yaml").write_text(MINIMAL.replace("id: integer", "id: number"))
     (tmp_path / "twin.yaml").write_text(MINIMAL)
     (tmp_path / "notes.txt").write_text("not a stream file")
     found = {dag.dag_id: dag for dag in build_dags(tmp_path)}

@@ -225,7 +225,7 @@ function steer(svg, bar) {
     else if (at >= 0 && event.key === " ") {
       const [from, until] = ends();
       choose(bar, bar.blocks[from].from, bar.blocks[until].until);
-      place("chosen").querySelector("button:enabled").focus();
+      place("chosen").querySelector(".buttons button:enabled").focus();
     } else return;
     event.preventDefault();
   });
