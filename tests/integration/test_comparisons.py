@@ -60,7 +60,7 @@ def comparing(
     fields = "field_0 binary, field_1 binary"
     against = Comparing(
         spark,
-        cast("Any", SimpleNamespace(stream=SimpleNamespace(fields={"one": "string", "two": "string"}))),
+        cast("Any", SimpleNamespace(fields={"one": "string", "two": "string"})),
         spark.createDataFrame(messages, f"{PLACE}, {kinds}"),
         spark.createDataFrame(letters, f"{PLACE}, {fields}, field_2 binary"),
         RangeSet([OffsetRange(AT, 0, len(found))]),

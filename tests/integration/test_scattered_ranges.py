@@ -16,12 +16,12 @@ from tidemark.audit.levels import Level
 from tidemark.errors import VerificationFailed
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
+from tidemark.planning import splitting
 from tidemark.planning.splitting import Read
 from tidemark.planning.splitting import reads as split
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.spark.jobs.audit import audit
-from tidemark.spark.rows import reading
 from tidemark.spark.rows.pipeline import rows_of
 from tidemark.spark.rows.tallying import tallies
 
@@ -107,7 +107,7 @@ def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, mon
         reads[:] = split(wanted, *given)
         return reads
 
-    monkeypatch.setattr(reading, "reads", watched)
+    monkeypatch.setattr(splitting, "reads", watched)
     (record,) = live.select(LaneKind.BACKFILL, wanted)
     assert sum(tally.read.number for tally in record.tallies) == wanted.count()
     assert {place for place, _ in live.independent.parquet(["value"]).rows} == places(wanted)
@@ -128,17 +128,17 @@ def test_a_window_that_is_read_twice_is_refused_and_leaves_nothing(make: Make, m
         """As when a filtered read goes across one that is exact."""
         return [*split(wanted.first(5)), *split(wanted, *given)]
 
-    monkeypatch.setattr(reading, "reads", first_twice)
+    monkeypatch.setattr(splitting, "reads", first_twice)
     with pytest.raises(VerificationFailed, match=rf"{live.topics[0]}/0: 5 messages came more than once"):
         live.ingest("a run")
     assert live.head().seq == 0
     assert not live.independent.parquet(["value"]).rows
     assert not live.independent.parquet(["value"]).debris
 
-    monkeypatch.setattr(reading, "reads", split)
+    monkeypatch.setattr(splitting, "reads", split)
     live.ingest("a run")
     assert len(live.independent.parquet(["value"]).rows) == 30
-    monkeypatch.setattr(reading, "reads", first_twice)
+    monkeypatch.setattr(splitting, "reads", first_twice)
     with pytest.raises(VerificationFailed, match="5 messages came more than once"):
         audit(live.opened, "an audit", level=Level.RECOMPUTE)
 

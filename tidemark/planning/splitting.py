@@ -1,6 +1,6 @@
 """How a window is spread over Spark's tasks: few reads of Kafka, each split by size.
 
-`spark_jobs/` reads in this way, and a plan shows it before.
+`tidemark.spark.rows.reading` reads in this way, and a plan shows it before.
 """
 
 from __future__ import annotations
