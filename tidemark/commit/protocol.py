@@ -12,7 +12,7 @@
 After a crash at any step, run again: the next run uses a pending window as it is, and settles an unsettled one first.
 An attempt without a commit has marked its rows with its own generation, which never becomes valid.
 
-Steps 3 to 5 are the work on the data (`Work`), which `spark_jobs/` does with Spark. This module has the other steps.
+Steps 3 to 5 are the work on the data (`Work`), which `tidemark.spark` does with Spark. This module has the other steps.
 """
 
 from __future__ import annotations
