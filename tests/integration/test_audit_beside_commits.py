@@ -60,6 +60,7 @@ def live(make: Make) -> LiveStream:
     return live
 
 
+@pytest.mark.full
 @pytest.mark.covers("N27")
 def test_an_erasure_meanwhile_is_no_difference(live: LiveStream, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = sorted(place[:3] for place in live.expected().rows if place[0] == live.topics[0] and place[1] == 0)

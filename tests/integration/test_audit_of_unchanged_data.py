@@ -202,6 +202,7 @@ def test_rows_of_another_table_are_always_computed_again(make: Make, spark: Spar
     assert report.stored - 5 < place(report, "hbase").different < report.stored
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 @pytest.mark.parametrize(
     ("condition", "unchanged"),

@@ -88,6 +88,7 @@ class Loss:
             self.lost += self.kept.getPersistentRDDs()[number].name() != "dead letters"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "changes",
     [pytest.param(changes, id=name, marks=LONGER.get(name, ())) for name, changes in MAY_DIFFER.items()],
@@ -122,6 +123,7 @@ SINKS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", SINKS)
 def test_a_sink_with_other_contents_than_were_counted_is_refused(
     make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str

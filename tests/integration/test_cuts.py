@@ -66,6 +66,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     assert set(passes) == ({True} if request.param == "one pass" else set())
 
 
+@pytest.mark.full
 @pytest.mark.covers("F1", "O9", "S18")
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("way", ["one pass", "kept"], indirect=True)

@@ -99,6 +99,7 @@ def test_at_most_once_never_reads_a_window_twice(make: Make, step: Step) -> None
     assert audit(live.opened, "audit").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("O7")
 def test_without_positions_a_run_goes_on_to_its_end_all_the_same(make: Make) -> None:
     live = make(CDN, guarantee="none", limits={"max_records": 50})

@@ -14,6 +14,7 @@ from tests.support.stores import Stores
 QUICK, FULL = 5, 100
 
 
+@pytest.mark.full
 def test_whatever_happens_the_ledger_keeps_its_promises(stores: Stores, request: pytest.FixtureRequest) -> None:
     number = FULL if request.config.getoption("--full") else QUICK
     counts = explore(ON_THE_LEDGER, stores.new, range(number), shorter=False)

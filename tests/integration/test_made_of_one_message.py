@@ -47,6 +47,7 @@ def stream(**parts: Any) -> Any:
     return stream_of(scheme=JSON, **parts)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 @pytest.mark.parametrize(("expression", "alone"), PARTS)
 def test_a_transform_and_a_check_of_one_message(spark: SparkSession, expression: str, alone: bool) -> None:

@@ -143,6 +143,7 @@ def test_a_window_that_is_read_twice_is_refused_and_leaves_nothing(make: Make, m
         audit(live.opened, "an audit", level=Level.RECOMPUTE)
 
 
+@pytest.mark.full
 @pytest.mark.covers("G1")
 @pytest.mark.parametrize(
     "parts",

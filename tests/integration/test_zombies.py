@@ -176,6 +176,7 @@ def test_what_a_late_attempt_writes_to_delta_and_kafka_does_not_count(make: Make
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("E48")
 def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
     live = make(ORDERS)
@@ -202,6 +203,7 @@ def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
     live.assert_exactly_what_was_read(with_spark=True)
 
 
+@pytest.mark.full
 @pytest.mark.covers("F5")
 @pytest.mark.parametrize("compacted", [False, True], ids=["fresh", "compacted"])
 def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark: SparkSession, compacted: bool) -> None:

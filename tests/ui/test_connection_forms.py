@@ -35,6 +35,7 @@ def page(airflow: Airflow) -> Iterator[Page]:
         yield found
 
 
+@pytest.mark.full
 @pytest.mark.covers("N72")
 def test_a_connection_of_each_type_is_made_by_its_form_and_read(airflow: Airflow, site: Site, page: Page) -> None:
     assert set(GIVEN) == set(TYPES)

@@ -162,6 +162,7 @@ def test_every_page_answers(airflow: Airflow, opened: OpenStream, page: Page) ->
     assert failed == []
 
 
+@pytest.mark.full
 @pytest.mark.covers("O14")
 def test_dead_letters_are_redriven_after_a_fix(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     opened.file.path.write_text(MENDED)

@@ -52,6 +52,7 @@ def stream(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     file.unlink()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N74")
 def test_the_example_runs(airflow: Airflow, stream: tuple[str, Path], own_dags: Path) -> None:
     name, file = stream
