@@ -88,6 +88,7 @@ MESSAGE = "/api/streams/{name}/messages/{topic}/{partition}/{offset}"
 WITHOUT_KAFKA = {"/api/streams/{name}", "/api/streams/{name}/line"}
 # What Kafka is not needed for.
 OF_THE_LEDGER = {
+    "/api/streams/{name}/windows/{lane}",
     "/api/streams/{name}/windows/{lane}/{seq}",
     "/api/streams/{name}/audits",
     "/api/streams/{name}/trend",
