@@ -21,7 +21,6 @@ from tidemark.runs.live.open_stream import open_stream
 POOL = "pooled"
 
 
-@pytest.mark.full
 @pytest.mark.covers("F21", "U13")
 def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     airflow: Airflow, kafka: Kafka, streams: dict[str, Path]
