@@ -15,10 +15,9 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta import attempts
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
-from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_types, read_back, written_rows
+from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_stored, read_back, written_rows
 
 
 class DeltaResults:
@@ -44,8 +43,7 @@ class DeltaResults:
         delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
-        columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        written = rows.select(*columns, *as_types(self._fields, self._stored)).write.mode("errorifexists")
+        written = as_stored(rows, self._fields, self._stored).write.mode("errorifexists")
         written.options(compression=self._config.compression, **ALL_DIFFER)
         held = attempts.store(
             self._base,

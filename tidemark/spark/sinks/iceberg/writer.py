@@ -26,10 +26,10 @@ from tidemark.sinks.iceberg.schema import GENERATION
 from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.versions import versions_of
-from tidemark.spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark.spark.columns import field
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
-from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_types, read_back, written_rows
+from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_stored, read_back, written_rows
 
 
 class IcebergResults:
@@ -59,9 +59,8 @@ class IcebergResults:
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         context.fence.check()
         folder = self._folder(context)
-        columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        generation = F.lit(context.generation).cast("long").alias(GENERATION)
-        chosen = rows.select(*columns, *as_types(self._fields, self._stored), generation)
+        generation = F.lit(context.generation).cast("long")
+        chosen = as_stored(rows, self._fields, self._stored).withColumn(GENERATION, generation)
         written = chosen.withColumns({key.column: partition(key) for key in self._keys}).write.mode("errorifexists")
         written.options(compression=self._config.compression, **ALL_DIFFER)
         # A file has rows of one partition.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,8 +69,7 @@ class ParquetResults:
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         context.fence.check()
         folder = self._folder(context)
-        columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        write(rows.select(*columns, *as_types(self._fields, self._stored)), self._config, folder)
+        write(as_stored(rows, self._fields, self._stored), self._config, folder)
         return read_back(rows, folder)
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
@@ -88,10 +86,13 @@ class ParquetResults:
         return parquet_files.attempt_folder(self._base, context.lane, context.seq, context.generation)
 
 
-def as_types(fields: Fields, stored: Fields) -> Iterator[Column]:
-    """The fields of rows in the types that they are stored in."""
-    for name, kind in fields.items():
-        yield field(name) if stored[name] == kind else field(name).cast(spark_type(stored[name])).alias(name)
+def as_stored(rows: DataFrame, fields: Fields, stored: Fields) -> DataFrame:
+    """What files have of rows: coordinate, index, tombstone, digest, and the fields in the types that they are stored in."""
+    typed = (
+        field(name) if stored[name] == kind else field(name).cast(spark_type(stored[name])).alias(name)
+        for name, kind in fields.items()
+    )
+    return rows.select(*COORDINATE, INDEX, TOMBSTONE, DIGEST, *typed)
 
 
 def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
