@@ -4,6 +4,8 @@ Three processes with servers of their own share a machine. So now and then a rig
 twice. Tests of the commit protocol are the exception: a fault of the protocol may show once in a thousand times. They are
 run again only when a deadline has passed, which says nothing about results. Unit tests share these processes, and the same
 holds for them: a deadline is waited for again, and nothing else.
+
+The report has the seconds of the first failure as the test's property FAILED_FIRST: `.ci/summary.py` does not count them.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ PROTOCOL = tuple(
 )
 # The errors of deadlines: of `waiting.until`, of a process, and of the browser.
 LATE = [r"^TooLate\b", r"^TimeoutExpired\b", r"^TimeoutError\b"]
+FAILED_FIRST = "failed_first"
+_seconds_lost: dict[str, float] = {}
 
 
 @pytest.hookimpl(trylast=True)
@@ -41,6 +45,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=LATE))
         elif item.nodeid.startswith(ON_SERVERS):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Before a test's properties are written. With several processes, the one that ran the test adds it."""
+    if report.outcome == "rerun":
+        _seconds_lost[report.nodeid] = _seconds_lost.get(report.nodeid, 0) + report.duration
+    elif report.when == "teardown" and report.nodeid in _seconds_lost:
+        lost = _seconds_lost.pop(report.nodeid)
+        if FAILED_FIRST not in dict(report.user_properties):
+            report.user_properties.append((FAILED_FIRST, lost))
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

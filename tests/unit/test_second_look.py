@@ -6,12 +6,14 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.support.covering import REPOSITORY
-from tests.support.second_look import PROTOCOL
+from tests.support.second_look import FAILED_FIRST, PROTOCOL
 
 ON_SERVERS = "tests/integration/test_it.py"
 WITHOUT = "tests/unit/test_that.py"
@@ -50,24 +52,19 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("second-look")
+    return run(tmp_path_factory.mktemp("second-look"), "-v")
+
+
+def run(folder: Path, *options: str) -> str:
+    """What pytest says of the cases."""
     (folder / "pytest.ini").write_text("[pytest]\n")
     for name, case in CASES.items():
         path = folder / case.file
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             file.write(TEST.format(name=name, fails=case.fails))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-v",
-        "-p",
-        "tests.support.second_look",
-        "-p",
-        "no:cacheprovider",
-        "tests",
-    ]
+    plugins = ("-p", "tests.support.second_look", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, *options, "tests"]
     environment = {"PYTHONPATH": str(REPOSITORY), "PATH": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -83,6 +80,19 @@ def test_what_is_run_again(said: str, name: str) -> None:
 def test_a_first_failure_is_printed_whole(said: str) -> None:
     assert "AssertionError: assert 'stored' == 'lost'" in said.partition("failed first")[2]
     assert f"FAILED FIRST {ON_SERVERS}::test_once_on_servers" in said
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_report_has_the_seconds_of_first_failures_apart(tmp_path: Path, processes: str) -> None:
+    """So a file is not held to be slow because one of its tests waited for something that came too late."""
+    run(tmp_path, "-n", processes, "--junitxml=report.xml")
+    lost = [
+        (case.get("name", "").removeprefix("test_"), float(of_case.get("value", 0)))
+        for case in ET.parse(tmp_path / "report.xml").iter("testcase")
+        for of_case in case.iterfind(f"properties/property[@name='{FAILED_FIRST}']")
+    ]
+    assert sorted(name for name, _ in lost) == sorted(name for name, case in CASES.items() if "RERUN" in case.ends)
+    assert all(seconds > 0 for _, seconds in lost)
 
 
 def test_the_files_of_the_protocol_are_there() -> None:
