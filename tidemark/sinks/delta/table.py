@@ -96,7 +96,8 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
 
     try:
         # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the
-        # same time, it is there also if this one has lost.
+        # same time, it is there also if this one has lost. It must not try again: with the library's own retries, a creation
+        # that finds version 0 taken becomes version 1, and replaces the owner's mark.
         with suppress(CommitFailedError):
             DeltaTable.create(
                 folders.escaped(base),
@@ -106,6 +107,7 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
                 configuration=configuration,
                 storage_options=folders.options(base),
                 raise_if_key_not_exists=False,
+                commit_properties=CommitProperties(max_commit_retries=0),
             )
         _change(base, checked)
     except (TableNotFoundError, OSError) as problem:
