@@ -76,6 +76,16 @@ def object_store(site: Site) -> dict[str, str]:
     return {"AIRFLOW_CONN_AWS_DEFAULT": json.dumps(value)}
 
 
+def registry_url(site: Site) -> str:
+    """Where the server `registry` speaks Confluent's protocol."""
+    return f"http://{site.address('registry')}/apis/ccompat/v7"
+
+
+def registry(site: Site) -> dict[str, str]:
+    """The connection of the server `registry`."""
+    return {"AIRFLOW_CONN_SCHEMA_REGISTRY": json.dumps({"conn_type": "http", "host": registry_url(site)})}
+
+
 def spark(site: Site) -> dict[str, str]:
     """What spark-submit and its Python workers need: this interpreter, the connector's jars, loopback only."""
     conf = site.folder("spark", f"conf-{jars.spark_version()}")

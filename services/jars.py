@@ -19,8 +19,12 @@ POM = Path(__file__).parent / "pom.xml"
 SUMS = POM.with_name("jars.sha256")
 
 
+# What only some tests need, and fetch themselves.
+ON_DEMAND = ("registry",)
+
+
 def profiles() -> list[str]:
-    return re.findall(r"<profile>\s*<id>([^<]+)</id>", POM.read_text())
+    return [name for name in re.findall(r"<profile>\s*<id>([^<]+)</id>", POM.read_text()) if name not in ON_DEMAND]
 
 
 def spark_version() -> str:
@@ -31,10 +35,10 @@ def folder_of(profile: str) -> str:
     return f"spark-{spark_version()}" if profile == "spark" else profile
 
 
-def fetch(folder: Path) -> None:
-    """Copy each profile's jars below `folder`, except profiles that are complete for this pom."""
+def fetch(folder: Path, *names: str) -> None:
+    """Copy the jars of these profiles, or of all but those on demand, below `folder`, unless they are complete for this pom."""
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
-    for profile in profiles():
+    for profile in names or profiles():
         target = folder / folder_of(profile)
         complete = target / ".complete"
         if complete.exists() and complete.read_text() == wanted:
@@ -53,15 +57,19 @@ def fetch(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raises ServiceError for a jar in a folder that is not, byte for byte, the one that SUMS names."""
+    """Raises ServiceError for a jar or archive in a folder that is not, byte for byte, the one that SUMS names."""
     known = known_sums()
-    for jar in sorted(folder.glob("*.jar")):
+    for jar in packages(folder):
         if (found := sum_of(jar)) != known.get(jar.name):
             expected = known.get(jar.name, f"nothing: {SUMS.name} does not name it")
             raise ServiceError(
                 f"{jar.name} has the SHA-256 {found}, and expected was {expected}. Nothing was started. If pom.xml has "
                 f"changed, look at the new jars, then run python -m services.jars"
             )
+
+
+def packages(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.jar"), *folder.glob("*.tar.gz")])
 
 
 def known_sums() -> dict[str, str]:
@@ -77,7 +85,7 @@ def sum_of(jar: Path) -> str:
 def main(folder: Path) -> None:
     """Write SUMS anew, of the jars that are there: those of other versions of Spark stay."""
     known = known_sums() if SUMS.exists() else {}
-    known |= {jar.name: sum_of(jar) for jar in folder.glob("*/*.jar")}
+    known |= {jar.name: sum_of(jar) for profile in folder.iterdir() for jar in packages(profile)}
     SUMS.write_text("".join(f"{known[name]}  {name}\n" for name in sorted(known)))
 
 

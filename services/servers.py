@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from services import environment
+from services import environment, jars
 from services.authority import Authority, signing_key, write_secret
 from services.errors import ServiceError
 from services.site import PORT_NAMES, Site
@@ -418,6 +419,28 @@ def _s3_command(site: Site) -> list[str]:
     return [*_java(site, "s3proxy", "256m", conf), "org.gaul.s3proxy.Main", "--properties", str(properties)]
 
 
+# A schema registry with Confluent's protocol. It keeps its schemas in memory.
+
+
+def _registry_prepare(site: Site) -> None:
+    jars.fetch(site.jars, "registry")
+    (archive,) = jars.packages(site.jars / "registry")
+    unpacked = site.folder("registry", "program")
+    if not (unpacked / "lib").exists():
+        with tarfile.open(archive) as opened:
+            opened.extractall(unpacked, filter="data")
+
+
+def _registry_command(site: Site) -> list[str]:
+    (program,) = site.folder("registry", "program").glob("*-runner.jar")
+    address = ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={site.port('registry')}"]
+    return ["java", "-Xmx256m", "-XX:+UseSerialGC", *address, "-jar", str(program)]
+
+
+def _registry_ready(site: Site) -> None:
+    urllib.request.urlopen(f"{environment.registry_url(site)}/subjects", timeout=5).close()
+
+
 # Airflow
 
 
@@ -548,5 +571,6 @@ ON_DEMAND: dict[str, Server] = {
         ),
         Server("mariadb", _mariadb_command, _mariadb_ready, prepare=_mariadb_prepare, ports=("mariadb",)),
         Server("s3", _s3_command, lambda site: _accepts(site, "s3"), ports=("s3",)),
+        Server("registry", _registry_command, _registry_ready, prepare=_registry_prepare, ports=("registry",)),
     )
 }

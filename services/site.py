@@ -33,6 +33,7 @@ PORT_NAMES = (
     "postgresql",
     "mariadb",
     "s3",
+    "registry",
 )
 
 

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.registry import serving
+from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry
+from tidemark.drafts.avro_records import of_avro
 from tidemark.drafts.drafting import outcome, text_of
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import SampledMessage
@@ -123,6 +126,48 @@ def test_text_and_bytes_are_kept_whole(tmp_path: Path) -> None:
 def test_the_frame_of_a_registry_asks_for_its_connection() -> None:
     with pytest.raises(WrongUse, match="--registry our_registry"):
         format_of([b"\0\0\0\0\1abc"])
+
+
+AVRO = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "ratio", "type": ["null", "float"]},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "wall", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
+        {"name": "to", "type": {"type": "record", "name": "Place", "fields": [{"name": "zip", "type": "int"}]}},
+        {"name": "from", "type": ["null", "Place"]},
+        {"name": "lines", "type": {"type": "array", "items": {"type": "map", "values": "long"}}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW"]}},
+        {"name": "parts", "type": {"type": "array", "items": "Order"}},
+        {"name": "either", "type": ["string", "long"]},
+        {"name": "for", "type": {"type": "int", "logicalType": "time-millis"}},
+    ],
+}
+
+
+@pytest.mark.covers("N70")
+def test_the_types_of_avro_are_those_that_the_scheme_reads() -> None:
+    """All but unions, a record that holds itself, and logical types that Spark reads as numbers."""
+    with serving({7: {"schema": json.dumps(AVRO)}}) as served:
+        known = of_avro([b"\0\0\0\0\7?"], "ours", SchemaRegistry(RegistryEndpoint(served.url)))
+    assert known.scheme["fields"] == {
+        "id": "integer",
+        "ratio": "double",
+        "amount": "decimal(12,2)",
+        "day": "date",
+        "at": "timestamp",
+        "wall": "timestamp_ntz",
+        "to": "struct<zip: int>",
+        "from": "struct<zip: int>",
+        "lines": "array<map<string, bigint>>",
+        "kind": "string",
+    }
+    assert known.notes == ("3 fields have a type that scheme avro does not read, or several: 'parts', 'either', 'for'",)
 
 
 names = st.one_of(

@@ -39,4 +39,4 @@ def test_each_line_is_as_sha256sum_has_it() -> None:
     for line in jars.SUMS.read_text().splitlines():
         digest, name = line.split("  ")
         assert len(digest) == 64
-        assert name.endswith(".jar")
+        assert name.endswith((".jar", ".tar.gz"))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.schema_registry import SchemaRegistry
@@ -12,11 +11,19 @@ from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, is_field_name, some
 from tidemark.errors import WrongUse
 from tidemark.schemes.avro_schema import record
+from tidemark.types.ddl import DEEPEST, quoted
 
 # A byte 0, and the number of a schema.
 _FRAME = 5
 _SHOWN = 5
-_LOGICAL = {"timestamp-millis": "timestamp", "timestamp-micros": "timestamp"}
+_LOGICAL = {
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+    "local-timestamp-millis": "timestamp_ntz",
+    "local-timestamp-micros": "timestamp_ntz",
+    "date": "date",
+    "uuid": "string",
+}
 _AVRO = {
     "string": "string",
     "enum": "string",
@@ -28,6 +35,9 @@ _AVRO = {
     "bytes": "binary",
     "fixed": "binary",
 }
+# Inside an array, a map or a record, numbers have as many bits as in Avro.
+_INSIDE = {**_AVRO, "int": "int", "long": "bigint", "float": "float"}
+_MOST_DIGITS = 38
 
 
 def is_framed(value: bytes) -> bool:
@@ -45,12 +55,18 @@ def of_avro(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> For
         raise WrongUse(
             f"the registry of {name} has no Avro schema of the numbers that the messages name: {_listed(numbers)}"
         )
-    fields, notes = _fields(texts.values())
+    schemas: dict[int, Any] = {}
+    types: dict[str, set[str | None]] = {}
+    for number, text in texts.items():
+        named: dict[str, Any] = {}
+        schemas[number] = fastavro.parse_schema(record(text), named_schemas=named)
+        for one in schemas[number]["fields"]:
+            types.setdefault(one["name"], set()).add(_avro_type(one["type"], named))
+    fields, notes = _fields(types)
     if not fields:
         raise WrongUse(
             f"no field of the schemas {_listed(sorted(texts))} has a type that scheme avro reads: use scheme raw"
         )
-    schemas = {number: fastavro.parse_schema(json.loads(text)) for number, text in texts.items()}
 
     def read(value: bytes) -> Any:
         return fastavro.schemaless_reader(io.BytesIO(value[_FRAME:]), schemas[_schema_number(value)], None)
@@ -74,15 +90,11 @@ def of_avro(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> For
     return Format("Avro records by a schema registry", scheme, refusal, columns, notes=notes)
 
 
-def _fields(schemas: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The fields that the scheme reads of all schemas, and what to say of the others."""
-    kinds: dict[str, set[str | None]] = {}
-    for text in schemas:
-        for one in record(text)["fields"]:
-            kinds.setdefault(one["name"], set()).add(_avro_type(one["type"]))
-    known = {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1 and is_field_name(name)}
+def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The fields that have one type in all schemas, and what to say of the others."""
+    known = {name: next(iter(found)) for name, found in types.items() if len(found) == 1 and is_field_name(name)}
     fields = {name: kind for name, kind in known.items() if kind is not None}
-    left = [name for name in kinds if name not in fields]
+    left = [name for name in types if name not in fields]
     said = f"{len(left)} fields have a type that scheme avro does not read, or several: {some(left)}"
     return fields, (said,) if left else ()
 
@@ -95,13 +107,41 @@ def _schema_number(value: bytes) -> int:
     return int.from_bytes(value[1:5], "big")
 
 
-def _avro_type(found: Any) -> str | None:
-    """The type of a field for an Avro type; None for one that the scheme does not read."""
+def _avro_type(found: Any, named: Mapping[str, Any], depth: int = 0) -> str | None:
+    """The field type for an Avro type; None for one that the scheme does not read, and for one that holds itself.
+
+    `named`: the schema's own types by full name. `depth`: how many arrays, maps and records are around it.
+    """
     if isinstance(found, list):
         others = [one for one in found if one != "null"]
-        return _avro_type(others[0]) if len(others) == 1 else None
-    if isinstance(found, dict):
-        if found.get("logicalType") is not None:
-            return _LOGICAL.get(found["logicalType"])
-        return _avro_type(found.get("type"))
-    return _AVRO.get(found)
+        return _avro_type(others[0], named, depth) if len(others) == 1 else None
+    if isinstance(found, str):
+        if found in named and depth < DEEPEST:
+            return _avro_type(named[found], named, depth)
+        return (_INSIDE if depth else _AVRO).get(found)
+    if found.get("logicalType") is not None:
+        return _logical(found)
+    kind = found.get("type")
+    if kind not in ("array", "map", "record"):
+        return _avro_type(kind, named, depth)
+    if depth == DEEPEST:
+        return None
+    inner = (
+        [one["type"] for one in found["fields"]]
+        if kind == "record"
+        else [found["items" if kind == "array" else "values"]]
+    )
+    types = [_avro_type(one, named, depth + 1) for one in inner]
+    if None in types or not types:
+        return None
+    if kind == "record":
+        pairs = zip((one["name"] for one in found["fields"]), types, strict=True)
+        return f"struct<{', '.join(f'{quoted(name)}: {one}' for name, one in pairs)}>"
+    return f"array<{types[0]}>" if kind == "array" else f"map<string, {types[0]}>"
+
+
+def _logical(found: Mapping[str, Any]) -> str | None:
+    if found["logicalType"] == "decimal":
+        fits = found["precision"] <= _MOST_DIGITS
+        return f"decimal({found['precision']},{found.get('scale', 0)})" if fits else None
+    return _LOGICAL.get(found["logicalType"])

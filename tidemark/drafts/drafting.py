@@ -83,7 +83,7 @@ def _scheme(found: Format) -> list[str]:
         counts = {one.name: one.values for one in found.columns}
         most = max(counts.values(), default=0)
         lines.append("  fields:")
-        named = [(f"    {_in_one_line(name)}: {kind}", name) for name, kind in fields.items()]
+        named = [(f"    {_in_one_line(name)}: {_in_one_line(kind)}", name) for name, kind in fields.items()]
         width = max(len(text) for text, _ in named)
         for text, name in named:
             some = "" if counts.get(name, most) >= most else f"  # in {counts[name]:,} of them"

@@ -1,0 +1,113 @@
+"""Avro records whose schemas a real registry has: a stream from nothing, and schemas that refer to others."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+import struct
+import urllib.request
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from services import control, environment
+from services.site import Site
+from tests.support.command_line import asked, tidemark
+from tests.support.live_streams import Kafka
+
+ADDRESS = {
+    "type": "record",
+    "name": "Address",
+    "namespace": "shop",
+    "fields": [{"name": "city", "type": "string"}, {"name": "zip", "type": ["null", "string"], "default": None}],
+}
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {"name": "to", "type": "shop.Address"},
+    ],
+}
+LATER = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": ""}]}
+
+
+class Registry:
+    """Registers schemas as a producer does."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def register(self, subject: str, schema: dict[str, Any], *references: tuple[str, str]) -> int:
+        """The schema's number. `references`: a name of a type, and the subject that has it as version 1."""
+        body = {
+            "schema": json.dumps(schema),
+            "references": [{"name": name, "subject": where, "version": 1} for name, where in references],
+        }
+        request = urllib.request.Request(
+            f"{self.url}/subjects/{subject}/versions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(json.load(answer)["id"])
+
+
+@pytest.fixture
+def registry(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Registry:
+    """Beside it there is Kafka alone, as for whoever begins."""
+    control.up(site, ["registry"])
+    for name in [
+        name for name in os.environ if name.startswith("AIRFLOW_CONN_") and name != "AIRFLOW_CONN_KAFKA_DEFAULT"
+    ]:
+        monkeypatch.delenv(name)
+    for name, value in {**environment.registry(site), **environment.spark(site)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path / "home" / "streams"))
+    return Registry(environment.registry_url(site))
+
+
+def written(schema: dict[str, Any], number: int, row: dict[str, Any]) -> bytes:
+    """A record in the registry's wire format."""
+    known: dict[str, Any] = {}
+    fastavro.parse_schema(ADDRESS, named_schemas=known)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema, named_schemas=known), row)
+    return struct.pack(">bI", 0, number) + out.getvalue()
+
+
+@pytest.mark.full
+@pytest.mark.covers("S7", "N71")
+def test_a_stream_from_nothing(registry: Registry, kafka: Kafka) -> None:
+    topic = f"orders-{secrets.token_hex(3)}"
+    registry.register(f"{topic}-address", ADDRESS)
+    numbers = [
+        registry.register(f"{topic}-value", schema, ("shop.Address", f"{topic}-address")) for schema in (ORDER, LATER)
+    ]
+    kafka.create(topic, 1)
+    rows = [
+        {"id": number, "amount": Decimal(number) / 4, "to": {"city": f"c{number % 3}", "zip": None}, "note": "later"}
+        for number in range(100)
+    ]
+    values = [written((ORDER, LATER)[at % 2], numbers[at % 2], row) for at, row in enumerate(rows)]
+    unknown = written(ORDER, 999_999, rows[0])
+    kafka.send((topic, 0, None, value) for value in [*values, unknown, b"{}"])
+
+    _, said = tidemark("init", "orders", "--topic", topic, "--registry", "schema_registry")
+    assert "100 of them would be rows, 2 dead letters" in said
+    tidemark("streams", "check")
+    (window,) = asked("run", "orders")["windows"]
+    assert (window["read"], window["stored"], window["dead_letters"]) == (102, 100, 2)
+    found = sorted((one["fields"] for one in asked("results", "orders", "--limit", "1000")), key=lambda f: int(f["id"]))
+    assert [Decimal(str(one["amount"])) for one in found] == [row["amount"] for row in rows]
+    assert [json.loads(one["to"])["city"] for one in found] == [row["to"]["city"] for row in rows]
+    said, _ = tidemark("audit", "orders")
+    assert "missing 0, different 0" in said
