@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.support.live_streams import Kafka
 from tidemark.clients.kafka import log
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import Unreachable
 
 
@@ -66,3 +69,36 @@ def test_a_client_that_got_no_answer_is_not_used_again(kafka: Kafka, site: Site,
     assert kept.names() == found
     assert len(made) >= 2
     kept.close()
+
+
+@pytest.mark.covers("E63")
+@pytest.mark.parametrize("moment", [1, 2], ids=["before the starts", "before the ends"])
+def test_a_topic_that_is_made_anew_while_it_is_looked_at(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """The ends of one incarnation never stand under the id of another."""
+    topic = f"anew-{moment}-{secrets.token_hex(4)}"
+    kafka.create(topic, 1)
+    kafka.send((topic, 0, None, b"old") for _ in range(9))
+    ask, asked = log._offsets, 0
+
+    def offsets(*question: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == moment:
+            kafka.recreate(topic, 1)
+            kafka.send((topic, 0, None, b"new") for _ in range(4))
+        return ask(*question)
+
+    asking = KafkaLog(KafkaEndpoint(kafka.servers))
+    before = asking.topics((topic,), READ_COMMITTED)[topic]
+    monkeypatch.setattr(log, "_offsets", offsets)
+    found = asking.topics((topic,), READ_COMMITTED)[topic]
+    assert found.topic_id != before.topic_id
+    assert (found.partitions[0].start, found.partitions[0].end) == (0, 4)
+    # One that changes under each look has no answer.
+    asked, moment = 0, 0
+    numbers = itertools.count()
+    monkeypatch.setattr(log, "_who", lambda described: next(numbers))
+    with pytest.raises(Unreachable, match=f"{topic}: deleted, made anew or led by others each time"):
+        asking.topics((topic,), READ_COMMITTED)

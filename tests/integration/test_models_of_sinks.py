@@ -32,6 +32,7 @@ from tidemark.sinks.hbase.aggregates.rows import decode
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.kafka import messages
+from tidemark.sinks.mounted import Mounts
 from tidemark.sinks.owners import OWNER_ROW
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.stored import Mark
@@ -94,7 +95,8 @@ class RowByRow:
         pending = found.head.pending
         assert pending is not None
         assert pending.attempt is not None
-        work = Work(cast("Any", self), replace(opened, connections=self.connections), lane)
+        there = replace(opened, connections=self.connections)
+        work = Work(cast("Any", self), there, lane, Mounts(there.book, there.connections, ()))
         for one in work.opened.stream.sinks:
             if one.type in ("parquet", "delta"):
                 prepare(work.opened, one)

@@ -34,6 +34,7 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
+from tidemark.sinks.mounted import Mounts
 from tidemark.sinks.stored import Mark
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.sinks import make_sinks
@@ -76,7 +77,8 @@ def zombie(
     dead = dead_letters_writer(opened)
     for place in (*sinks, dead):
         place.prepare(opened.book.stream, ledger[1].ledger)  # type: ignore[attr-defined]
-    work = SparkWork(spark, opened, sinks, dead, INGEST, longer=longer)
+    mounts = Mounts(opened.book, opened.connections, [*opened.stream.sinks, opened.stream.dead_letters])
+    work = SparkWork(spark, opened, sinks, dead, INGEST, mounts, longer=longer)
 
     def when_read(step: Step) -> None:
         if step == Step.READ:

@@ -473,7 +473,14 @@ PLANTED |= {
     ),
     "what was written below a disk that went away is committed": Bug(
         "new",
-        (("tidemark.sinks.parquet.folders", "    if not there or not has_mark(base):\n", "    if False:\n"),),
+        (
+            (
+                "tidemark.sinks.mounted",
+                "        if mark is None or self._marks.setdefault(base, mark) != mark:\n",
+                "        if False:\n",
+            ),
+            ("tidemark.sinks.mounted", "            if must and folder", "            if False and folder"),
+        ),
     ),
     "what the pages know of a lane ends before its last window": Bug(
         "new",

@@ -29,7 +29,7 @@ from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.latest import rows as latest
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
-from tidemark.sinks.mounted import check_mounted, check_stored
+from tidemark.sinks.mounted import Mounts
 from tidemark.sinks.stored import Mark
 
 if TYPE_CHECKING:
@@ -56,16 +56,18 @@ class Ready:
 
     def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
         self.world, self.opened, self.lane = world, opened, lane
-        self._prepared = False
+        self._mounts: Mounts | None = None
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> Work:
-        if not self._prepared:
-            check_mounted(self.opened.book, self.opened.connections, self.opened.stream.sinks)
-        for one in self.opened.stream.sinks if not self._prepared else ():
-            if one.type in OTHERS and (window is None or window.counts_for(one.name)):
-                prepare(self.opened, one)
-        self._prepared = True
-        return Work(self.world, self.opened, self.lane)
+        if self._mounts is None:
+            writes = [one for one in self.opened.stream.sinks if window is None or window.counts_for(one.name)]
+            mounts = Mounts(self.opened.book, self.opened.connections, writes)
+            for one in writes:
+                if one.type in OTHERS:
+                    prepare(self.opened, one)
+            mounts.prepared()
+            self._mounts = mounts
+        return Work(self.world, self.opened, self.lane, self._mounts)
 
     def hold(self, work: Work, taken: Taken) -> AbstractContextManager[Fence]:
         return _held(self.world, self.opened, work, taken)
@@ -91,8 +93,8 @@ def _held(world: World, opened: OpenStream, work: Work, taken: Taken) -> Iterato
 class Work:
     """The work on one window."""
 
-    def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
-        self.world, self.opened, self.lane = world, opened, lane
+    def __init__(self, world: World, opened: OpenStream, lane: str, mounts: Mounts) -> None:
+        self.world, self.opened, self.lane, self._mounts = world, opened, lane, mounts
         self.progress = Shown()
         self.beat = lambda: None
         # As SparkWork says it, before rows have the attempt's ordinal.
@@ -263,7 +265,7 @@ class Work:
         verify(self._tallies, {**dict.fromkeys(self._sinks(), good), **self._acknowledged}, bad if keeps else None)
         check_since_pin(self.opened, self.lane, self.window, self._covers, self._tallies)
         places = tuple(self._receipt(one) for one in self._sinks())
-        check_stored(places)
+        self._mounts.check(places, [one.name for one in places] if self.good else [])
         return Receipt(
             tallies=self._tallies,
             sinks=places,

@@ -266,7 +266,9 @@ def test_a_replay_of_scattered_offsets_of_several_partitions_and_incarnations(wh
             attempt(where, one, range(20), at)
         publish(where, one)
     replayed = RangeSet(OffsetRange(at, one, one + 2) for at in places[::3] for one in range(0, 18, 5))
-    publish(where, window(where, 5, range(1), "replay-1"), replayed)
+    replay = window(where, 5, range(1), "replay-1")
+    attempt(where, replay, [])
+    publish(where, replay, replayed)
     found = foreign(where).scan().to_arrow().to_pylist()
     older = [(at, one, 1) for at in places for one in range(20) if (at, one) not in replayed]
     assert sorted(

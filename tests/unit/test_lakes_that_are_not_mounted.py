@@ -5,28 +5,39 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from pyiceberg.table import Table, Transaction
 
+from tests.support.iceberg_in_memory import IcebergInMemory, Killed
 from tests.support.lakes import Lake
 from tests.support.streams_in_memory import offsets
 from tests.support.sums_in_memory import ANN, REASON
+from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
 from tidemark.ledger.erased import erased
-from tidemark.ledger.records import INGEST, Record
+from tidemark.ledger.records import INGEST, Record, SinkReceipt
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.runs.windows import ingest
+from tidemark.settings.parts import Name
 from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.dead_letters.delta.settings import DeltaDeadLetters
+from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.plain import PlainDelta
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.mounted import check_mounted, check_stored
-from tidemark.sinks.parquet import steps
+from tidemark.sinks.iceberg import table as iceberg_table
+from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.plain import place_of
+from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.mounted import Mounts, check_mounted
+from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.folders import OWNER_FILE
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.plain import PlainParquet
-from tidemark.sinks.parquet.settings import ParquetSink
+from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 from tidemark.sinks.parquet.steps import Listener
 from tidemark.sinks.reading import parquet_rows
 
@@ -110,25 +121,161 @@ def test_nothing_is_taken_for_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(parquet_rows(book, "lake", 5)) == 5
 
 
+class OwnSink(FolderSettings):
+    """A sink of files of another package, which marks nothing."""
+
+    type: Literal["own"]
+    name: Name = "own"
+
+
+DISK = "disk/results"
+KINDS: dict[str, FolderSettings] = {
+    "parquet": ParquetSink(name="lake", type="parquet", folder=DISK),
+    "delta": DeltaSink(name="lake", type="delta", folder=DISK),
+    "iceberg": IcebergSink(name="lake", type="iceberg", folder=DISK, table="lake.other"),
+    "own": OwnSink(name="lake", type="own", folder=DISK),
+    "dead letters": DeltaDeadLetters(type="delta", folder=DISK).sink,
+}
+
+
+class Disk:
+    """A job that has begun to write to a folder on a disk, which goes away and comes back."""
+
+    def __init__(self, folder: Path, settings: FolderSettings) -> None:
+        self.world = IcebergInMemory(folder)
+        self.world.ends((0, 5))
+        self.world.ingest()
+        self.settings, self.opened = settings, self.world.opened
+        self.base = settings.base(self.opened.connections)
+        self.mounted, self.away, self.below = folder / "disk", folder / "not mounted", folder / "below"
+        self.mounted.mkdir()
+
+    def begins(self) -> Mounts:
+        return Mounts(self.opened.book, self.opened.connections, [self.settings])
+
+    def prepare(self) -> None:
+        fields = self.opened.fields
+        match self.settings:
+            case DeltaSink():
+                delta_table.prepare(self.base, delta_table.columns(fields), "orders", "ledger")
+            case IcebergSink():
+                where = located(self.opened.connections, place_of(self.settings, self.base))
+                iceberg_table.prepare(where, fields, "orders", "ledger")
+            case ParquetSink():
+                files.own(self.base, "orders", "ledger", "lake")
+            case _:
+                Path(self.base.removeprefix("file://")).mkdir(exist_ok=True)
+
+    def goes(self) -> None:
+        self.mounted.rename(self.away)
+        self.mounted.mkdir()
+
+    def is_back(self) -> None:
+        self.mounted.rename(self.below)
+        self.away.rename(self.mounted)
+
+    def writes(self) -> SinkReceipt:
+        folder = f"{self.base}/data/generation=7"
+        Path(folder.removeprefix("file://")).mkdir(parents=True)
+        place = {"base": self.base, "folder": folder}
+        return SinkReceipt(name="lake", type=self.settings.type, place=place)
+
+
 @pytest.mark.covers("N76")
 @pytest.mark.parametrize("again", [False, True], ids=["away", "mounted again"])
-def test_what_was_written_to_a_mount_point_is_never_committed(tmp_path: Path, again: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_written_to_a_mount_point_is_never_committed(tmp_path: Path, kind: str, again: bool) -> None:
     """The disk went away under a writer: what it wrote was there, and read back, until the disk was there again."""
+    disk = Disk(tmp_path, KINDS[kind])
+    mounts = disk.begins()
+    disk.prepare()
+    mounts.prepared()
+    mounts.check([disk.writes()], ["lake"])
+    disk.goes()
+    place = disk.writes()
+    if again:
+        disk.is_back()
+        (tmp_path / "disk/results/data/generation=7").rmdir()
+    with pytest.raises(Unreachable, match=r"disk may|not there|No such file"):
+        mounts.check([place], ["lake"])
+
+
+@pytest.mark.covers("N76")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mount_point_that_is_prepared_in_the_place_of_a_folder_is_found(tmp_path: Path, kind: str) -> None:
+    """Whoever prepares it marks it, as one that nobody has written."""
+    disk = Disk(tmp_path, KINDS[kind])
+    mounts = disk.begins()
+    disk.prepare()
+    mounts.prepared()
+    mounts = disk.begins()
+    disk.goes()
+    with pytest.raises(Unreachable):
+        _prepares(disk, mounts)
+    disk.is_back()
+    mounts.prepared()
+
+
+def _prepares(disk: Disk, mounts: Mounts) -> None:
+    disk.prepare()
+    mounts.prepared()
+
+
+@pytest.mark.covers("N76")
+def test_an_own_sink_without_a_mark_is_known_by_its_newest_folder(tmp_path: Path) -> None:
+    """One that was there before a mark was asked for goes on; one whose disk is away does not begin anew."""
     lake = Lake(tmp_path)
     lake.ingest()
-    (record,) = (one.record for one in lake.stream.opened.book.committed())
-    check_stored(record.places)
-    mounted, away = tmp_path / "lake", tmp_path / "not mounted"
-    mounted.rename(away)
-    place = lake.write(offsets((0, 5, 8)), INGEST, 2, record.attempt.generation + 1)
-    # An attempt has put its mark before.
-    (mounted / OWNER_FILE).unlink()
-    if again:
-        mounted.rename(tmp_path / "below")
-        away.rename(mounted)
-    what = "was written, and is not there" if again else "has no mark of its owner"
-    with pytest.raises(Unreachable, match=f"{what}: its disk may have been mounted or unmounted meanwhile"):
-        check_stored([place])
+    (tmp_path / "lake" / OWNER_FILE).unlink()
+    opened, own = lake.stream.opened, OwnSink(name="lake", type="own", folder="lake")
+    mounts = Mounts(opened.book, opened.connections, [own])
+    mounts.prepared()
+    assert (tmp_path / "lake" / OWNER_FILE).exists()
+    (tmp_path / "lake").rename(tmp_path / "not mounted")
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(Unreachable, match=r"has no mark of its owner, and .* is not there, which has results"):
+        Mounts(opened.book, opened.connections, [own])
+
+
+@pytest.mark.covers("I1")
+def test_no_snapshot_of_iceberg_goes_to_a_mount_point(tmp_path: Path) -> None:
+    """Its catalog is elsewhere, and would name it for ever."""
+    world = IcebergInMemory(tmp_path)
+    world.ends((0, 5))
+    world.ingest()
+    before = world.seen()
+    mounted, away = tmp_path / "orders_iceberg", tmp_path / "not mounted"
+
+    def goes(table: Table, transaction: Transaction, made: list[str]) -> bool:
+        mounted.rename(away)
+        mounted.mkdir()
+        transaction.set_properties({"a": "b"})
+        return True
+
+    with pytest.raises(Unreachable):
+        iceberg_table.change(world.where, goes)
+    assert not any(mounted.rglob("*"))
+    mounted.rmdir()
+    away.rename(mounted)
+    assert world.seen() == before
+    world.ends((0, 9))
+    world.ingest("run 2")
+    assert len(world.seen()) == 9
+
+
+@pytest.mark.covers("I1")
+def test_no_window_is_published_without_its_files(tmp_path: Path) -> None:
+    world = IcebergInMemory(tmp_path)
+    world.ends((0, 5))
+    with pytest.raises(Killed):
+        world.ingest(until=Step.COMMITTED)
+    data, away = tmp_path / "orders_iceberg/data", tmp_path / "away"
+    data.rename(away)
+    with pytest.raises(Unreachable, match="is not there; its disk may have been unmounted just now"):
+        world.ingest("run 2")
+    away.rename(data)
+    world.ingest("run 3")
+    assert len(world.seen()) == 5
 
 
 @pytest.mark.covers("N76")

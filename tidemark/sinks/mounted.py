@@ -1,18 +1,93 @@
-"""Whether the folders that a stream is about to write are those that it has written before."""
+"""Whether the folders that a stream writes to are those that it has written before, and stay the same until a commit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.settings import IcebergSink
-from tidemark.sinks.parquet.settings import ParquetSink
+from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
+
+# Types of sinks that write a folder for each window, also for one without rows.
+_ALWAYS = ("parquet", "iceberg")
+
+
+class Mounts:
+    """The folders that a job writes to. Each keeps the mark that it had when the job began, or got when it was prepared.
+
+    A disk that goes away leaves its mount point: an empty folder, which whoever prepares a folder would mark, and where files
+    are written and read back. They are gone when the disk is back. So the marks are read before a folder is prepared, then,
+    and before each commit. This knows folders by the settings that all sinks of files have, also those of other packages.
+    """
+
+    def __init__(self, book: Book, connections: Connections, places: Iterable[Any]) -> None:
+        """`places`: the settings of sinks and of dead letters that the job writes. Raises what `check_mounted` raises."""
+        self._book, self._connections = book, connections
+        found = (one.sink if isinstance(one, FileDeadLetters) else one for one in places)
+        self._places = [one for one in found if isinstance(one, FolderSettings)]
+        check_mounted(book, connections, self._places)
+        self._marks = {self._base(one): mark for one in self._places if (mark := self._mark(one)) is not None}
+
+    def prepared(self) -> None:
+        """Once all folders are prepared: see that they are those that were there, and note the mark of a new one.
+
+        A folder that its sink leaves without a mark is marked here. Raises Unreachable.
+        """
+        for one in self._places:
+            mark = self._mark(one)
+            if mark is None and self._base(one) not in self._marks and (register := self._book.register()) is not None:
+                files.own(self._base(one), self._book.stream, register[1].ledger, one.name)
+                mark = self._mark(one)
+            self._compare(one, mark)
+
+    def check(self, places: Iterable[SinkReceipt], holding: Container[str]) -> None:
+        """Before a commit. `holding`: the names of those places that have got any row.
+
+        Raises Unreachable for a folder without the mark that it had, and for what was written and is not there.
+        """
+        for one in self._places:
+            self._compare(one, self._mark(one))
+        bases = tuple(f"{self._base(one)}/" for one in self._places)
+        for place in places:
+            folder = place.place.get("folder", "")
+            # A sink of another package may make no folder for no rows.
+            must = place.type in _ALWAYS or place.name in holding
+            if must and folder.startswith(bases) and not files.exists(folder):
+                raise Unreachable(f"{folder} was written, and is not there: {folders.MEANWHILE}")
+
+    def _compare(self, settings: FolderSettings, mark: str | None) -> None:
+        base = self._base(settings)
+        if mark is None or self._marks.setdefault(base, mark) != mark:
+            what = "has no mark of its owner" if mark is None else "is another folder than it was"
+            raise Unreachable(f"{base} {what}: {folders.MEANWHILE}")
+
+    def _base(self, settings: FolderSettings) -> str:
+        return settings.base(self._connections)
+
+    def _mark(self, settings: FolderSettings) -> str | None:
+        """What tells a folder from the one that is made in its place; None for one that nobody has prepared."""
+        base = self._base(settings)
+        match settings:
+            case DeltaSink():
+                from tidemark.sinks.delta import table
+
+                return table.identity(base)
+            case IcebergSink():
+                from tidemark.sinks.iceberg.catalog import located, opened
+
+                # The catalog says where the table is, which says itself who it is.
+                found = opened(located(self._connections, place_of(settings, base)))
+                return None if found is None else str(found.metadata.table_uuid)
+            case _:
+                return folders.mark_of(base)
 
 
 def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -> None:
@@ -22,10 +97,6 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
     """
     for settings in places:
         match settings:
-            case ParquetSink():
-                from tidemark.sinks.parquet.folders import check_there
-
-                check_there(settings.base(connections), _records(book))
             case FileDeadLetters():
                 check_mounted(book, connections, [settings.sink])
             case DeltaSink():
@@ -37,18 +108,22 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
                 from tidemark.sinks.iceberg.table import check_there as check_table
 
                 check_table(located(connections, place_of(settings, settings.base(connections))), _records(book))
+            case ParquetSink():
+                folders.check_there(settings.base(connections), _records(book))
+            case FolderSettings():
+                _check_unknown(book, settings.base(connections))
 
 
-def check_stored(places: Iterable[SinkReceipt]) -> None:
-    """Raises Unreachable for a folder of files that an attempt has written to a disk that was not mounted then, or is not now.
-
-    A table's commit tells by itself: its log lies on the same disk.
-    """
-    for one in places:
-        if one.type == "parquet" and "folder" in one.place:
-            from tidemark.sinks.parquet.folders import check_stored as check_folder
-
-            check_folder(one.place["base"], one.place["folder"])
+def _check_unknown(book: Book, base: str) -> None:
+    """As `folders.check_there`, for a type of another package. It may have marked nothing, so its newest folder tells, too."""
+    if folders.has_mark(base):
+        return
+    below = (place.place.get("folder", "") for record in _records(book) for place in record.places)
+    last = [one for one in below if one.startswith(f"{base}/")][-1:]
+    if last and not files.exists(last[0]):
+        raise Unreachable(
+            f"{base} has no mark of its owner, and {last[0]} is not there, which has results; its disk may not be mounted"
+        )
 
 
 def _records(book: Book) -> Iterator[Record]:

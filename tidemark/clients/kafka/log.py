@@ -45,6 +45,8 @@ TIMEOUT_MS = 20_000
 # Timestamps are only for a forecast, which works without them too.
 TIMESTAMPS_MS = 5_000
 
+# How often topics are looked at that change under each look.
+_LOOKS = 3
 # How much of a log is fetched to look at one offset. The broker sends at least one whole batch, however large it is.
 _SLOT_BYTES = 64 * 1024
 # The newest version of a fetch that names topics by their names.
@@ -131,40 +133,21 @@ class KafkaLog:
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         """The topics of these names that exist. Ends are taken after starts, so that end >= start.
 
-        Raises NotAuthorized for a topic that we may not read. Raises Unreachable when a partition has no leader: a plan
-        without that partition would be incomplete.
+        Ids and leader epochs are looked at before and after the offsets: of a topic that was made anew meanwhile, or whose log
+        another leader has cut, the offsets would be those of other messages. Raises NotAuthorized for a topic that we may not
+        read. Raises Unreachable when that goes on, or a partition has no leader: a plan without that partition would be
+        incomplete.
         """
         with self._admin() as admin:
             described = self._may(admin, names, "Read")
-            partitions = {
-                KafkaTopicPartition(topic["name"], partition["partition_index"]): partition
-                for topic in described
-                for partition in topic["partitions"]
-            }
-            for at, partition in partitions.items():
-                if partition["leader_id"] < 0:
-                    raise Unreachable(
-                        f"{at.topic}/{at.partition} has no leader at the moment; try again when it has one"
-                    )
-            starts = _offsets(admin, partitions, OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
-            ends = _offsets(admin, partitions, OffsetSpec.LATEST, _LEVELS[isolation])
-            # After the ends, so that none of them lies above.
-            high = (
-                _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
-                if isolation == READ_COMMITTED
-                else ends
-            )
-        return {
-            topic["name"]: TopicLog(
-                str(topic["topic_id"]),
-                {
-                    at.partition: PartitionLog(starts[at], ends[at], _epoch(partition["leader_epoch"]), high[at])
-                    for at, partition in partitions.items()
-                    if at.topic == topic["name"]
-                },
-            )
-            for topic in described
-        }
+            for _ in range(_LOOKS):
+                found = _logs(admin, described, isolation)
+                again = self._may(admin, names, "Read")
+                if _who(again) == _who(described):
+                    return found
+                described = again
+        changed = ", ".join(sorted(one["name"] for one in described)) or "topics"
+        raise Unreachable(f"{changed}: deleted, made anew or led by others each time they were looked at; try again")
 
     def leaders(self, names: Iterable[str]) -> dict[tuple[str, int], tuple[str, int]]:
         """Where the leader of each partition of these topics is, by (topic, partition): host and port.
@@ -443,6 +426,46 @@ class KafkaLog:
 
 async def _sent(manager: Any, request: Any, node: int) -> Any:
     return await manager.send(request, node_id=node)
+
+
+def _logs(admin: KafkaAdminClient, described: Sequence[dict[str, Any]], isolation: str) -> dict[str, TopicLog]:
+    """Topics that were described, with where their logs start and end now."""
+    partitions = {
+        KafkaTopicPartition(topic["name"], partition["partition_index"]): partition
+        for topic in described
+        for partition in topic["partitions"]
+    }
+    for at, partition in partitions.items():
+        if partition["leader_id"] < 0:
+            raise Unreachable(f"{at.topic}/{at.partition} has no leader at the moment; try again when it has one")
+    starts = _offsets(admin, partitions, OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+    ends = _offsets(admin, partitions, OffsetSpec.LATEST, _LEVELS[isolation])
+    # After the ends, so that none of them lies above.
+    high = (
+        _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        if isolation == READ_COMMITTED
+        else ends
+    )
+    return {
+        topic["name"]: TopicLog(
+            str(topic["topic_id"]),
+            {
+                at.partition: PartitionLog(starts[at], ends[at], _epoch(partition["leader_epoch"]), high[at])
+                for at, partition in partitions.items()
+                if at.topic == topic["name"]
+            },
+        )
+        for topic in described
+    }
+
+
+def _who(described: Sequence[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    """Which topics were described, and by whom their partitions are led. One that was added since is another question."""
+    return {
+        (topic["name"], topic["topic_id"], partition["partition_index"], partition["leader_epoch"])
+        for topic in described
+        for partition in topic["partitions"]
+    }
 
 
 _EpochPartition = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition

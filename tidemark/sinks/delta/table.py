@@ -296,6 +296,17 @@ def exists(base: str) -> bool:
         return DeltaTable.is_deltatable(folders.escaped(base), storage_options=folders.options(base))
 
 
+def identity(base: str) -> str | None:
+    """What tells a table from one that is made in its place; None where there is none. Raises Unreachable."""
+    try:
+        return str(_opened(base).metadata().id)
+    except TableNotFoundError:
+        return None
+    except DeltaError as problem:
+        # A commit that went to a mount point has nothing of the table before it.
+        raise Unreachable(f"{base} is no whole table; its disk may not be mounted: {problem}") from problem
+
+
 def sweep(base: str, record: Record, covers: RangeSet) -> None:
     """Delete the rows of lower generations at the offsets that a committed window covers."""
     many = len(list(covers)) > _MOST_RANGES

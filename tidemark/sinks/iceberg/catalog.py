@@ -71,6 +71,10 @@ def located(connections: Connections, place: Mapping[str, str]) -> Where:
     return Where(place["base"], found, place["catalog_name"], place["table"])
 
 
+# Set where a table is made: else the folder of its metadata is there, or its disk is not mounted.
+_MAKES = "tidemark.makes"
+
+
 class LakeIO(PyArrowFileIO):
     """Files of the lake, by the names that receipts give them, with the key of the lake's connection."""
 
@@ -81,7 +85,9 @@ class LakeIO(PyArrowFileIO):
         with folders.opened(location) as (filesystem, path):
             # A bucket has no folders.
             if isinstance(filesystem, fs.LocalFileSystem):
-                filesystem.create_dir(posixpath.dirname(path), recursive=True)
+                makes, above = _MAKES in self.properties, posixpath.dirname(path)
+                if makes or posixpath.basename(above) != "metadata":
+                    filesystem.create_dir(above, recursive=makes)
         return _file(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
@@ -103,6 +109,7 @@ class _Catalog(SqlCatalog):
         properties = {
             "py-io-impl": f"{LakeIO.__module__}.{LakeIO.__qualname__}",
             "init_catalog_tables": str(makes).lower(),
+            **({_MAKES: "true"} if makes else {}),
         }
         MetastoreCatalog.__init__(self, where.catalog, **properties)
         self.engine = engine(where.database, _QUESTION_SECONDS)

@@ -224,8 +224,10 @@ def publish(where: Where, versions: str, record: Record, folder: str, replaced: 
         if published(table, versions, record.lane) >= generation:
             return False
         old = _without(where, table, replaced, generation, made)
-        described = (data_files.described(table.metadata, name) for name in data_files.in_folder(folder))
-        new = [one for one in described if one is not None]
+        written = data_files.in_folder(folder)
+        new = [one for name in written if (one := data_files.described(table.metadata, name)) is not None]
+        if not written and any(tally.rows.number for tally in record.tallies):
+            raise Unreachable(f"{folder} is not there; its disk may have been unmounted just now")
         if not old and not new:
             return False
         transaction.set_properties({lane_property(versions, record.lane): str(generation)})

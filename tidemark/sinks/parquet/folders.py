@@ -22,6 +22,8 @@ from tidemark.ledger.records import Record
 OWNER_FILE = "_tidemark_owner.json"
 # Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+# Of what was written, and is not where it belongs.
+MEANWHILE = "its disk may have been mounted or unmounted meanwhile. Nothing was committed. Mount it, and run again"
 # Arrow sends checksums in a form that AWS knows since 2024, and few other servers do.
 _CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 
@@ -54,23 +56,26 @@ def naming(folder: str) -> Iterator[None]:
 
 def has_mark(base: str) -> bool:
     """Whether a folder of Parquet files has its owner's mark. Whoever writes there puts it there first."""
+    return mark_of(base) is not None
+
+
+def mark_of(base: str) -> str | None:
+    """What tells the mark of a folder's owner from one that is put there later: its time, in nanoseconds. None: no mark."""
     with opened(base) as (filesystem, path):
-        return bool(filesystem.get_file_info(f"{path}/{OWNER_FILE}").type != fs.FileType.NotFound)
+        found = filesystem.get_file_info(f"{path}/{OWNER_FILE}")
+    return None if found.type == fs.FileType.NotFound else str(found.mtime_ns)
 
 
 def check_stored(base: str, folder: str) -> None:
     """Raises Unreachable unless a folder that was just written stands where its owner's mark stands.
 
-    Asked before anything counts. A disk that goes away under a writer leaves its mount point, and files that are written
-    and read back there: they are gone when the disk is back.
+    Asked before anything counts: see `mounted.Mounts`.
     """
     with opened(folder) as (filesystem, path):
         there = filesystem.get_file_info(path).type != fs.FileType.NotFound
     if not there or not has_mark(base):
         what = f"{base} has no mark of its owner" if there else f"{folder} was written, and is not there"
-        raise Unreachable(
-            f"{what}: its disk may have been mounted or unmounted meanwhile. Nothing was committed. Mount it, and run again"
-        )
+        raise Unreachable(f"{what}: {MEANWHILE}")
 
 
 def check_there(base: str, records: Iterable[Record], marked: Callable[[str], bool] = has_mark) -> None:

@@ -24,7 +24,7 @@ from tidemark.runs import processing
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import lanes
 from tidemark.schemes.kinds import AvroScheme
-from tidemark.sinks.mounted import check_mounted
+from tidemark.sinks.mounted import Mounts
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.rows.one_pass import takes_one_pass
 from tidemark.spark.rows.pipeline import check_rows
@@ -83,13 +83,13 @@ class _Ready:
     def __init__(self, opened: OpenStream, lane: str) -> None:
         self.opened = opened
         self.lane = lane
-        self._made: tuple[SparkSession, list[Sink], Writer] | None = None
+        self._made: tuple[SparkSession, list[Sink], Writer, Mounts] | None = None
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> SparkWork:
         """The work on a window. A lane writes the same sinks in all its windows, and its stream file stays as it was read."""
         self._made = self._made or self._make_ready(seq, window)
-        spark, sinks, dead_letters = self._made
-        return SparkWork(spark, self.opened, sinks, dead_letters, self.lane, longer=longer)
+        spark, sinks, dead_letters, mounts = self._made
+        return SparkWork(spark, self.opened, sinks, dead_letters, self.lane, mounts, longer=longer)
 
     def hold(self, work: processing.WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
         return holding(self.opened.book, work.progress, taken)
@@ -97,21 +97,25 @@ class _Ready:
     def translate(self, problem: Exception) -> TidemarkError | None:
         return translate(problem)
 
-    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], Writer]:
+    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], Writer, Mounts]:
         opened, name = self.opened, self.opened.book.stream
         spark = stream_session(f"tidemark {name}/{self.lane} {seq}", opened)
         sinks = make_sinks(opened)
         dead_letters = dead_letters_writer(opened)
         ledger = _ledger_id(opened)
-        check_mounted(opened.book, opened.connections, [*opened.stream.sinks, opened.stream.dead_letters])
+        writes = {one.name for one in sinks if window is None or window.counts_for(one.name)}
+        letters = [opened.stream.dead_letters] if window is None or window.counts_for(None) else []
+        places = (*(one for one in opened.stream.sinks if one.name in writes), *letters)
+        mounts = Mounts(opened.book, opened.connections, places)
         for sink in sinks:
-            if window is None or window.counts_for(sink.name):
+            if sink.name in writes:
                 sink.prepare(name, ledger)
-        if window is None or window.counts_for(None):
+        if letters:
             dead_letters.prepare(name, ledger)
+        mounts.prepared()
         if not _checked_before(opened):
             check_rows(spark, opened.stream)
-        return spark, sinks, dead_letters
+        return spark, sinks, dead_letters, mounts
 
 
 def _checked_before(opened: OpenStream) -> bool:

@@ -27,7 +27,7 @@ from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.processing import LongerWay
 from tidemark.runs.windows.changes_since_pin import check_since_pin
-from tidemark.sinks.mounted import check_stored
+from tidemark.sinks.mounted import Mounts
 from tidemark.spark.columns import COORDINATE
 from tidemark.spark.jobs.redriven import dead_letters_so_far
 from tidemark.spark.readers.parquet import rows_at_a_time
@@ -70,10 +70,12 @@ class SparkWork:
         sinks: Sequence[Sink],
         dead_letters: Writer,
         lane: str,
+        mounts: Mounts,
         *,
         longer: bool = False,
     ) -> None:
         self._longer = longer
+        self._mounts = mounts
         self._spark = spark
         self._opened = opened
         self._all_sinks = sinks
@@ -280,8 +282,12 @@ class SparkWork:
         check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies, self._counted_blocks())
         places = tuple(sink.receipt(self._context) for sink in self._sinks)
         letters = self._dead_letters.receipt(self._context) if self._writes_dead_letters else None
+        wrote, holding = [*places], [name for name, held in self._stored.items() if held]
         # An attempt without dead letters writes no folder of them.
-        check_stored((*places, letters) if letters is not None and self._dead else places)
+        if letters is not None and self._dead:
+            wrote.append(letters)
+            holding.append(letters.name)
+        self._mounts.check(wrote, holding)
         return Receipt(
             tallies=self._tallies,
             sinks=places,
