@@ -97,15 +97,15 @@ class PlaceComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self.changed + self.new + self.gone
 
     def examples(self) -> Iterator[tuple[str, Example]]:
-        for kind, found in (("changed", self.changed_at), ("new", self.new_at), ("gone", self.gone_at)):
-            for one in found:
-                yield kind, one
+        for kind, at in (("changed", self.changed_at), ("new", self.new_at), ("gone", self.gone_at)):
+            for example in at:
+                yield kind, example
 
     def unnamed(self) -> dict[str, int]:
         """How many rows of each kind have no example."""
         left = {"changed": self.changed, "new": self.new, "gone": self.gone}
-        for kind, one in self.examples():
-            left[kind] -= one.number
+        for kind, example in self.examples():
+            left[kind] -= example.number
         return {kind: number for kind, number in left.items() if number}
 
     def sentence(self) -> str:
@@ -178,9 +178,9 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             reasons=self.reasons[:most],
             places=tuple(
                 structs.replace(
-                    one, changed_at=one.changed_at[:most], new_at=one.new_at[:most], gone_at=one.gone_at[:most]
+                    place, changed_at=place.changed_at[:most], new_at=place.new_at[:most], gone_at=place.gone_at[:most]
                 )
-                for one in self.places
+                for place in self.places
             ),
         )
 
@@ -188,9 +188,9 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         """The comparison as people read it in a log: what changes in each place, examples, and what is left out."""
         yield self.sentence()
         yield from chain.from_iterable(map(_lines, self.places))
-        for one in self.reasons:
+        for reason in self.reasons:
             what = "dead letters after the replay" if self.sinks is None else "invalid or failed, without a row"
-            yield f"{one.number} {what}: {one.reason!r}, such as {one.first}"
+            yield f"{reason.number} {what}: {reason.reason!r}, such as {reason.first}"
 
 
 def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayComparison:
@@ -203,25 +203,25 @@ def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayC
     if len(parts) == 1:
         return structs.replace(first, reasons=first.reasons[:MOST_REASONS])
     reasons: dict[str, DeadLetterReason] = {}
-    for one in chain.from_iterable(part.reasons for part in parts):
-        known = reasons.setdefault(one.reason, structs.replace(one, number=0))
-        first_at = min(known.first, one.first, key=_place)
-        reasons[one.reason] = structs.replace(known, number=known.number + one.number, first=first_at)
+    for reason in chain.from_iterable(part.reasons for part in parts):
+        known = reasons.setdefault(reason.reason, structs.replace(reason, number=0))
+        first_at = min(known.first, reason.first, key=_place)
+        reasons[reason.reason] = structs.replace(known, number=known.number + reason.number, first=first_at)
     places: dict[str, list[PlaceComparison]] = {}
     for place in chain.from_iterable(part.places for part in parts):
         places.setdefault(place.name, []).append(place)
     return structs.replace(
         first,
         **{name: sum(getattr(part, name) for part in parts) for name in _NUMBERS},
-        places=tuple(_place_of(found, columns) for found in places.values() if len(found) == len(parts)),
+        places=tuple(_place_of(reports, columns) for reports in places.values() if len(reports) == len(parts)),
         not_compared=tuple(dict.fromkeys(chain.from_iterable(part.not_compared for part in parts))),
-        reasons=tuple(sorted(reasons.values(), key=lambda one: (-one.number, one.reason))[:MOST_REASONS]),
+        reasons=tuple(sorted(reasons.values(), key=lambda reason: (-reason.number, reason.reason))[:MOST_REASONS]),
     )
 
 
 def _place_of(parts: Sequence[PlaceComparison], columns: Sequence[str]) -> PlaceComparison:
     by_column = _added(part.columns for part in parts)
-    ordered = [*(one for one in columns if one in by_column), *sorted(by_column.keys() - {*columns})]
+    ordered = [*(column for column in columns if column in by_column), *sorted(by_column.keys() - {*columns})]
     return structs.replace(
         parts[0],
         **{name: sum(getattr(part, name) for part in parts) for name in _ROWS},
@@ -233,28 +233,28 @@ def _place_of(parts: Sequence[PlaceComparison], columns: Sequence[str]) -> Place
 
 def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
     """The first of all, if each piece has given its own first ones."""
-    return tuple(sorted(examples, key=lambda one: (_place(one.at), one.index)))[:MOST_EXAMPLES]
+    return tuple(sorted(examples, key=lambda example: (_place(example.at), example.index)))[:MOST_EXAMPLES]
 
 
 def _place(at: str) -> tuple[str, *tuple[int, ...]]:
     """The sort key of coordinates, blocks and windows: the name, then numbers as numbers."""
-    found = _AT.fullmatch(at)
-    if found is None:
+    match = _AT.fullmatch(at)
+    if match is None:
         raise ValueError(f"{at!r} is no coordinate and no window")
-    return found[1], *(int(number or FIRST_INCARNATION) for number in found.groups()[1:])
+    return match[1], *(int(number or FIRST_INCARNATION) for number in match.groups()[1:])
 
 
 def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in counts:
-        for name, number in one.items():
-            found[name] = found.get(name, 0) + number
-    return found
+    totals: dict[str, int] = {}
+    for count in counts:
+        for name, number in count.items():
+            totals[name] = totals.get(name, 0) + number
+    return totals
 
 
 def _lines(place: PlaceComparison) -> Iterator[str]:
-    for kind, one in place.examples():
-        yield f"{place.name}: {kind} {one.described()}"
+    for kind, example in place.examples():
+        yield f"{place.name}: {kind} {example.described()}"
     for kind, number in place.unnamed().items():
         yield f"{place.name}: {number} more {kind}"
 

@@ -35,15 +35,15 @@ def coverage(windows: Sequence[Committed], ingest: Ingest) -> list[PartitionCove
         lane = window.record.lane
         lanes[lane] = lanes.get(lane, RangeSet()) | window.covers
     covered, again = RangeSet(), RangeSet()
-    for found in lanes.values():
-        again |= covered & found
-        covered |= found
+    for covers in lanes.values():
+        again |= covered & covers
+        covered |= covers
     lost, skipped = (gaps - covered for gaps in jumped_over(windows))
     missing = holes(windows, ingest)
     return [
         PartitionCoverage(
             at,
-            {lane: part for lane, found in sorted(lanes.items()) if (part := found.only([at]))},
+            {lane: part for lane, covers in sorted(lanes.items()) if (part := covers.only([at]))},
             missing.only([at]),
             again.only([at]),
             lost.only([at]),

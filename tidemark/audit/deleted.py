@@ -93,7 +93,7 @@ SAME, UNPROVEN = BlockVerdict(compared=True), BlockVerdict(compared=False)
 
 def wrote_to(record: Record, sink: str, place: Mapping[str, str]) -> bool:
     """Whether a window wrote its results to a sink, and at a place with these properties."""
-    return any(one.name == sink and place.items() <= one.place.items() for one in record.places)
+    return any(written.name == sink and place.items() <= written.place.items() for written in record.places)
 
 
 def window_blocks(
@@ -120,76 +120,76 @@ def window_blocks(
 def _tallies(committed: Committed, blocks: BlockTallies | None) -> dict[Place, BlockTally]:
     if blocks is None:
         return {(tally.at, 0): BlockTally.of(0, tally) for tally in committed.record.tallies}
-    return {(one.at, tally.block): tally for one in blocks.partitions for tally in one.blocks}
+    return {(partition.at, tally.block): tally for partition in blocks.partitions for tally in partition.blocks}
 
 
 def _by_block(offsets: RangeSet, size: int) -> dict[Place, RangeSet]:
-    found: dict[Place, list[OffsetRange]] = {}
+    places: dict[Place, list[OffsetRange]] = {}
     for at, block, start, until in in_blocks(offsets, size):
-        found.setdefault((at, block), []).append(OffsetRange(at, start, until))
-    return {place: RangeSet(ranges) for place, ranges in found.items()}
+        places.setdefault((at, block), []).append(OffsetRange(at, start, until))
+    return {place: RangeSet(ranges) for place, ranges in places.items()}
 
 
-def compare_rows(block: WindowBlock, found: BlockContents, fields: str) -> BlockVerdict:
+def compare_rows(block: WindowBlock, contents: BlockContents, fields: str) -> BlockVerdict:
     """Whether the results of a block are what the window stored.
 
     `fields` is the digest of today's fields. Contents of rows that were stored with other fields are not compared.
     """
     if block.taken:
-        return _compare_messages(block, block.tally.stored, found)
+        return _compare_messages(block, block.tally.stored, contents)
     receipt = block.committed.record.receipt
     same_fields = receipt is not None and receipt.fields == fields
-    if block.tally.rows != found.rows:
-        return _report(block, block.tally.rows, found.rows, "rows")
-    if found.said != block.tally.content or (same_fields and found.content != block.tally.content):
-        return _report(block, block.tally.rows, found.rows, "contents")
+    if block.tally.rows != contents.rows:
+        return _report(block, block.tally.rows, contents.rows, "rows")
+    if contents.said != block.tally.content or (same_fields and contents.content != block.tally.content):
+        return _report(block, block.tally.rows, contents.rows, "contents")
     return SAME
 
 
-def compare_dead_letters(block: WindowBlock, found: BlockContents) -> BlockVerdict:
+def compare_dead_letters(block: WindowBlock, contents: BlockContents) -> BlockVerdict:
     """As `compare_rows`, for dead letters. Their contents are not compared."""
-    return _compare_messages(block, block.tally.dead_letters, found)
+    return _compare_messages(block, block.tally.dead_letters, contents)
 
 
-def compare_identity(block: WindowBlock, found: BlockContents, *, may_lack: bool) -> BlockVerdict:
+def compare_identity(block: WindowBlock, contents: BlockContents, *, may_lack: bool) -> BlockVerdict:
     """As `compare_rows`, for rows that carry no digest of their contents: number and identity are compared.
 
     With `may_lack`, the place deletes rows by itself. A block that lacks some of its rows is then unproven.
     """
     if block.taken:
-        verdict = _compare_messages(block, block.tally.stored, found)
-        lacks = found.messages.number < block.tally.stored.number
+        verdict = _compare_messages(block, block.tally.stored, contents)
+        lacks = contents.messages.number < block.tally.stored.number
     else:
         expected = block.tally.rows
-        verdict = SAME if expected == found.rows else _report(block, expected, found.rows, "rows")
-        lacks = found.rows.number < expected.number
+        verdict = SAME if expected == contents.rows else _report(block, expected, contents.rows, "rows")
+        lacks = contents.rows.number < expected.number
     return UNPROVEN if verdict.wrong is not None and may_lack and lacks else verdict
 
 
-def _compare_messages(block: WindowBlock, expected: Count, found: BlockContents) -> BlockVerdict:
-    if expected == found.messages + found.taken:
+def _compare_messages(block: WindowBlock, expected: Count, contents: BlockContents) -> BlockVerdict:
+    if expected == contents.messages + contents.taken:
         return SAME
     if block.taken.count() > MOST_TAKEN:
         return UNPROVEN
-    if explained(expected, found.messages, block.taken):
+    if explained(expected, contents.messages, block.taken):
         return SAME
-    return _report(block, expected, found.messages, "messages")
+    return _report(block, expected, contents.messages, "messages")
 
 
-def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> BlockVerdict:
+def _report(block: WindowBlock, expected: Count, counted: Count, what: str) -> BlockVerdict:
     first, last = min(block.offsets | block.taken), max(block.offsets | block.taken)
     record = block.committed.record
     wrong = BlockReport(
         at=str(OffsetRange(block.partition, first.start, last.until)),
         window=f"{record.lane}/{record.seq}",
         expected=expected.number,
-        found=found.number,
+        found=counted.number,
         what=what,
     )
     return BlockVerdict(compared=True, wrong=wrong)
 
 
-def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
+def explained(expected: Count, counted: Count, taken: RangeSet) -> bool:
     """Whether `found` is `expected` without some of the messages at the offsets that were taken.
 
     The audit does not know which of those were among the expected ones. While they are few, the XOR tells it: Gauss's
@@ -197,8 +197,8 @@ def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
     difference is 0110, and the taken offsets have 0101, 0011 and 1000. Only the first two make that difference, so two
     messages have to be missing. Also true if several sets make the same difference, since the answer is then unknown.
     """
-    missing = expected.number - found.number
-    difference = int(expected.ack, 16) ^ int(found.ack, 16)
+    missing = expected.number - counted.number
+    difference = int(expected.ack, 16) ^ int(counted.ack, 16)
     if (known := eliminated(taken)) is None:
         # An unknown answer raises no alarm.
         return True

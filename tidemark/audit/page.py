@@ -62,13 +62,13 @@ def _facts(report: AuditReport) -> dict[str, object]:
 
 
 def _differences(place: PlaceReport) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for kind in _KINDS:
         shown: Sequence[str] = getattr(place, f"{kind}_at")
-        found += [f"{kind} {one}" for one in shown]
+        lines += [f"{kind} {example}" for example in shown]
         if more := getattr(place, kind) - len(shown):
-            found.append(f"{kind}: {more} more rows")
-    found += [f"block {one}" for one in place.blocks_at]
+            lines.append(f"{kind}: {more} more rows")
+    lines += [f"block {block}" for block in place.blocks_at]
     if more := place.blocks - len(place.blocks_at):
-        found.append(f"{more} more blocks")
-    return found
+        lines.append(f"{more} more blocks")
+    return lines

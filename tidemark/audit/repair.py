@@ -41,17 +41,17 @@ def verdict(first: AuditReport, again: AuditReport | None) -> RepairVerdict:
 def beyond_repair(report: AuditReport) -> tuple[str, ...]:
     """The faults that are not among the findings, so that no replay of them fixes them, in words."""
     left = []
-    if holes := sum(len(one.holes) for one in report.coverage):
+    if holes := sum(len(partition.holes) for partition in report.coverage):
         left.append(f"{holes} holes: a backfill reads them")
-    if overlaps := sum(len(one.overlaps) for one in report.coverage):
+    if overlaps := sum(len(partition.overlaps) for partition in report.coverage):
         left.append(f"{overlaps} overlaps")
-    if unexplained := sum(one.unexplained for one in report.gaps):
+    if unexplained := sum(gap.unexplained for gap in report.gaps):
         left.append(f"{unexplained} messages that were counted and are gone from Kafka")
     if report.gone:
         why = " or may have compacted: see level full" if report.level == Level.SINKS else ""
         left.append(f"{report.gone} offsets of blocks that differ, whose messages Kafka has deleted{why}")
     # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
-    cut = any(one.missing + one.different + one.extra + one.twice >= MOST_FINDINGS for one in report.places)
+    cut = any(place.missing + place.different + place.extra + place.twice >= MOST_FINDINGS for place in report.places)
     if cut:
         left.append(
             f"some of {MOST_FINDINGS} differences or more, which are more than an audit hands over: audit again"

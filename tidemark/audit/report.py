@@ -186,20 +186,20 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     @property
     def problems(self) -> tuple[str, ...]:
         """The faults of the ledger, and those between the ledger and Kafka's offsets, in words."""
-        return (*self.ledger_problems, *(one.problem for one in self.source if one.problem is not None))
+        return (*self.ledger_problems, *(source.problem for source in self.source if source.problem is not None))
 
     @property
     def clean(self) -> bool:
         """Whether nothing is wrong with what this level looks at."""
-        unbroken = not any(one.holes or one.overlaps for one in self.coverage)
-        explained = not any(one.unexplained for one in self.gaps)
+        unbroken = not any(partition.holes or partition.overlaps for partition in self.coverage)
+        explained = not any(gap.unexplained for gap in self.gaps)
         return self.differences == 0 and unbroken and explained and not self.problems
 
     def sentence(self) -> str:
         """The outcome in one line, for people."""
         text = self._counted() if self.share is None else f"{self.share}; {self._counted()}"
-        holes = sum(len(one.holes) for one in self.coverage)
-        overlaps = sum(len(one.overlaps) for one in self.coverage)
+        holes = sum(len(partition.holes) for partition in self.coverage)
+        overlaps = sum(len(partition.overlaps) for partition in self.coverage)
         if holes or overlaps:
             text += f"; coverage: {holes} holes, {overlaps} overlaps"
         if self.level.reads_messages and (self.unproven or self.by_tallies):
@@ -211,7 +211,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         text += "".join(place.deleted_by_itself() for place in self.places)
         if unproven := sum(place.unproven for place in self.places):
             text += f"; {unproven} contributions to aggregates are of windows that {self._not_computed()}"
-        if unexplained := sum(one.unexplained for one in self.gaps):
+        if unexplained := sum(gap.unexplained for gap in self.gaps):
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         text += "".join(f"; {number} {said}" for number, said in self._besides() if number)
         return text + "".join(f"; {problem}" for problem in self.problems)
@@ -227,16 +227,16 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     def _counted(self) -> str:
         """The counts of the level. The levels that read no message say what they have looked at."""
-        covered = sum(one.covered for one in self.coverage)
+        covered = sum(partition.covered for partition in self.coverage)
         if self.level in (Level.LEDGER, Level.SOURCE):
             text = f"{self.level}: {self.windows} windows cover {covered} offsets"
             if self.level == Level.SOURCE:
                 held, expired, unread = (
-                    sum(getattr(one, name) for one in self.source) for name in ("held", "expired", "unread")
+                    sum(getattr(source, name) for source in self.source) for name in ("held", "expired", "unread")
                 )
                 text += f", {held} of them in Kafka, {expired} no longer"
                 # Without positions, nobody can say what will be read.
-                if any(one.position is not None for one in self.source):
+                if any(source.position is not None for source in self.source):
                     text += f"; {unread} are not read yet"
             return text
         if self.level == Level.SINKS:
@@ -259,15 +259,17 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def naming(self, most: int) -> AuditReport:
         """The same report with at most this many names of each kind, for a ledger that takes no larger value."""
 
-        def cut(one: Struct, *names: str) -> dict[str, Any]:
-            return {name: getattr(one, name)[:most] for name in names}
+        def cut(entry: Struct, *names: str) -> dict[str, Any]:
+            return {name: getattr(entry, name)[:most] for name in names}
 
         at = ("missing_at", "different_at", "extra_at", "twice_at", "blocks_at")
         return structs.replace(
             self,
-            places=tuple(structs.replace(one, **cut(one, *at)) for one in self.places),
-            gaps=tuple(structs.replace(one, **cut(one, "ranges")) for one in self.gaps),
-            tombstones=tuple(structs.replace(one, **cut(one, "ranges")) for one in self.tombstones[: 10 * most]),
+            places=tuple(structs.replace(place, **cut(place, *at)) for place in self.places),
+            gaps=tuple(structs.replace(gap, **cut(gap, "ranges")) for gap in self.gaps),
+            tombstones=tuple(
+                structs.replace(tombstone, **cut(tombstone, "ranges")) for tombstone in self.tombstones[: 10 * most]
+            ),
         )
 
 
@@ -326,15 +328,15 @@ def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverag
         if not window.record.kind.reads_again and window.record.window.guarantee != Guarantee.NONE
     ]
     # An erased offset is not a hole, even if no window has read it before.
-    covered = RangeSet(one for window in first_readings for one in window.covers) | erased(windows)
+    covered = RangeSet(range_ for window in first_readings for range_ in window.covers) | erased(windows)
     overlaps = _more_than_once(window.covers for window in first_readings)
     lost, skipped = (gaps - covered for gaps in jumped_over(windows))
-    reached = Reached.by(one.record for one in windows)
+    reached = Reached.by(window.record for window in windows)
     parts = (covered, holes(windows, ingest), overlaps, lost, skipped)
     proof = []
     for at in sorted({*ingest.positions, *covered.partitions}):
         asked = ingest.asked_for(at, reached.of(at))
-        proof.append(Coverage(at, asked.start, asked.until, *(one.only([at]) for one in parts)))
+        proof.append(Coverage(at, asked.start, asked.until, *(part.only([at]) for part in parts)))
     return proof
 
 
@@ -342,10 +344,10 @@ def _more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
     """The offsets that are in more than one of some sets. Each range is looked at once: there may be 100,000 windows."""
     overlaps: list[OffsetRange] = []
     furthest: dict[TopicPartition, int] = {}
-    for one in sorted((one for found in sets for one in found), key=lambda one: one.start):
-        until = furthest.get(one.partition, 0)
-        overlaps.append(OffsetRange(one.partition, one.start, max(one.start, min(one.until, until))))
-        furthest[one.partition] = max(until, one.until)
+    for range_ in sorted((range_ for ranges in sets for range_ in ranges), key=lambda range_: range_.start):
+        until = furthest.get(range_.partition, 0)
+        overlaps.append(OffsetRange(range_.partition, range_.start, max(range_.start, min(range_.until, until))))
+        furthest[range_.partition] = max(until, range_.until)
     return RangeSet(overlaps)
 
 
@@ -353,16 +355,16 @@ def tombstone_reports(windows: Iterable[Committed]) -> tuple[TombstoneReport, ..
     """The tombstones of a stream, by time."""
     return tuple(
         TombstoneReport(
-            window=f"{one.record.lane}/{one.record.seq}",
-            at=one.record.committed_at,
-            run=one.record.window.run,
-            reason=one.record.window.reason,
-            asked_by=one.asked_by,
-            approved_by=one.approved_by,
-            offsets=one.offsets.count(),
-            ranges=shown(one.offsets),
+            window=f"{tombstone.record.lane}/{tombstone.record.seq}",
+            at=tombstone.record.committed_at,
+            run=tombstone.record.window.run,
+            reason=tombstone.record.window.reason,
+            asked_by=tombstone.asked_by,
+            approved_by=tombstone.approved_by,
+            offsets=tombstone.offsets.count(),
+            ranges=shown(tombstone.offsets),
         )
-        for one in tombstones(windows)
+        for tombstone in tombstones(windows)
     )
 
 
@@ -370,9 +372,14 @@ def forgotten_reports(register: Register | None) -> tuple[ForgottenReport, ...]:
     """The places that are gone for good, by time."""
     return tuple(
         ForgottenReport(
-            name=one.place.name, type=one.place.type, place=one.place.where(), at=one.at, reason=one.reason, by=one.by
+            name=forgotten.place.name,
+            type=forgotten.place.type,
+            place=forgotten.place.where(),
+            at=forgotten.at,
+            reason=forgotten.reason,
+            by=forgotten.by,
         )
-        for one in sorted(register.forgotten if register else (), key=lambda one: one.at)
+        for forgotten in sorted(register.forgotten if register else (), key=lambda forgotten: forgotten.at)
     )
 
 

@@ -59,25 +59,27 @@ def _report(
         return _with(gone, f"{at}: the topic was recreated: its id is {log.topic_id}, and {last.topic_id} was read")
     if at.partition not in log.partitions:
         return _with(gone, f"{at}: the topic has no such partition in Kafka")
-    found = log.partitions[at.partition]
-    held = covered & RangeSet([OffsetRange(at, found.start, found.written)])
-    beyond = covered & RangeSet([OffsetRange(at, found.written, MAX_OFFSET)])
+    partition_log = log.partitions[at.partition]
+    held = covered & RangeSet([OffsetRange(at, partition_log.start, partition_log.written)])
+    beyond = covered & RangeSet([OffsetRange(at, partition_log.written, MAX_OFFSET)])
     problem = None
-    if beyond or (position is not None and position > found.written):
-        reached = max([one.until for one in beyond] + [position or 0])
-        problem = f"{at}: the ledger has offsets up to {reached}, and the log ends at {found.written}: it was cut"
-    elif position is not None and position < found.start:
-        problem = f"{OffsetRange(at, position, found.start)} was deleted before it was read"
+    if beyond or (position is not None and position > partition_log.written):
+        reached = max([range_.until for range_ in beyond] + [position or 0])
+        problem = (
+            f"{at}: the ledger has offsets up to {reached}, and the log ends at {partition_log.written}: it was cut"
+        )
+    elif position is not None and position < partition_log.start:
+        problem = f"{OffsetRange(at, position, partition_log.start)} was deleted before it was read"
     # The ingest begins a partition that was added at its log start.
-    begins = found.start if added else position
+    begins = partition_log.start if added else position
     return SourceReport(
         partition=str(at),
-        log_start=found.start,
-        end=found.end,
+        log_start=partition_log.start,
+        end=partition_log.end,
         position=position,
         held=held.count(),
         expired=(covered - held - beyond).count(),
-        unread=0 if begins is None else max(0, found.end - max(begins, found.start)),
+        unread=0 if begins is None else max(0, partition_log.end - max(begins, partition_log.start)),
         problem=problem,
     )
 

@@ -56,7 +56,7 @@ class Stretch:
 
     def in_blocks_of(self, size: int) -> Stretch:
         """The same with blocks of a multiple of the size, or of WHOLE."""
-        larger = (structs.replace(one, block=one.block * self.size // size) for one in self.blocks)
+        larger = (structs.replace(block, block=block.block * self.size // size) for block in self.blocks)
         return replace(self, blocks=_added(larger), size=size)
 
 
@@ -79,17 +79,17 @@ def stretches(
     if a window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
     few stretches.
     """
-    found: list[Stretch] = []
+    known: list[Stretch] = []
     for window in view.windows:
         attempt = window.record.attempt
         if (attempt.code_version, attempt.stream_digest) == (code_version, stream_digest):
             try:
-                found += _of_window(view, window, wanted, blocks_of, size)
+                known += _of_window(view, window, wanted, blocks_of, size)
             except (LedgerContradiction, LedgerUnreadable) as problem:
                 lacking(str(problem))
-    largest = max((one.size for one in found), default=size)
-    found = [one.in_blocks_of(largest) for one in sorted(found, key=lambda one: one.offsets)]
-    return [one for _, same in groupby(found, key=lambda one: one.at) for one in _joined(same, enough)]
+    largest = max((stretch.size for stretch in known), default=size)
+    known = [stretch.in_blocks_of(largest) for stretch in sorted(known, key=lambda stretch: stretch.offsets)]
+    return [stretch for _, same in groupby(known, key=lambda stretch: stretch.at) for stretch in _joined(same, enough)]
 
 
 def _of_window(
@@ -98,12 +98,12 @@ def _of_window(
     receipt = window.record.receipt
     if receipt is None or window.erased:
         return
-    whole = [one for one in window.covers if _is_whole(view, window, wanted, one)]
+    whole = [range_ for range_ in window.covers if _is_whole(view, window, wanted, range_)]
     if not whole:
         return
     blocks = blocks_of(window.record)
-    tallies = {one.at: one for one in receipt.tallies}
-    by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
+    tallies = {tally.at: tally for tally in receipt.tallies}
+    by_block = {partition.at: partition.blocks for partition in blocks.partitions} if blocks is not None else {}
     for offsets in whole:
         at = offsets.partition
         tally = tallies.get(at) or PartitionTally(topic=at.topic, incarnation=at.incarnation, partition=at.partition)
@@ -115,16 +115,16 @@ def _of_window(
             yield Stretch(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
 
 
-def _is_whole(view: View, window: Committed, wanted: RangeSet, one: OffsetRange) -> bool:
+def _is_whole(view: View, window: Committed, wanted: RangeSet, range_: OffsetRange) -> bool:
     """Whether a range is all that a window has read of its partition, still decided by it, and wanted.
 
     Looks at few of the ranges: there may be many windows, and many wanted ranges.
     """
-    if len(window.covers.of(one.partition)) > 1:
+    if len(window.covers.of(range_.partition)) > 1:
         return False
-    alone = RangeSet([one])
-    decided = next(view.authority.within(one), None)
-    return alone & wanted == alone and decided == (one.start, one.until, window.generation)
+    alone = RangeSet([range_])
+    decided = next(view.authority.within(range_), None)
+    return alone & wanted == alone and decided == (range_.start, range_.until, window.generation)
 
 
 def _as_read(tally: PartitionTally) -> tuple[Count, str, int | None, int | None]:
@@ -133,22 +133,22 @@ def _as_read(tally: PartitionTally) -> tuple[Count, str, int | None, int | None]
 
 def _added(tallies: Iterable[BlockTally]) -> tuple[BlockTally, ...]:
     """Tallies of blocks, those of one block added."""
-    found: dict[int, BlockTally] = {}
-    for one in tallies:
-        found[one.block] = found[one.block] + one if one.block in found else one
-    return tuple(found[block] for block in sorted(found))
+    blocks: dict[int, BlockTally] = {}
+    for tally in tallies:
+        blocks[tally.block] = blocks[tally.block] + tally if tally.block in blocks else tally
+    return tuple(blocks[block] for block in sorted(blocks))
 
 
 def _joined(neighbours: Iterable[Stretch], enough: int) -> Iterator[Stretch]:
     """Stretches of one partition, ascending: each joined with the next where they touch, until they are long enough."""
     last: Stretch | None = None
-    for one in neighbours:
-        if last is not None and last.offsets.until == one.offsets.start and len(last.offsets) < enough:
-            last = last.followed_by(one)
+    for neighbour in neighbours:
+        if last is not None and last.offsets.until == neighbour.offsets.start and len(last.offsets) < enough:
+            last = last.followed_by(neighbour)
             continue
         if last is not None:
             yield last
-        last = one
+        last = neighbour
     if last is not None:
         yield last
 
@@ -159,10 +159,13 @@ def counts_of(
     """Tallies of partitions and of blocks: those of stretches, and others, of messages elsewhere, added up."""
     known = tuple(known)
     by_partition: dict[TopicPartition, PartitionTally] = {}
-    for one in (*tallies, *(one.tally for one in known)):
-        by_partition[one.at] = together(by_partition[one.at], one) if one.at in by_partition else one
+    for tally in (*tallies, *(item.tally for item in known)):
+        by_partition[tally.at] = together(by_partition[tally.at], tally) if tally.at in by_partition else tally
     by_block: dict[TopicPartition, list[BlockTally]] = {}
-    for at, some in (*((one.at, one.blocks) for one in blocks), *((one.at, one.blocks) for one in known)):
+    for at, some in (
+        *((stretch.at, stretch.blocks) for stretch in blocks),
+        *((stretch.at, stretch.blocks) for stretch in known),
+    ):
         by_block.setdefault(at, []).extend(some)
     return (
         tuple(by_partition[at] for at in sorted(by_partition)),

@@ -31,14 +31,16 @@ def _read(text: str) -> Any:
 class _Joining:
     def __init__(self, others: Iterable[Any]) -> None:
         # Each definition, and the namespace in which it stands.
-        self._given = {name: (one, within) for other in others for name, one, within in _definitions(other, "", 0)}
+        self._given = {
+            name: (definition, within) for other in others for name, definition, within in _definitions(other, "", 0)
+        }
         self._defined: set[str] = set()
 
     def of(self, schema: Any, namespace: str, depth: int) -> Any:
         """A schema that stands in a namespace, with the definitions of what it names."""
         _check(depth)
         if isinstance(schema, list):
-            return [self.of(one, namespace, depth + 1) for one in schema]
+            return [self.of(branch, namespace, depth + 1) for branch in schema]
         if isinstance(schema, str):
             for name in dict.fromkeys((_qualified(schema, namespace), schema)):
                 if name in self._given and name not in self._defined:
@@ -59,8 +61,8 @@ class _Joining:
             made[part] = self.of(one, namespace, depth + 1)
         if isinstance(schema.get("fields"), list):
             made["fields"] = [
-                {**one, "type": self.of(one["type"], namespace, depth + 1)} if _is_field(one) else one
-                for one in schema["fields"]
+                {**field, "type": self.of(field["type"], namespace, depth + 1)} if _is_field(field) else field
+                for field in schema["fields"]
             ]
         return made
 
@@ -69,15 +71,15 @@ def _definitions(schema: Any, namespace: str, depth: int) -> Iterator[tuple[str,
     """The named types in a schema, by their full names, and the namespace in which each stands."""
     _check(depth)
     if isinstance(schema, list):
-        for one in schema:
-            yield from _definitions(one, namespace, depth + 1)
+        for branch in schema:
+            yield from _definitions(branch, namespace, depth + 1)
     elif isinstance(schema, dict):
         if _is_named(schema):
             yield (name := _full_name(schema, namespace)), schema, namespace
             namespace = name.rpartition(".")[0]
         fields = schema["fields"] if isinstance(schema.get("fields"), list) else []
-        for one in [*(one for _, one in _parts(schema)), *(one["type"] for one in fields if _is_field(one))]:
-            yield from _definitions(one, namespace, depth + 1)
+        for branch in [*(part for _, part in _parts(schema)), *(field["type"] for field in fields if _is_field(field))]:
+            yield from _definitions(branch, namespace, depth + 1)
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -121,13 +121,13 @@ class AirflowConnection(Protocol):
     def extra_dejson(self) -> Mapping[str, Any]: ...
 
 
-def of_airflow(name: str, found: AirflowConnection) -> Connection:
+def of_airflow(name: str, stored: AirflowConnection) -> Connection:
     """Raises WrongUse for extras that are no JSON object; Airflow ignores such extras."""
-    extra = found.extra_dejson
-    if not isinstance(extra, Mapping) or (found.extra and not extra and not _is_empty_object(found.extra)):
+    extra = stored.extra_dejson
+    if not isinstance(extra, Mapping) or (stored.extra and not extra and not _is_empty_object(stored.extra)):
         raise WrongUse(f"connection {name}: its extras are not a JSON object")
-    kind = found.conn_type or ""
-    return Connection(name, found.host, found.port, found.login, found.password, extra, found.schema, kind)
+    kind = stored.conn_type or ""
+    return Connection(name, stored.host, stored.port, stored.login, stored.password, extra, stored.schema, kind)
 
 
 def _is_empty_object(text: str) -> bool:

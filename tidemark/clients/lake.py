@@ -30,9 +30,9 @@ def lake_folder(connection: Connection) -> str:
             f"connection {connection.name}: the path {path!r} among its extras is relative; expected one from the root, "
             "like /data/lake, or a URI"
         )
-    if found := [letter for letter in path if letter in _TAKEN]:
+    if taken := [letter for letter in path if letter in _TAKEN]:
         raise WrongUse(
-            f"connection {connection.name}: the path {path!r} among its extras has {found[0]!r}, which has a meaning there"
+            f"connection {connection.name}: the path {path!r} among its extras has {taken[0]!r}, which has a meaning there"
         )
     if connection.kind == OBJECT_STORE and not path.startswith("s3a://"):
         raise WrongUse(

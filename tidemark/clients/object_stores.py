@@ -39,7 +39,7 @@ class Access:
     def for_hadoop(self) -> dict[str, str]:
         """Settings of Hadoop's s3a for one bucket alone, so that streams in one Spark have each their own."""
         provider = "TemporaryAWSCredentialsProvider" if self.token else "SimpleAWSCredentialsProvider"
-        found = {
+        options = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
             "path.style.access": None if self.endpoint is None else "true",
@@ -49,22 +49,22 @@ class Access:
             "secret.key": self.secret,
             "session.token": self.token,
         }
-        return {f"fs.s3a.bucket.{self.bucket}.{name}": value for name, value in found.items() if value is not None}
+        return {f"fs.s3a.bucket.{self.bucket}.{name}": value for name, value in options.items() if value is not None}
 
     def for_arrow(self) -> dict[str, str]:
         """Arguments of Arrow's `S3FileSystem`."""
-        found = {
+        options = {
             "region": self.region,
             "endpoint_override": self.endpoint,
             "access_key": self.key,
             "secret_key": self.secret,
             "session_token": self.token,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
     def for_delta(self) -> dict[str, str]:
         """Storage options of delta-rs. A commit is a put that the store refuses if the version is already there."""
-        found = {
+        options = {
             "AWS_REGION": self.region,
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true" if self.plain else None,
@@ -73,7 +73,7 @@ class Access:
             "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_SESSION_TOKEN": self.token,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def access_of(connection: Connection) -> Access | None:
@@ -132,10 +132,10 @@ def note(stream: str, files: Mapping[str, Collection[str]], connections: Connect
 
     Asks for no connection yet.
     """
-    found: dict[str, _Noted] = {}
+    noted: dict[str, _Noted] = {}
 
     def lakes() -> Mapping[str, _Noted]:
-        if not found:
+        if not noted:
             for name in sorted(files):
                 try:
                     connection = connections(name)
@@ -144,9 +144,9 @@ def note(stream: str, files: Mapping[str, Collection[str]], connections: Connect
                     continue
                 if (access := access_of(connection)) is not None:
                     lake = lake_folder(connection)
-                    found[lake] = _Noted(name, access, own=False)
-                    found.update({f"{lake}/{one}": _Noted(name, access, own=True) for one in files[name]})
-        return found
+                    noted[lake] = _Noted(name, access, own=False)
+                    noted.update({f"{lake}/{file}": _Noted(name, access, own=True) for file in files[name]})
+        return noted
 
     # The last one opened comes last.
     _noted.pop(stream, None)
@@ -168,21 +168,23 @@ def access_to(folder: str) -> Access | None:
     parts = urlsplit(folder)
     if parts.scheme not in _SCHEMES:
         return None
-    found: list[tuple[int, _Noted]] = []
+    matching: list[tuple[int, _Noted]] = []
     for lakes in [*_noted.values()]:
         for place, noted in lakes().items():
             if noted.access.bucket != parts.netloc:
                 continue
             above = f"{folder}/".startswith(f"{place}/")
             if above or not noted.own:
-                found.append((len(place) if above else 0, noted))
-    nearest = max((length for length, _ in found), default=0)
-    near = [noted for length, noted in found if length == nearest]
+                matching.append((len(place) if above else 0, noted))
+    nearest = max((length for length, _ in matching), default=0)
+    near = [noted for length, noted in matching if length == nearest]
     if not near:
         return None
     # The last of equals: a connection may have another key by now.
     last = near[-1]
-    others = sorted({one.connection for one in near if one.access != last.access and one.connection != last.connection})
+    others = sorted(
+        {noted.connection for noted in near if noted.access != last.access and noted.connection != last.connection}
+    )
     if others and not last.own:
         raise WrongUse(
             f"{folder} is opened by the connections {', '.join([*others, last.connection])}, whose keys differ, and no stream "

@@ -43,8 +43,8 @@ def streams_folder() -> Path:
 def begin() -> None:
     """Make the folders, so that they stand in for missing connections from now on."""
     home().mkdir(mode=0o700, parents=True, exist_ok=True)
-    for one in (_lake(), streams_folder()):
-        one.mkdir(exist_ok=True)
+    for folder in (_lake(), streams_folder()):
+        folder.mkdir(exist_ok=True)
 
 
 def begun() -> bool:
@@ -132,7 +132,9 @@ def connector(spark: str, *, avro: bool) -> str:
 
 def _has_settings() -> bool:
     named = [Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "SPARK_HOME") if os.environ.get(name)]
-    return any((one / file).is_file() for one in named for file in ("spark-defaults.conf", "conf/spark-defaults.conf"))
+    return any(
+        (folder / file).is_file() for folder in named for file in ("spark-defaults.conf", "conf/spark-defaults.conf")
+    )
 
 
 def _ledger() -> Path:

@@ -132,33 +132,33 @@ class SchemaRegistry:
             return None
 
     async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | RefusedSchema | None]:
-        found: dict[int, str | RefusedSchema | None] = {}
+        schemas: dict[int, str | RefusedSchema | None] = {}
 
         async def ask(client: httpx.AsyncClient) -> None:
             for number in numbers:
                 url = f"{self._endpoint.url}/schemas/ids/{number}"
                 try:
                     status, body = await self._get(client, url, self._most_bytes)
-                    found[number] = await self._avro(client, url, status, body)
+                    schemas[number] = await self._avro(client, url, status, body)
                 except _TooMuch:
-                    found[number] = RefusedSchema(f"the registry answers with more than {self._most_bytes} bytes")
+                    schemas[number] = RefusedSchema(f"the registry answers with more than {self._most_bytes} bytes")
 
         async with self._client() as client:
             await asyncio.gather(*(ask(client) for _ in range(_AT_ONCE)))
-        return found
+        return schemas
 
     async def _avro(self, client: httpx.AsyncClient, url: str, status: int, body: bytes) -> str | RefusedSchema | None:
         if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
             return None
-        found = _of_schema(url, _answer(url, status, body))
-        if found is None:
+        schema = _of_schema(url, _answer(url, status, body))
+        if schema is None:
             return None
-        if not found.references:
-            return found.text
+        if not schema.references:
+            return schema.text
         try:
             # One deadline for all of them.
-            referred = await asyncio.wait_for(self._referred(client, found), self._timeout_seconds)
-            return joined(found.text, referred)
+            referred = await asyncio.wait_for(self._referred(client, schema), self._timeout_seconds)
+            return joined(schema.text, referred)
         except _Unresolved as problem:
             return RefusedSchema(str(problem))
         except ValueError as problem:
@@ -170,43 +170,43 @@ class SchemaRegistry:
 
     async def _referred(self, client: httpx.AsyncClient, schema: _Schema) -> list[str]:
         """The texts of all schemas that one refers to, and that they refer to in turn. Raises _Unresolved."""
-        found: dict[tuple[str, int], str] = {}
+        ids: dict[tuple[str, int], str] = {}
         open_ = [*schema.references]
         size = len(schema.text)
         while open_:
             reference = open_.pop()
             subject, version = _place(reference)
             # Also where they refer to each other.
-            if (subject, version) in found:
+            if (subject, version) in ids:
                 continue
-            if len(found) == MOST_REFERENCES:
+            if len(ids) == MOST_REFERENCES:
                 raise _Unresolved(f"it refers to more than {MOST_REFERENCES} schemas")
             url = f"{self._endpoint.url}/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
             status, body = await self._get(client, url, self._most_bytes)
             if status == HTTPStatus.NOT_FOUND:
                 raise _Unresolved(f"it refers to version {version} of {subject!r}, which the registry does not have")
-            one = _of_schema(url, _answer(url, status, body))
-            if one is None:
+            read = _of_schema(url, _answer(url, status, body))
+            if read is None:
                 raise _Unresolved(f"it refers to version {version} of {subject!r}, which is not an Avro schema")
-            size += len(one.text)
+            size += len(read.text)
             if size > self._most_bytes:
                 raise _Unresolved(f"with the schemas that it refers to, it has more than {self._most_bytes} bytes")
-            found[subject, version] = one.text
-            open_ += one.references
-        return [*found.values()]
+            ids[subject, version] = read.text
+            open_ += read.references
+        return [*ids.values()]
 
     async def _numbers(self) -> set[int]:
-        found: list[int] = []
+        ids: list[int] = []
         before = b""
         async with self._client() as client:
             while True:
-                url = f"{self._endpoint.url}/schemas?deleted=true&offset={len(found)}&limit={_PAGE}"
+                url = f"{self._endpoint.url}/schemas?deleted=true&offset={len(ids)}&limit={_PAGE}"
                 status, body = await self._get(client, url, _MOST_BYTES_LISTED)
                 page = _listed(url, _answer(url, status, body))
                 # A registry without pages gives the same answer every time.
                 if not page or body == before:
-                    return set(found)
-                found += page
+                    return set(ids)
+                ids += page
                 before = body
 
     async def _get(self, client: httpx.AsyncClient, url: str, most_bytes: int) -> tuple[int, bytes]:
@@ -247,14 +247,14 @@ def _in_own_loop(asking: Coroutine[Any, Any, Answer]) -> Answer:
         return thread.submit(asyncio.run, asking).result()
 
 
-def _of_schema(url: str, found: Any) -> _Schema | None:
+def _of_schema(url: str, answer: Any) -> _Schema | None:
     """The Avro schema of an answer; None for a schema of another kind. Raises WrongUse for an answer that has none."""
-    if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+    if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise WrongUse(f"{url} does not answer as a schema registry does")
-    if found.get("schemaType") not in (None, "AVRO"):
+    if answer.get("schemaType") not in (None, "AVRO"):
         return None
-    references = found.get("references") or []
-    return _Schema(found["schema"], tuple(references) if isinstance(references, list) else (references,))
+    references = answer.get("references") or []
+    return _Schema(answer["schema"], tuple(references) if isinstance(references, list) else (references,))
 
 
 def _place(reference: Any) -> tuple[str, int]:
@@ -267,10 +267,10 @@ def _place(reference: Any) -> tuple[str, int]:
     return subject, version
 
 
-def _listed(url: str, found: Any) -> list[int]:
+def _listed(url: str, answer: Any) -> list[int]:
     """The numbers; one that several subjects have comes several times."""
     try:
-        return [int(one["id"]) for one in found]
+        return [int(schema["id"]) for schema in answer]
     except (TypeError, KeyError, ValueError) as problem:
         raise WrongUse(f"{url} does not answer as a schema registry does") from problem
 
@@ -313,7 +313,7 @@ def _on_same_server(asked: httpx.URL, to: httpx.URL) -> httpx.URL:
 
 def _error_code(body: bytes) -> Any:
     try:
-        found = json.loads(body)
+        answer = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return found.get("error_code") if isinstance(found, dict) else None
+    return answer.get("error_code") if isinstance(answer, dict) else None

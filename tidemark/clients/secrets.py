@@ -33,5 +33,5 @@ def secret_texts(settings: Mapping[str, object]) -> Iterator[str]:
 
 def on_this_machine(servers: Iterable[str]) -> bool:
     """Whether all of these `host` or `host:port` are this machine, so that nobody is on the way to them."""
-    hosts = [one.strip() for one in servers]
-    return all(_LOOPBACK.fullmatch(re.sub(r"(?<=[^:]):\d+$|(?<=\]):\d+$", "", one)) for one in hosts)
+    hosts = [server.strip() for server in servers]
+    return all(_LOOPBACK.fullmatch(re.sub(r"(?<=[^:]):\d+$|(?<=\]):\d+$", "", host)) for host in hosts)

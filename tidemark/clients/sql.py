@@ -183,12 +183,12 @@ def _limits(question_seconds: float) -> Mapping[str, Any]:
 
 def _file(path: str, patience_seconds: float) -> sqlite3.Connection:
     """SQLite's file, which has to be there: a path that leads nowhere on this machine is no empty database."""
-    found = sqlite3.connect(
+    connection = sqlite3.connect(
         f"file:{quote(path)}?mode=rw", patience_seconds, isolation_level=None, uri=True, check_same_thread=False
     )
     # What was answered for outlives a power cut.
-    found.execute("PRAGMA synchronous = EXTRA")
-    return found
+    connection.execute("PRAGMA synchronous = EXTRA")
+    return connection
 
 
 def asked(
@@ -235,7 +235,7 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
         raise WrongUse(f"{where} does not take it: {words}. {_NEVER_TAKEN[state]}") from problem
     _check_understood(where, problem, tables)
     # While it connects, psycopg knows no state.
-    if state in _NOT_LET_IN or any(one in words for one in _REFUSED):
+    if state in _NOT_LET_IN or any(word in words for word in _REFUSED):
         raise AuthenticationFailed(f"{where}: {words}") from problem
 
 
@@ -309,12 +309,12 @@ def make_view(where: Database, question_seconds: float, name: str, query: str, h
     text = f"SELECT * FROM ({query}) AS made WHERE '{marker}' <> ''"  # noqa: S608
     try:
         with engine(where, question_seconds).connect() as connection:
-            found = sa.inspect(connection)
-            there = found.has_table(name)
-            if there and marker in str(found.get_view_definition(name)):
+            inspector = sa.inspect(connection)
+            there = inspector.has_table(name)
+            if there and marker in str(inspector.get_view_definition(name)):
                 return
-            for one in helpers:
-                connection.exec_driver_sql(one)
+            for helper in helpers:
+                connection.exec_driver_sql(helper)
             _put_view(where, connection, name, text, there=there)
     except SQLAlchemyError as problem:
         _LOG.info("the view %s was not made: %s", name, said(problem) if hasattr(problem, "orig") else problem)
@@ -337,8 +337,8 @@ def _put_view(where: Database, connection: sa.Connection, name: str, text: str, 
     connection.exec_driver_sql(BEGIN[where.kind])
     connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
     connection.exec_driver_sql(f"CREATE VIEW {name} AS {text}")
-    for one in readers:
-        connection.exec_driver_sql(f"GRANT SELECT ON {name} TO {one}")
+    for reader in readers:
+        connection.exec_driver_sql(f"GRANT SELECT ON {name} TO {reader}")
     connection.exec_driver_sql("COMMIT")
 
 
@@ -351,7 +351,7 @@ def _readers(connection: sa.Connection, name: str) -> Sequence[str]:
         "FROM information_schema.role_table_grants WHERE table_name = :name AND table_schema = current_schema() "
         "AND privilege_type = 'SELECT'"
     )
-    return [str(one) for one in connection.execute(question, {"name": name}).scalars()]
+    return [str(column) for column in connection.execute(question, {"name": name}).scalars()]
 
 
 class NothingPrepared(WrongUse):

@@ -182,7 +182,7 @@ class ZooKeeper:
         client = self.client
         try:
             waiting = [call(client) for call in calls]
-            return [one.get(timeout=self._timeout_seconds) for one in waiting][-1]
+            return [reply.get(timeout=self._timeout_seconds) for reply in waiting][-1]
         except (NoAuthError, AuthFailedError) as problem:
             raise WrongUse(
                 f"ZooKeeper at {self.endpoint} refuses this login: the nodes belong to another one. "

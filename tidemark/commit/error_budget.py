@@ -72,9 +72,10 @@ def spent(tallies: Iterable[PartitionTally]) -> Spent:
 def too_many(window: str, used: Spent, budget: ErrorBudget, frequent: Sequence[Frequent]) -> TooManyInvalid:
     """The error that names the dead letters of `window`, their reasons, and what to do. `frequent`: most frequent first."""
     shown = [
-        f"{one.number} x '{' '.join(one.reason.split())}', such as {one.example}" for one in frequent[:SHOWN_REASONS]
+        f"{reason.number} x '{' '.join(reason.reason.split())}', such as {reason.example}"
+        for reason in frequent[:SHOWN_REASONS]
     ]
-    others = used.dead_letters - sum(one.number for one in frequent[:SHOWN_REASONS])
+    others = used.dead_letters - sum(reason.number for reason in frequent[:SHOWN_REASONS])
     if others:
         shown.append(f"{others} with other reasons")
     what = f"invalid or failed ({used.failed} failed)" if used.failed else "invalid"

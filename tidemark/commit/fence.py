@@ -68,16 +68,16 @@ class HeadFence:
         self._looked = time.monotonic()
 
     def _check_not_erased(self, window: Window) -> None:
-        found = self._book.register()
-        if found is None:
+        register = self._book.register()
+        if register is None:
             return
         covers = self._book.covers(window)
-        erasing = ((lane, entry.erases) for lane, entry in found[1].lanes.items() if entry.erases is not None)
-        by = next((lane for lane, one in erasing if self._book.selection(one.selection) & covers), None)
-        if by is None and found[1].closed != self._closed:
+        erasing = ((lane, entry.erases) for lane, entry in register[1].lanes.items() if entry.erases is not None)
+        by = next((lane for lane, erasure in erasing if self._book.selection(erasure.selection) & covers), None)
+        if by is None and register[1].closed != self._closed:
             since = erasures_since(self._book, covers, self._generation)
             by = since[0].record.lane if since else None
-        self._closed = found[1].closed
+        self._closed = register[1].closed
         if by is not None:
             raise Fenced(
                 f"{by} erases messages of window {self._lane}/{window.seq} of {self._book.stream}, whose attempt gave no sign "

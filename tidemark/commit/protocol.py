@@ -200,8 +200,8 @@ def pin(book: Book, sweeper: Sweeper, lane: str, plan: Planner, on_step: Listene
         settled = {name: _settled(book, sweeper, stored) for name, stored in open_lanes(book).items()}
         if lane not in settled:
             raise LaneClosed(f"{book.stream} has no open lane {lane}")
-        found = settled[lane]
-        head = found.head
+        current = settled[lane]
+        head = current.head
         if head.pending is not None:
             book.check_pending(head)
             return head.pending
@@ -211,7 +211,7 @@ def pin(book: Book, sweeper: Sweeper, lane: str, plan: Planner, on_step: Listene
         pending = Pending(window=window, token=new_token(), previous=_digest_of_last(book, head))
         check_pending(book.store, head, pending)
         try:
-            _swap_head(book, found, structs.replace(head, pending=pending), _holds_pin(pending.token))
+            _swap_head(book, current, structs.replace(head, pending=pending), _holds_pin(pending.token))
         except NotMine:
             continue
         on_step(Step.PINNED)
@@ -236,14 +236,14 @@ def take(
     """
     while True:
         # Read the head first, then draw: so the generation is newer than any in that head.
-        found = required_head(book, lane)
-        pending = _pending_window(book, found.head, seq)
-        book.check_pending(found.head)
+        stored = required_head(book, lane)
+        pending = _pending_window(book, stored.head, seq)
+        book.check_pending(stored.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
         # A window that only erases writes no row.
         reads = pending.window.erases is None or bool(book.reads(pending.window))
-        drawn = partial(ordinal_of, found.head) if reads else _no_ordinal
+        drawn = partial(ordinal_of, stored.head) if reads else _no_ordinal
         generation, token, ordinal = draw_generation(book, drawn)
         if pending.attempt is not None and pending.attempt.generation >= generation:
             raise LedgerContradiction(
@@ -261,10 +261,10 @@ def take(
         )
         may_write = ordinal if writes and reads else pending.ordinal
         pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=may_write)
-        lanes_own = ordinal if reads and _draws_ordinal(found.head) else found.head.ordinal
-        head = structs.replace(found.head, pending=pending, ordinal=lanes_own)
+        lanes_own = ordinal if reads and _draws_ordinal(stored.head) else stored.head.ordinal
+        head = structs.replace(stored.head, pending=pending, ordinal=lanes_own)
         try:
-            _swap_head(book, found, head, _holds_attempt(token))
+            _swap_head(book, stored, head, _holds_attempt(token))
         except NotMine:
             continue
         on_step(Step.TAKEN)
@@ -327,8 +327,8 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
         last = decode(stored, Head, head.lane).last
         if last is not None and last.seq == window.seq:
             return last.attempt.token == taken.attempt.token
-        found = book.record(head.lane, window.seq)
-        return found is not None and found[1].attempt.token == taken.attempt.token
+        recorded = book.record(head.lane, window.seq)
+        return recorded is not None and recorded[1].attempt.token == taken.attempt.token
 
     try:
         swap_surely(
@@ -354,12 +354,12 @@ def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) 
     return _settled(book, sweeper, required_head(book, lane), on_step)
 
 
-def _settled(book: Book, sweeper: Sweeper, found: StoredHead, on_step: Listener = nobody) -> StoredHead:
-    record = found.head.last
+def _settled(book: Book, sweeper: Sweeper, stored: StoredHead, on_step: Listener = nobody) -> StoredHead:
+    record = stored.head.last
     if record is None:
-        return found
+        return stored
     if book.is_settled(record):
-        return found
+        return stored
     if record.kind == LaneKind.INGEST:
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
@@ -372,7 +372,7 @@ def _settled(book: Book, sweeper: Sweeper, found: StoredHead, on_step: Listener 
         sweeper.hand_on(book, record)
     book.mark_settled(record)
     on_step(Step.SETTLED)
-    return found
+    return stored
 
 
 def abandon(
@@ -385,8 +385,8 @@ def abandon(
     """
     check_reason("abandon", reason)
     while True:
-        found = required_head(book, lane)
-        head = found.head
+        stored = required_head(book, lane)
+        head = stored.head
         if head.pending is None:
             return None
         if agreed is not None and head.pending.window != agreed:
@@ -408,7 +408,7 @@ def abandon(
         )
         given_up = structs.replace(head, pending=None, abandoned=abandoned)
         try:
-            _swap_head(book, found, given_up, _abandoned_by(abandoned.token))
+            _swap_head(book, stored, given_up, _abandoned_by(abandoned.token))
         except NotMine:
             continue
         return head.pending.window
@@ -427,15 +427,15 @@ def check_nobody_writes(book: Book, offsets: RangeSet) -> None:
 
     No claim keeps it from that (`at_most_once`). What it wrote after an erasure has cleared the sinks would stay there.
     """
-    for one in book.committed():
-        if one.record.receipt is not None or not (shared := one.covers & offsets):
+    for window in book.committed():
+        if window.record.receipt is not None or not (shared := window.covers & offsets):
             continue
-        attempt = one.record.attempt
-        if (age := _silent_ms(book, one.record.lane, attempt)) < LEASE_MS:
+        attempt = window.record.attempt
+        if (age := _silent_ms(book, window.record.lane, attempt)) < LEASE_MS:
             raise HeldByAnother(
-                f"{next(iter(shared))}: window {one.record.lane}/{one.record.seq}, which was committed before it was read, is "
-                f"still written by run {attempt.run}, which gave a sign of life {max(age, 0) / 1000:.0f} s ago. Wait until "
-                f"that run has ended, or {LEASE_MS / 1000:.0f} s after its last one"
+                f"{next(iter(shared))}: window {window.record.lane}/{window.record.seq}, which was committed before it was "
+                f"read, is still written by run {attempt.run}, which gave a sign of life {max(age, 0) / 1000:.0f} s ago. Wait "
+                f"until that run has ended, or {LEASE_MS / 1000:.0f} s after its last one"
             )
 
 
@@ -512,8 +512,8 @@ def _check_reach(book: Book, sweeper: Sweeper, window: Window) -> None:
 
 def _holds(book: Book, taken: Taken) -> bool:
     """Whether an attempt still holds its window. If so, nobody can have erased any of its messages."""
-    found = book.head(taken.stored.head.lane)
-    return found is not None and _holds_attempt(taken.attempt.token)(found.head)
+    stored = book.head(taken.stored.head.lane)
+    return stored is not None and _holds_attempt(taken.attempt.token)(stored.head)
 
 
 def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
@@ -523,8 +523,8 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
     """
     since = erasures_since(book, book.covers(taken.pending.window), taken.attempt.generation)
     written = places_to_clear(book) if since else []
-    for one in since:
-        sweeper.erase(one.record, one.erased, written)
+    for erasure in since:
+        sweeper.erase(erasure.record, erasure.erased, written)
 
 
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
@@ -539,9 +539,9 @@ def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener)
     return receipt
 
 
-def _swap_head(book: Book, found: StoredHead, head: Head, is_mine: Callable[[Head], bool]) -> None:
+def _swap_head(book: Book, before: StoredHead, head: Head, is_mine: Callable[[Head], bool]) -> None:
     key = head_key(head.lane)
-    swap_surely(book.store, key, found.bytes, encode(head), lambda stored: is_mine(decode(stored, Head, head.lane)))
+    swap_surely(book.store, key, before.bytes, encode(head), lambda stored: is_mine(decode(stored, Head, head.lane)))
 
 
 def _holds_pin(token: str) -> Callable[[Head], bool]:
@@ -610,7 +610,7 @@ def _moved(head: Head, window: Window) -> tuple[Position, ...]:
     if window.guarantee == Guarantee.NONE:
         return head.positions
     offsets = head.offsets()
-    offsets.update({one.at: one.until for one in window.ranges})
+    offsets.update({range_.at: range_.until for range_ in window.ranges})
     return positions(offsets)
 
 
@@ -641,7 +641,7 @@ def _no_ordinal(_: Register) -> int:
 
 
 def _highest(*ordinals: int | None) -> int | None:
-    return max((one for one in ordinals if one is not None), default=None)
+    return max((ordinal for ordinal in ordinals if ordinal is not None), default=None)
 
 
 def _draws_ordinal(head: Head) -> bool:
@@ -681,14 +681,14 @@ def _given_up_before(head: Head, pending: Pending) -> bool:
     if head.abandoned is None:
         return False
     given_up = {position.at: position.offset for position in head.abandoned.until}
-    return any(one.at in given_up and given_up[one.at] > one.start for one in pending.window.ranges)
+    return any(range_.at in given_up and given_up[range_.at] > range_.start for range_ in pending.window.ranges)
 
 
 def _furthest(head: Head) -> tuple[Position, ...]:
     """Where the furthest abandoned window of this lane ends in each partition; the pending window counts too."""
     offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
-    for one in head.pending.window.ranges if head.pending else ():
-        offsets[one.at] = max(one.until, offsets.get(one.at, one.until))
+    for range_ in head.pending.window.ranges if head.pending else ():
+        offsets[range_.at] = max(range_.until, offsets.get(range_.at, range_.until))
     return positions(offsets)
 
 
@@ -698,8 +698,8 @@ def _lost(book: Book, taken: Taken, current: bytes | None) -> Exception:
         return LedgerContradiction(f"the head of {book.stream}/{lane} is gone")
     head = book.head_in(lane, current).head
     if head.seq >= seq:
-        found = book.record(lane, seq)
-        winner = head.last if head.seq == seq else found[1] if found else None
+        recorded = book.record(lane, seq)
+        winner = head.last if head.seq == seq else recorded[1] if recorded else None
         by = f"run {winner.attempt.run} (generation {winner.attempt.generation})" if winner else "another run"
         return Fenced(
             f"window {seq} of {book.stream}/{lane} was committed by {by}; this attempt's results do not count"

@@ -36,10 +36,10 @@ def is_access_log(text: str) -> bool:
 
 def of_access_logs(texts: Sequence[str]) -> Format:
     """The scheme `regex` for some lines, of which most are an access log's."""
-    matches = [found.groups() for text in texts if (found := _ACCESS.fullmatch(text)) is not None]
+    matches = [match.groups() for text in texts if (match := _ACCESS.fullmatch(text)) is not None]
     columns = []
     for index, (name, kind) in enumerate(_ACCESS_FIELDS.items()):
-        values = [one[index] for one in matches if one[index] is not None]
+        values = [match[index] for match in matches if match[index] is not None]
         columns.append(Column(name, kind, len(values), example(values)))
     pattern = {"name": "access_log", "regex": _REGEX, "fields": list(_ACCESS_FIELDS), "timestamp": _ACCESS_FORM}
 
@@ -47,10 +47,10 @@ def of_access_logs(texts: Sequence[str]) -> Format:
         text = text_in(value)
         if text is None:
             return "not UTF-8"
-        found = _ACCESS.fullmatch(text)
-        if found is None:
+        match = _ACCESS.fullmatch(text)
+        if match is None:
             return "not a line of an access log"
-        return None if in_form(found[3], _ACCESS_FORM) else "time is not a time"
+        return None if in_form(match[3], _ACCESS_FORM) else "time is not a time"
 
     scheme = {"type": "regex", "fields": _ACCESS_FIELDS, "patterns": [pattern]}
     return Format("lines of an access log, as Apache and nginx write them", scheme, refusal, tuple(columns))

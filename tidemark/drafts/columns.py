@@ -101,7 +101,7 @@ def _decimal(value: str) -> bool:
 
 def in_form(value: str, form: str) -> bool:
     """Whether a text is a time in one of FORMS."""
-    _, python, pattern = next(one for one in FORMS if one[0] == form)
+    _, python, pattern = next(known for known in FORMS if known[0] == form)
     if not re.fullmatch(pattern, value, re.ASCII):
         return False
     try:
@@ -117,9 +117,9 @@ def _tester(form: str) -> Test:
 
 def form_of(columns: Iterable[Sequence[str]]) -> str | None:
     """The form of times that fits most columns; None where no column holds times. One stream file has one form."""
-    columns = [one for one in columns if one]
-    found = [(sum(share(one, _tester(form)) >= FITS for one in columns), form) for form, *_ in FORMS]
-    number, form = max(found, key=lambda one: one[0])
+    columns = [column for column in columns if column]
+    fitting = [(sum(share(column, _tester(form)) >= FITS for column in columns), form) for form, *_ in FORMS]
+    number, form = max(fitting, key=lambda fit: fit[0])
     return form if number else None
 
 

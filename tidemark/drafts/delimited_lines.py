@@ -21,17 +21,17 @@ def _any(_: object) -> bool:
 
 def of_delimited(texts: Sequence[str]) -> Format | None:
     """The scheme `delimited` for some lines; None where they have no separator in common."""
-    found = []
+    cells = []
     for separator in _SEPARATORS:
         widths = Counter(len(row) for text in texts if (row := _row(text, separator)) is not None)
         width, number = widths.most_common(1)[0] if widths else (0, 0)
         if width > 1 and number >= _ONE_WIDTH * len(texts):
-            found.append((number, width, separator))
-    if not found:
+            cells.append((number, width, separator))
+    if not cells:
         return None
-    _, width, separator = max(found)
+    _, width, separator = max(cells)
     rows = [row for text in texts if (row := _row(text, separator)) is not None and len(row) == width]
-    given = [[one for row in rows if (one := row[index]) is not None] for index in range(width)]
+    given = [[cell for row in rows if (cell := row[index]) is not None] for index in range(width)]
     form = form_of(given)
     tests = of_text(form)
     types = {f"column_{index + 1}": type_of(values, tests, "string") for index, values in enumerate(given)}
@@ -45,8 +45,8 @@ def of_delimited(texts: Sequence[str]) -> Format | None:
         row = None if text is None else _row(text, separator)
         if row is None or len(row) != width:
             return f"not {width} columns"
-        for (name, kind), one in zip(types.items(), row, strict=True):
-            if one is not None and not by_name[kind](one):
+        for (name, kind), cell in zip(types.items(), row, strict=True):
+            if cell is not None and not by_name[kind](cell):
                 return f"{name} is not {A_VALUE[kind]}"
         return None
 
@@ -61,15 +61,15 @@ def of_delimited(texts: Sequence[str]) -> Format | None:
 def _row(text: str, separator: str) -> list[str | None] | None:
     """The fields of a line; None where a quote stands in the middle of one. Nothing between two separators is null."""
     if '"' not in text:
-        return [one or None for one in text.split(separator)]
+        return [cell or None for cell in text.split(separator)]
     field_of = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|\Z)')
     row: list[str | None] = []
     at = 0
     while True:
-        found = field_of.match(text, at)
-        if found is None:
+        match = field_of.match(text, at)
+        if match is None:
             return None
-        row.append(found[1].replace('""', '"') if found[1] is not None else found[2] or None)
-        if not found[3]:
+        row.append(match[1].replace('""', '"') if match[1] is not None else match[2] or None)
+        if not match[3]:
             return row
-        at = found.end()
+        at = match.end()

@@ -30,36 +30,40 @@ class DraftOutcome:
         return Counter(why for _, why in self.dead).most_common()
 
 
-def outcome(found: Format, seen: Sequence[SampledMessage]) -> DraftOutcome:
+def outcome(format_: Format, seen: Sequence[SampledMessage]) -> DraftOutcome:
     """A message without a value is a row that says so: a tombstone."""
-    dead = tuple((one, why) for one in seen if one.value is not None and (why := found.refusal(one.value)) is not None)
+    dead = tuple(
+        (message, why)
+        for message in seen
+        if message.value is not None and (why := format_.refusal(message.value)) is not None
+    )
     return DraftOutcome(len(seen) - len(dead), dead)
 
 
-def text_of(stream: str, topic: str, kafka: str, found: Format, made: DraftOutcome, today: date) -> str:
+def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOutcome, today: date) -> str:
     """A stream file with comments, which reads the topic into Parquet files and has its ledger in SQL."""
     number = made.rows + len(made.dead)
     source: dict[str, Any] = {"topics": [topic], "start": "earliest"}
     if kafka != _KAFKA:
         source = {"kafka": kafka, **source}
-    why = ", ".join(f"{one}: {count:,}" for one, count in made.reasons()[:3])
+    why = ", ".join(f"{reason}: {count:,}" for reason, count in made.reasons()[:3])
     dead = f"; {len(made.dead):,} are dead letters ({why})" if made.dead else ""
     comments = [
-        f"Drafted by `tidemark init` on {today} from {number:,} messages of {topic}: {found.what}{dead}.",
+        f"Drafted by `tidemark init` on {today} from {number:,} messages of {topic}: {format_.what}{dead}.",
         "docs/stream-files.md explains every key, and many more.",
-        *found.notes,
+        *format_.notes,
     ]
-    lines = [f"# {one}" for one in comments]
+    lines = [f"# {comment}" for comment in comments]
     lines += [
         *_block("stream", stream),
         "",
         "# start: earliest, latest, a time, or offsets; it counts until the first run.",
         *_block("source", source),
         "",
-        *_scheme(found),
+        *_scheme(format_),
     ]
-    if found.explode:
-        lines += ["", "# Each piece of a message is a row.", *_block("explode", dict(found.explode))]
+    if format_.explode:
+        lines += ["", "# Each piece of a message is a row.", *_block("explode", dict(format_.explode))]
     lines += [
         "",
         "# One row a message, in files that any reader of Parquet knows. docs/sinks.md has the other sinks.",
@@ -74,13 +78,13 @@ def text_of(stream: str, topic: str, kafka: str, found: Format, made: DraftOutco
     return "\n".join(lines) + "\n"
 
 
-def _scheme(found: Format) -> list[str]:
+def _scheme(format_: Format) -> list[str]:
     """The scheme, with the number of messages that have a value next to each field that is not in all."""
-    scheme = dict(found.scheme)
+    scheme = dict(format_.scheme)
     fields: Mapping[str, str] = scheme.pop("fields", {})
     lines = ["scheme:", *(f"  {line}" for line in _block("type", scheme.pop("type")))]
     if fields:
-        counts = {one.name: one.values for one in found.columns}
+        counts = {column.name: column.values for column in format_.columns}
         most = max(counts.values(), default=0)
         lines.append("  fields:")
         named = [(f"    {_in_one_line(name)}: {_in_one_line(kind)}", name) for name, kind in fields.items()]

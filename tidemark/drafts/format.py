@@ -64,12 +64,12 @@ def is_field_name(text: str) -> bool:
 
 def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) -> str:
     """The first value that passes a test, as a short text."""
-    found = next((value for value in values if test is None or test(value)), "")
-    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+    first = next((value for value in values if test is None or test(value)), "")
+    text = first if isinstance(first, str) else json.dumps(first, ensure_ascii=False, default=str)
     return text if len(text) <= _EXAMPLE else f"{text[: _EXAMPLE - 1]}…"
 
 
 def some(names: Sequence[str]) -> str:
     """The first of some names, for a note."""
-    shown = ", ".join(repr(one) for one in names[:_NAMES])
+    shown = ", ".join(repr(name) for name in names[:_NAMES])
     return shown if len(names) <= _NAMES else f"{shown} ..."

@@ -30,10 +30,10 @@ class _Twice(ValueError):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise _Twice(Counter(name for name, _ in pairs).most_common(1)[0][0])
-    return found
+    return fields
 
 
 def _no_json(text: str) -> float:
@@ -67,25 +67,25 @@ def json_in(value: bytes) -> Any:
 
 def objects_in(value: bytes) -> list[bytes] | None:
     """The elements of a JSON array of objects; None for anything else."""
-    found = json_in(value)
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+    parsed = json_in(value)
+    if not isinstance(parsed, list) or not parsed or not all(isinstance(element, dict) for element in parsed):
         return None
-    return [json.dumps(one).encode() for one in found]
+    return [json.dumps(element).encode() for element in parsed]
 
 
 def of_json(values: Sequence[bytes]) -> Format:
     """The scheme `json` for some values, of which most are objects."""
-    objects = [one for value in values if isinstance(one := json_in(value), dict)]
-    given = {name: [one[name] for one in objects if one.get(name) is not None] for name in _fields(objects)}
+    objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
+    given = {name: [object_[name] for object_ in objects if object_.get(name) is not None] for name in _fields(objects)}
     if not given:
         return Format("JSON objects", {"type": "string"}, no_text, notes=("no key can be the name of a field",))
-    types = {name: type_of(found, OF_JSON, VARIANT) for name, found in given.items()}
+    types = {name: type_of(texts, OF_JSON, VARIANT) for name, texts in given.items()}
     tests = dict(OF_JSON)
     scheme: dict[str, Any] = {"type": "json", "fields": types}
     if VARIANT in types.values():
         # Between backticks a name may be any word of SQL.
         scheme = {"type": "json", "schema": ",\n".join(f"`{name}` {_DDL[kind]}" for name, kind in types.items())}
-    others = list(dict.fromkeys(name for one in objects for name in one if name not in types))
+    others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
     notes: tuple[str, ...] = ()
     if others and UNKNOWN not in map(str.lower, types):
         scheme["unknown"] = "keep"
@@ -93,13 +93,13 @@ def of_json(values: Sequence[bytes]) -> Format:
 
     def refusal(value: bytes) -> str | None:
         try:
-            found = _parsed(value)
+            parsed = _parsed(value)
         except ValueError as problem:
             return str(problem)
-        if not isinstance(found, dict):
+        if not isinstance(parsed, dict):
             return "not a JSON object"
         for name, kind in types.items():
-            if kind != VARIANT and found.get(name) is not None and not tests[kind](found[name]):
+            if kind != VARIANT and parsed.get(name) is not None and not tests[kind](parsed[name]):
                 return f"{name} is not {A_VALUE[kind]}"
         return None
 
@@ -112,9 +112,9 @@ def of_json(values: Sequence[bytes]) -> Format:
 
 def _fields(objects: Sequence[dict[str, Any]]) -> list[str]:
     """The keys that become fields, in the order of the messages. If some differ only in case, the most frequent."""
-    counts = Counter(name for one in objects for name in one if is_field_name(name))
-    found: dict[str, str] = {}
+    counts = Counter(name for object_ in objects for name in object_ if is_field_name(name))
+    spellings: dict[str, str] = {}
     for name, number in counts.most_common():
-        if number >= _RARE * len(objects) and len(found) < _MOST_FIELDS:
-            found.setdefault(name.lower(), name)
-    return [name for name in counts if found.get(name.lower()) == name]
+        if number >= _RARE * len(objects) and len(spellings) < _MOST_FIELDS:
+            spellings.setdefault(name.lower(), name)
+    return [name for name in counts if spellings.get(name.lower()) == name]

@@ -35,11 +35,11 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
     if share(values, _is_object) > _MOST:
         return of_json(values)
     if share(values, lambda value: objects_in(value) is not None) > _MOST:
-        found = of_json([one for value in values for one in objects_in(value) or ()])
-        return _exploded(found, {"json_array": True}, "JSON arrays of objects", objects_in)
+        format_ = of_json([object_ for value in values for object_ in objects_in(value) or ()])
+        return _exploded(format_, {"json_array": True}, "JSON arrays of objects", objects_in)
     if share(values, lambda value: b"\n" in value) > _MOST:
-        found = _of_lines([one for value in values for one in _lines(value)])
-        return _exploded(found, {"lines": "\n"}, f"{found.what}, several in a message", _lines)
+        format_ = _of_lines([line for value in values for line in _lines(value)])
+        return _exploded(format_, {"lines": "\n"}, f"{format_.what}, several in a message", _lines)
     return _of_lines(values)
 
 
@@ -57,17 +57,17 @@ def _is_object(value: bytes) -> bool:
 
 
 def _exploded(
-    found: Format, explode: Mapping[str, Any], what: str, pieces: Callable[[bytes], list[bytes] | None]
+    format_: Format, explode: Mapping[str, Any], what: str, pieces: Callable[[bytes], list[bytes] | None]
 ) -> Format:
     def refusal(value: bytes) -> str | None:
         parts = pieces(value)
         if parts is None:
             return f"not one of {what}"
-        return next((why for part in parts if (why := found.refusal(part)) is not None), None)
+        return next((why for part in parts if (why := format_.refusal(part)) is not None), None)
 
-    return replace(found, what=what, explode=explode, refusal=refusal)
+    return replace(format_, what=what, explode=explode, refusal=refusal)
 
 
 def _lines(value: bytes) -> list[bytes]:
     lines = value.split(b"\n")
-    return [one.removesuffix(b"\r") for one in (lines[:-1] if lines[-1] == b"" else lines)]
+    return [line.removesuffix(b"\r") for line in (lines[:-1] if lines[-1] == b"" else lines)]

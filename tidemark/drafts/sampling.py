@@ -32,16 +32,16 @@ def newest(log: KafkaLog, topic: str, most: int) -> list[SampledMessage]:
 
     Raises WrongUse when there is no such topic, or no message in it; NotAuthorized and Unreachable.
     """
-    found = log.topics([topic], READ_COMMITTED).get(topic)
-    if found is None:
+    topic_log = log.topics([topic], READ_COMMITTED).get(topic)
+    if topic_log is None:
         near = difflib.get_close_matches(topic, sorted(log.names()), 3)
         raise WrongUse(
             f"{log.endpoint} has no topic {topic}: name one that is there"
             + (f", as {' or '.join(near)}" if near else "")
         )
     # The last offsets of a compacted topic may have no messages left.
-    seen = list(_newest(log, topic, found.partitions, most))
-    seen = seen or list(islice(_newest(log, topic, found.partitions, MAX_OFFSET), most))
+    seen = list(_newest(log, topic, topic_log.partitions, most))
+    seen = seen or list(islice(_newest(log, topic, topic_log.partitions, MAX_OFFSET), most))
     if not seen:
         raise WrongUse(
             f"{topic} has no messages, and a stream file is drafted from them: produce some, or write the file by hand "
@@ -52,7 +52,11 @@ def newest(log: KafkaLog, topic: str, most: int) -> list[SampledMessage]:
 
 def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], most: int) -> Iterator[SampledMessage]:
     left, size = most, 0
-    filled = sorted((one.end - one.start, number) for number, one in partitions.items() if one.end > one.start)
+    filled = sorted(
+        (partition.end - partition.start, number)
+        for number, partition in partitions.items()
+        if partition.end > partition.start
+    )
     with consumer_of(log.endpoint, READ_COMMITTED) as consumer, reads_topic(log.endpoint, topic):
         for index, (held, number) in enumerate(filled):
             # Short partitions leave their share to the others.

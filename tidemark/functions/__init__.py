@@ -67,16 +67,16 @@ def load_function(key: str, name: str, path: str = _OF_THE_JOB) -> Callable[...,
     """
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        function = getattr(importlib.import_module(module), attribute, None)
     except Exception as problem:
         # Whatever the module raises at its import, it is not Tidemark's error.
         raise WrongUse(
             f"{key}: the module {module} cannot be imported ({type(problem).__name__}: {problem}). It has to be on the Python "
             f"path {path}"
         ) from problem
-    if not callable(found):
+    if not callable(function):
         raise WrongUse(f"{key}: the module {module} has no function {attribute}")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def rows_of(result: Any) -> list[Any]:

@@ -135,14 +135,14 @@ class Caller:
 
     def _some(self, source: Iterator[Message]) -> list[Message]:
         """The next messages, as many as one call takes."""
-        found: list[Message] = []
+        due: list[Message] = []
         size = 0
         for message in source:
-            found.append(message)
+            due.append(message)
             size += _size(message)
-            if len(found) == self.at_once or size >= MOST_BYTES_AT_ONCE:
+            if len(due) == self.at_once or size >= MOST_BYTES_AT_ONCE:
                 break
-        return found
+        return due
 
     def _wait(self, retries: Retries, waiting: _Waiting) -> Iterator[CallResult]:
         """Sleep until the next message is due, but not longer than a nap. Then try the messages that are due."""

@@ -36,7 +36,7 @@ _MEMORY = 1 << 20
 # A length in bytes: of the message's data, of all results with this one before them, and of each.
 _LENGTH = struct.Struct("<Q")
 _DONE = b"."
-_PARTS = attrgetter(*(one.name for one in fields(Message)))
+_PARTS = attrgetter(*(field.name for field in fields(Message)))
 
 # `prctl`: which signal a process gets when its parent has ended.
 _PR_SET_PDEATHSIG = 1
@@ -172,8 +172,8 @@ class _Process:
         return self._code
 
     def close(self) -> None:
-        for one in (self._messages, self._results, self._read, self._write):
-            os.close(one)
+        for queue in (self._messages, self._results, self._read, self._write):
+            os.close(queue)
 
 
 def _serve(call: Call, parent: int, messages: int, results: int, read: int, write: int) -> NoReturn:

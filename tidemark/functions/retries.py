@@ -78,13 +78,13 @@ class Retries:
 
     def failed(self, message: Coordinate, now: int) -> Failures:
         """Note that a message has failed. The result says when the message is due again, if ever."""
-        found = self._next(message, now)
-        self._failures[message] = found
+        delay = self._next(message, now)
+        self._failures[message] = delay
         self._waiting.pop(message, None)
-        if found.due_at is not None:
+        if delay.due_at is not None:
             self._waiting[message] = number = next(self._numbers)
-            heapq.heappush(self._queue, (found.due_at, number, message))
-        return found
+            heapq.heappush(self._queue, (delay.due_at, number, message))
+        return delay
 
     def acked(self, message: Coordinate) -> None:
         """Forget a message that has been processed or given up."""
@@ -109,11 +109,11 @@ class Retries:
 
     def _next(self, message: Coordinate, now: int) -> Failures:
         before = self._failures.get(message)
-        found = (
+        failures = (
             Failures(1, now, now, None) if before is None else replace(before, number=before.number + 1, last_at=now)
         )
-        delay = self._policy.delay_ms(found.number, now - found.first_at)
-        return replace(found, due_at=None if delay is None else now + delay)
+        delay = self._policy.delay_ms(failures.number, now - failures.first_at)
+        return replace(failures, due_at=None if delay is None else now + delay)
 
     def _first(self) -> tuple[int, int, Coordinate] | None:
         while self._queue and self._waiting.get(self._queue[0][2]) != self._queue[0][1]:

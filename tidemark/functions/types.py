@@ -27,16 +27,16 @@ def checked(rows: Sequence[Any], fields: Mapping[str, FieldType]) -> list[tuple[
 def _row(row: Any, fields: Mapping[str, FieldType]) -> tuple[Any, ...]:
     if not isinstance(row, Mapping):
         raise Unfit(f"the function gave {type(row).__name__}, not a mapping of fields")
-    found = []
+    values = []
     for name, kind in fields.items():
         if name not in row:
             raise Unfit(f"{name} is missing")
         value = row[name]
-        found.append(_value(name, value, type_of(kind)))
+        values.append(_value(name, value, type_of(kind)))
     if len(row) > len(fields):
         others = sorted(str(name) for name in row if name not in fields)
         raise Unfit(f"{others[0]} is not a field of the stream")
-    return tuple(found)
+    return tuple(values)
 
 
 def _string(name: str, value: object) -> str:
@@ -155,21 +155,21 @@ def _value(name: str, value: object, kind: Type) -> Any:
 def _array(name: str, value: object, of: Type) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise _not(name, "a list", value)
-    return [_value(f"{name}[]", one, of) for one in value]
+    return [_value(f"{name}[]", element, of) for element in value]
 
 
 def _map(name: str, value: object, of: Type) -> list[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         raise _not(name, "a mapping", value)
-    return [(_string(f"a key of {name}", key), _value(f"{name}{{}}", one, of)) for key, one in value.items()]
+    return [(_string(f"a key of {name}", key), _value(f"{name}{{}}", element, of)) for key, element in value.items()]
 
 
 def _struct(name: str, value: object, kind: Type) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _not(name, "a mapping of its members", value)
-    names = [one.name for one in kind.members]
-    if wrong := [one for one in names if one not in value]:
+    names = [member.name for member in kind.members]
+    if wrong := [name for name in names if name not in value]:
         raise Unfit(f"{name}.{wrong[0]} is missing")
-    if others := sorted(str(one) for one in value if one not in names):
+    if others := sorted(str(name) for name in value if name not in names):
         raise Unfit(f"{name}.{others[0]} is not a member of {name}")
-    return {one.name: _value(f"{name}.{one.name}", value[one.name], one.type) for one in kind.members}
+    return {member.name: _value(f"{name}.{member.name}", value[member.name], member.type) for member in kind.members}

@@ -124,7 +124,7 @@ class Standing:
 
     @cached_property
     def _alive(self) -> frozenset[int]:
-        return self.at_work | {one.generation for one in self.windows}
+        return self.at_work | {window.generation for window in self.windows}
 
     def is_dead(self, generation: int, before: int) -> bool:
         """Whether nothing of a generation counts, and nothing ever will. `before`: one drawn before that moment."""
@@ -164,8 +164,10 @@ class View:
         seq = self.seqs.get(INGEST, 0)
         if head is None or seq == head.seq:
             return head.offsets() if head is not None else {}
-        last = next(one.record for one in self.windows if (one.record.lane, one.record.seq) == (INGEST, seq))
-        return {one.at: one.offset for one in last.positions}
+        last = next(
+            window.record for window in self.windows if (window.record.lane, window.record.seq) == (INGEST, seq)
+        )
+        return {position.at: position.offset for position in last.positions}
 
     @property
     def below(self) -> RangeSet:
@@ -179,7 +181,7 @@ NOTHING_SEEN = View([], Authority(()), {}, 0)
 
 def authority_of(windows: Iterable[Committed], sink: str | None) -> Authority:
     """The authorities in a sink; with None, those of the offsets themselves and of the dead letters."""
-    return Authority((one.generation, one.covers) for one in windows if one.record.window.counts_for(sink))
+    return Authority((window.generation, window.covers) for window in windows if window.record.window.counts_for(sink))
 
 
 class Book:
@@ -227,8 +229,8 @@ class Book:
     def heads_of(self, lanes: Iterable[str]) -> dict[str, StoredHead]:
         """The heads of some lanes, in one read. Lanes without a head are left out."""
         names = list(lanes)
-        found = zip(names, self.store.read_several([head_key(name) for name in names]), strict=True)
-        return {name: self.head_in(name, stored) for name, stored in found if stored is not None}
+        heads = zip(names, self.store.read_several([head_key(name) for name in names]), strict=True)
+        return {name: self.head_in(name, stored) for name, stored in heads if stored is not None}
 
     def head_in(self, lane: str, stored: bytes) -> StoredHead:
         """The head of a lane in these bytes. Raises LedgerContradiction when the head contradicts itself."""
@@ -241,10 +243,10 @@ class Book:
             raise LedgerContradiction(
                 f"{self._name(head_key(lane))} contradicts itself: {contradiction}. It was left as it is."
             )
-        found = StoredHead(stored, head)
+        head_ = StoredHead(stored, head)
         # Another thread may note another head now.
-        self._last = found
-        return found
+        self._last = head_
+        return head_
 
     # committed windows
 
@@ -319,7 +321,7 @@ class Book:
         Raises LedgerContradiction naming a window that is missing there, or a key that holds another window.
         """
         keys = [record_key(lane, seq) for lane, seq in places]
-        found = []
+        entries = []
         for place, key, stored in zip(places, keys, self.store.read_several(keys), strict=True):
             if stored is None:
                 raise LedgerContradiction(
@@ -330,8 +332,8 @@ class Book:
                 raise LedgerContradiction(
                     f"{self._name(key)} holds window {record.seq} of lane {record.lane}. It was left as it is."
                 )
-            found.append(record)
-        return found
+            entries.append(record)
+        return entries
 
     def newest_records(self, lane: str, limit: int) -> list[Record]:
         """The last windows of a lane that are in the history, the newest first."""
@@ -347,29 +349,31 @@ class Book:
         register = self.register()
         heads = self._open_heads(register)
         pending = (stored.head.pending for stored in heads.values())
-        attempts = (one.attempt for one in pending if one is not None)
-        at_work = frozenset(one.generation for one in attempts if one is not None)
+        attempts = (pending_.attempt for pending_ in pending if pending_ is not None)
+        at_work = frozenset(attempt.generation for attempt in attempts if attempt is not None)
         topics = register[1].topics if register else {}
         return Standing(tuple(self._committed(heads)), at_work, topics, self.standing)
 
     def _committed(self, heads: Mapping[str, StoredHead]) -> list[Committed]:
         # The history has every window of a closed lane.
         last = {(lane, stored.head.seq): stored.head.last for lane, stored in heads.items()}
-        found = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
+        records = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
         for place, record in last.items():
             if record is None:
                 continue
-            known = found.setdefault(place, record)
+            known = records.setdefault(place, record)
             if known != record:
                 raise self._contradicting(record, encode(known))
-        return self.covering([self.with_receipt(record) for record in found.values()])
+        return self.covering([self.with_receipt(record) for record in records.values()])
 
     def covering(self, records: Sequence[Record]) -> list[Committed]:
         """Windows with the offsets that they cover and have erased: the selections of all of them in few reads."""
-        windows = [one.window for one in records]
-        refs = [ref for one in windows for ref in (one.selection, one.erases.selection if one.erases else None)]
+        windows = [window.window for window in records]
+        refs = [
+            ref for window in windows for ref in (window.selection, window.erases.selection if window.erases else None)
+        ]
         self._selections.load(ref.digest for ref in refs if ref is not None)
-        return [Committed(one, self.covers(one.window), self.erases(one.window)) for one in records]
+        return [Committed(record, self.covers(record.window), self.erases(record.window)) for record in records]
 
     def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, StoredHead]:
         """The heads of the lanes that are not closed; all heads when the register is missing."""
@@ -459,8 +463,8 @@ class Book:
         """The offsets of the windows that were committed since. What was true of them at the view may be so no more."""
         if not self.changed_since(view):
             return NOTHING
-        newer = (one for one in self.committed() if one.record.seq > view.seqs.get(one.record.lane, 0))
-        return RangeSet(part for one in newer for part in one.covers)
+        newer = (window for window in self.committed() if window.record.seq > view.seqs.get(window.record.lane, 0))
+        return RangeSet(part for covered in newer for part in covered.covers)
 
     def authority(self, sink: str | None = None) -> Authority:
         return self.view(sink).authority
@@ -472,7 +476,8 @@ class Book:
             return
         offsets = head.offsets()
         passed = RangeSet(
-            OffsetRange(one.at, offsets[one.at], max(offsets[one.at], one.start)) for one in window.ranges
+            OffsetRange(range_.at, offsets[range_.at], max(offsets[range_.at], range_.start))
+            for range_ in window.ranges
         )
         if left_out := passed & self.selection(window.selection):
             raise LedgerContradiction(
@@ -501,10 +506,10 @@ class Book:
 
     def selection(self, ref: SelectionRef) -> RangeSet:
         """The offsets of a selection that the ledger refers to. Raises LedgerContradiction when it is missing."""
-        found = self.find_selection(ref.digest)
-        if found is None:
+        offsets = self.find_selection(ref.digest)
+        if offsets is None:
             raise LedgerContradiction(f"selection {ref.digest} of {self.stream} is missing, and a lane works on it")
-        return found
+        return offsets
 
     def find_selection(self, digest: str) -> RangeSet | None:
         """The offsets of a stored selection; None when no selection has this digest."""
@@ -534,8 +539,8 @@ class Book:
 
     def newest_audits(self, limit: int) -> list[AuditOutcome]:
         """The outcomes of the audits that ended last, the newest first."""
-        found = (self._advisory(key, stored, AuditOutcome) for key, stored in self.store.newest(AUDITS, limit))
-        return [one for one in found if one is not None]
+        outcomes = (self._advisory(key, stored, AuditOutcome) for key, stored in self.store.newest(AUDITS, limit))
+        return [outcome for outcome in outcomes if outcome is not None]
 
     def last_audit(self) -> AuditOutcome | None:
         """The outcome of the audit that ended last; None when no audit has said so."""
@@ -558,10 +563,10 @@ class Book:
 
     def _advisory(self, key: Key, stored: bytes | None, kind: type[Advisory]) -> Advisory | None:
         """A value on which nothing depends. One that is damaged is as good as none; of a newer one, what is known here."""
-        found = None if stored is None else decode_what_is_known(stored, kind)
-        if stored is not None and found is None:
+        value = None if stored is None else decode_what_is_known(stored, kind)
+        if stored is not None and value is None:
             log.warning("%s cannot be read, and is left out: nothing depends on it", self._name(key))
-        return found
+        return value
 
     def _name(self, key: Key) -> str:
         return "/".join((self.stream, *key))
@@ -604,15 +609,15 @@ def _unconnected(offsets: dict[TopicPartition, int], window: Window) -> str | No
     jumped: dict[TopicPartition, list[Gap]] = {}
     for gap in window.gaps:
         jumped.setdefault(gap.as_range().partition, []).append(gap)
-    ranges = {one.at: one for one in window.ranges}
+    ranges = {range_.at: range_ for range_ in window.ranges}
     if len(ranges) < len(window.ranges) or jumped.keys() - ranges.keys():
         return f"window {window.seq} has two ranges of one partition, or jumps in one that it does not read"
-    for at, one in ranges.items():
+    for at, range_ in ranges.items():
         before = jumped.get(at, [])
         if window.selection is not None and at not in offsets:
             return f"window {window.seq} reads {at}, in which the lane has nothing selected"
-        reached = offsets.get(at, before[0].start if before else one.start)
-        for start, until in [*((gap.start, gap.until) for gap in before), (one.start, one.until)]:
+        reached = offsets.get(at, before[0].start if before else range_.start)
+        for start, until in [*((gap.start, gap.until) for gap in before), (range_.start, range_.until)]:
             # A selection has holes, so its window may begin above the position.
             if start < reached if window.selection else start != reached:
                 return f"window {window.seq} reads or jumps over {at} from {start}, and the lane is at {reached}"

@@ -49,7 +49,7 @@ def given_up(book: Book, register: Register) -> Register:
     if not closed:
         return register
     page = register.closed_page
-    for lane, entry in sorted(closed.items(), key=lambda one: one[1].closed_at or 0):
+    for lane, entry in sorted(closed.items(), key=lambda item: item[1].closed_at or 0):
         page = _put(book, register, page, lane, entry)
     open_lanes = {lane: entry for lane, entry in register.lanes.items() if lane not in closed}
     return structs.replace(register, lanes=open_lanes, closed_page=page, closed=register.closed + len(closed))
@@ -58,7 +58,7 @@ def given_up(book: Book, register: Register) -> Register:
 def in_pages(stream: str, lanes: Mapping[str, LaneEntry], max_bytes: int) -> Iterator[ClosedLanes]:
     """Pages with these closed lanes, in the order of their closing."""
     page = ClosedLanes(stream=stream, since=0)
-    for lane, entry in sorted(lanes.items(), key=lambda one: one[1].closed_at or 0):
+    for lane, entry in sorted(lanes.items(), key=lambda item: item[1].closed_at or 0):
         grown = structs.replace(page, lanes={**page.lanes, lane: entry})
         if len(encode(grown)) > min(PAGE_BYTES, max_bytes) and page.lanes:
             yield structs.replace(page, full=True)
@@ -75,20 +75,20 @@ def closed_lanes(book: Book, register: Register) -> Iterator[dict[str, LaneEntry
     pages = range(register.closed_page, -1, -1)
     for first in range(0, len(pages), _AT_ONCE):
         numbers = pages[first : first + _AT_ONCE]
-        found = book.store.read_several([page_key(number) for number in numbers])
-        for number, stored in zip(numbers, found, strict=True):
+        values = book.store.read_several([page_key(number) for number in numbers])
+        for number, stored in zip(numbers, values, strict=True):
             page = _page(book, register, number, stored)
             yield page.lanes if page is not None else {}
 
 
 def all_lanes(book: Book) -> dict[str, LaneEntry]:
     """Every lane of a stream, open or closed."""
-    found = book.register()
-    if found is None:
+    stored = book.register()
+    if stored is None:
         return {}
     # The register was read first, so a page has the newer entry of a lane that was closed meanwhile.
-    lanes = dict(found[1].lanes)
-    for part in closed_lanes(book, found[1]):
+    lanes = dict(stored[1].lanes)
+    for part in closed_lanes(book, stored[1]):
         lanes |= part
     return lanes
 

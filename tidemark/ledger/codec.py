@@ -49,12 +49,12 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
-        found = decoder(_Format).decode(stored).format
-        if found < FORMAT:
-            raise msgspec.ValidationError(f"format {found}: there is no such format")
-        if found > FORMAT:
+        format_ = decoder(_Format).decode(stored).format
+        if format_ < FORMAT:
+            raise msgspec.ValidationError(f"format {format_}: there is no such format")
+        if format_ > FORMAT:
             raise LedgerUnreadable(
-                f"{where} has format {found}; this version of Tidemark knows formats up to {FORMAT}. "
+                f"{where} has format {format_}; this version of Tidemark knows formats up to {FORMAT}. "
                 "Use the version that wrote it, or a newer one. Nothing was changed."
             )
         return decoder(kind).decode(stored)
@@ -74,7 +74,7 @@ def decode_what_is_known(stored: bytes, kind: type[T]) -> T | None:
     """
     try:
         plain = msgspec.json.decode(stored)
-        known = {one.encode_name for one in msgspec.structs.fields(kind)} - {"format"}
+        known = {field.encode_name for field in msgspec.structs.fields(kind)} - {"format"}
         return converted({name: value for name, value in plain.items() if name in known}, kind)
     except (msgspec.MsgspecError, AttributeError, ValueError, RecursionError):
         return None

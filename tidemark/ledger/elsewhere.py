@@ -49,17 +49,17 @@ def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
     and a stream whose ledger is damaged is passed over with a warning. Raises Unreachable.
     """
     ours: dict[tuple[str, str], list[int]] = {}
-    for topic, found in topics.items():
-        for one in found:
-            ours.setdefault((topic, one.topic_id), []).append(one.incarnation)
+    for topic, incarnations in topics.items():
+        for incarnation in incarnations:
+            ours.setdefault((topic, incarnation.topic_id), []).append(incarnation.incarnation)
     if not ours or not isinstance(book.store, NamesStreams):
         return
     for other, register in _others(book, book.store):
         shared = {
-            (topic, one.incarnation): ours[topic, one.topic_id]
-            for topic, found in register.topics.items()
-            for one in found
-            if (topic, one.topic_id) in ours
+            (topic, incarnation.incarnation): ours[topic, incarnation.topic_id]
+            for topic, incarnations in register.topics.items()
+            for incarnation in incarnations
+            if (topic, incarnation.topic_id) in ours
         }
         if not shared:
             continue
@@ -106,7 +106,9 @@ def for_readers(book: Book) -> Book:
     register = book.register()
     if register is None:
         return book
-    return book.hiding(RangeSet(part for one in erased_elsewhere(book, register[1].topics) for part in one.offsets))
+    return book.hiding(
+        RangeSet(part for range_ in erased_elsewhere(book, register[1].topics) for part in range_.offsets)
+    )
 
 
 def _tombstones(book: Book, register: Register) -> list[Tombstone]:
@@ -120,9 +122,9 @@ def _records(book: Book, lanes: Sequence[str]) -> Iterator[Record]:
     """All windows of some lanes. An erasure mostly has one, and its lane's head says it whole."""
     # As everywhere, the heads before the history: a window that is committed meanwhile is in one of them.
     heads = book.heads_of(lanes)
-    last = [one.head.last for one in heads.values() if one.head.last is not None]
+    last = [stored.head.last for stored in heads.values() if stored.head.last is not None]
     yield from last
-    earlier = [(one.lane, seq) for one in last for seq in range(1, one.seq)]
+    earlier = [(record.lane, seq) for record in last for seq in range(1, record.seq)]
     for some in _batched(earlier, _AT_ONCE):
         yield from book.records(some)
     for lane in lanes:
@@ -131,9 +133,9 @@ def _records(book: Book, lanes: Sequence[str]) -> Iterator[Record]:
             yield from book.records_of(lane)
 
 
-def _batched(found: Iterable[One], size: int) -> Iterator[list[One]]:
+def _batched(items: Iterable[One], size: int) -> Iterator[list[One]]:
     """As Python 3.12's."""
-    left = iter(found)
+    left = iter(items)
     while some := list(islice(left, size)):
         yield some
 

@@ -55,21 +55,21 @@ def erased_by(record: Record) -> str:
 
 def tombstones(windows: Iterable[Committed]) -> list[Tombstone]:
     """The windows that have erased something, by the time of their commit."""
-    found = [Tombstone(window.record, window.erased) for window in windows if window.erased]
-    return sorted(found, key=lambda one: one.record.committed_at)
+    erasures = [Tombstone(window.record, window.erased) for window in windows if window.erased]
+    return sorted(erasures, key=lambda tombstone: tombstone.record.committed_at)
 
 
 def by_answer(windows: Iterable[Committed]) -> dict[str, RangeSet]:
     """The offsets that some windows have erased, by their answer."""
-    found: dict[str, RangeSet] = {}
-    for one in tombstones(windows):
-        found[one.said()] = found.get(one.said(), RangeSet()) | one.offsets
-    return found
+    offsets: dict[str, RangeSet] = {}
+    for tombstone in tombstones(windows):
+        offsets[tombstone.said()] = offsets.get(tombstone.said(), RangeSet()) | tombstone.offsets
+    return offsets
 
 
 def erased(windows: Iterable[Committed]) -> RangeSet:
     """All offsets that some windows have erased."""
-    return RangeSet(one for window in windows for one in window.erased)
+    return RangeSet(range_ for window in windows for range_ in window.erased)
 
 
 def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
@@ -79,7 +79,7 @@ def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
 
 def erasures_since(book: Book, offsets: RangeSet, generation: int) -> list[Committed]:
     """The windows that have erased some of these offsets after a generation was drawn."""
-    return [one for one in book.committed() if one.generation > generation and one.erased & offsets]
+    return [window for window in book.committed() if window.generation > generation and window.erased & offsets]
 
 
 class WrittenPlace(NamedTuple):
@@ -106,18 +106,22 @@ def places_written(book: Book) -> list[WrittenPlace]:
 def places_to_clear(book: Book) -> list[WrittenPlace]:
     """Those among them that are not gone for good: see `places.py`."""
     written = places_written(book)
-    there = still_there(book, (one.place for one in written))
-    return [one for one in written if one.place in there]
+    there = still_there(book, (sink.place for sink in written))
+    return [sink for sink in written if sink.place in there]
 
 
 def still_there(book: Book, places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
     """Those of some places that are not gone for good."""
     wanted = list(places)
     gone = gone_places(book) if wanted else {}
-    return [one for one in wanted if one.as_place not in gone]
+    return [sink for sink in wanted if sink.as_place not in gone]
 
 
 def gone_places(book: Book) -> dict[tuple[object, ...], ForgottenPlace]:
     """The places that are gone for good, as people have said."""
     register = book.register()
-    return {one.place.as_place: one for one in register[1].forgotten if not one.back} if register else {}
+    return (
+        {forgotten.place.as_place: forgotten for forgotten in register[1].forgotten if not forgotten.back}
+        if register
+        else {}
+    )

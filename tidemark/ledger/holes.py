@@ -22,18 +22,21 @@ class Reached:
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Reached:
-        found = cls()
-        for one in records:
-            found.add(one)
-        return found
+        reached = cls()
+        for record in records:
+            reached.add(record)
+        return reached
 
     def add(self, record: Record) -> None:
         # Without positions, a run begins where `start` says, whatever lies between: it never had to read that.
         if record.kind != LaneKind.INGEST or record.window.guarantee == Guarantee.NONE:
             return
-        for one in (*(one.as_range() for one in record.window.ranges), *(one.as_range() for one in record.window.gaps)):
-            start, until = self._found.get(one.partition, (one.start, one.until))
-            self._found[one.partition] = min(start, one.start), max(until, one.until)
+        for range_ in (
+            *(range_.as_range() for range_ in record.window.ranges),
+            *(gap.as_range() for gap in record.window.gaps),
+        ):
+            start, until = self._found.get(range_.partition, (range_.start, range_.until))
+            self._found[range_.partition] = min(start, range_.start), max(until, range_.until)
 
     def of(self, at: TopicPartition) -> tuple[int, int] | None:
         return self._found.get(at)
@@ -53,7 +56,7 @@ class Ingest:
     @classmethod
     def of(cls, register: Register | None, head: Head | None) -> Ingest:
         entry = register.lanes.get(INGEST) if register else None
-        starts = {one.at: one.offset for one in entry.start} if entry else {}
+        starts = {position.at: position.offset for position in entry.start} if entry else {}
         return cls(starts, head.offsets() if head is not None else {})
 
     @classmethod
@@ -76,8 +79,8 @@ def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
     """Every hole of a stream. An erased offset is not a hole, even if no window had read it."""
     windows = list(windows)
     lost, skipped = jumped_over(windows)
-    covered = RangeSet(one for window in windows for one in window.covers)
-    return not_covered(ingest, Reached.by(one.record for one in windows), covered | lost | skipped)
+    covered = RangeSet(range_ for window in windows for range_ in window.covers)
+    return not_covered(ingest, Reached.by(window.record for window in windows), covered | lost | skipped)
 
 
 def not_covered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:

@@ -28,7 +28,7 @@ class Change:
 
 
 def newest(topics: Topics, topic: str) -> TopicIncarnation:
-    return max(topics[topic], key=lambda one: one.incarnation)
+    return max(topics[topic], key=lambda incarnation: incarnation.incarnation)
 
 
 def by_cuts(topics: Topics, offsets: RangeSet) -> RangeSet:
@@ -39,10 +39,10 @@ def by_cuts(topics: Topics, offsets: RangeSet) -> RangeSet:
     placed = []
     for at in offsets.partitions:
         rest = offsets.only([at])
-        for one in sorted(topics.get(at.topic, ()), key=lambda one: -one.incarnation):
-            start = dict(one.starts).get(at.partition, 0)
+        for incarnation in sorted(topics.get(at.topic, ()), key=lambda incarnation: -incarnation.incarnation):
+            start = dict(incarnation.starts).get(at.partition, 0)
             above = rest & RangeSet([OffsetRange(at, start, MAX_OFFSET)])
-            placed.append((TopicPartition(at.topic, at.partition, one.incarnation), above.of(at)))
+            placed.append((TopicPartition(at.topic, at.partition, incarnation.incarnation), above.of(at)))
             rest -= above
         placed.append((at, rest.of(at)))
     return RangeSet.of_intervals(placed)
@@ -65,7 +65,7 @@ def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
     """The topics with a change that a policy accepts; unchanged when another run has accepted a change since it was seen."""
     last = newest(topics, change.topic)
     event = Accepted(change=change.change, policy=change.policy, run=run, at=now)
-    others = tuple(one for one in topics[change.topic] if one is not last)
+    others = tuple(incarnation for incarnation in topics[change.topic] if incarnation is not last)
     if last.incarnation != change.after:
         return topics
     if change.change == TopicChange.DELETED:

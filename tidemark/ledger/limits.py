@@ -30,9 +30,9 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
 
     The largest head holds this window as `last`, with its tallies and positions, and a pending window of the same size.
     """
-    offsets = head.offsets() | {one.at: one.until for one in pending.window.ranges}
+    offsets = head.offsets() | {range_.at: range_.until for range_ in pending.window.ranges}
     moved = structs.replace(head, positions=positions(offsets), pending=None, last=None, abandoned=None)
-    tallies = sum(len(encode(_largest_tally(one))) + 1 for one in pending.window.ranges)
+    tallies = sum(len(encode(_largest_tally(range_))) + 1 for range_ in pending.window.ranges)
     # The positions count three times: in the head, in its last record, and in `abandoned` after an abandon.
     largest = 3 * len(encode(moved)) + 2 * len(encode(pending)) + tallies + _RECORD_BYTES
     largest = max(largest, len(encode(structs.replace(head, pending=pending))) + _RECORD_BYTES)
@@ -53,11 +53,11 @@ def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int
     return (store.max_value_bytes - len(encode(empty))) // largest
 
 
-def _largest_tally(one: WindowRange) -> PartitionTally:
+def _largest_tally(range_: WindowRange) -> PartitionTally:
     return PartitionTally(
-        topic=one.topic,
-        incarnation=one.incarnation,
-        partition=one.partition,
+        topic=range_.topic,
+        incarnation=range_.incarnation,
+        partition=range_.partition,
         read=_MOST,
         stored=_MOST,
         skipped=_MOST,

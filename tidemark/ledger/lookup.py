@@ -40,14 +40,14 @@ class CoveringWindows:
 
     @property
     def generations(self) -> tuple[int, ...]:
-        return tuple(one.attempt.generation for one in self.windows)
+        return tuple(window.attempt.generation for window in self.windows)
 
     def counting(self, sink: str | None = None) -> Record | None:
         """The window that counts in a sink. Without a sink: for the coordinate itself, and for the dead letters.
 
         None when no committed window covers the coordinate.
         """
-        return next((one for one in self.windows if one.window.counts_for(sink)), None)
+        return next((record for record in self.windows if record.window.counts_for(sink)), None)
 
 
 def look_up(book: Book, place: Coordinate) -> CoveringWindows:
@@ -70,13 +70,15 @@ def look_up(book: Book, place: Coordinate) -> CoveringWindows:
     holding = book.holding(scattered.values(), place)
     claiming = [lane for lane in within if (ref := scattered.get(lane)) is None or ref.digest in holding]
     passing = _passing(book, _searches(lanes, heads, claiming, place), place)
-    passing |= {(one.lane, one.seq): one for stored in heads.values() for one in _unpositioned(book, stored.head)}
+    passing |= {
+        (record.lane, record.seq): record for stored in heads.values() for record in _unpositioned(book, stored.head)
+    }
     windows, gaps = [], []
     for (lane, _), record in passing.items():
-        if any(_holds(one, place) for one in record.window.ranges) and _selects(book, lanes[lane], record, place):
+        if any(_holds(range_, place) for range_ in record.window.ranges) and _selects(book, lanes[lane], record, place):
             windows.append(record)
         gaps += [(record, gap) for gap in record.window.gaps if _holds(gap, place)]
-    return CoveringWindows(tuple(sorted(windows, key=lambda one: -one.attempt.generation)), tuple(gaps))
+    return CoveringWindows(tuple(sorted(windows, key=lambda record: -record.attempt.generation)), tuple(gaps))
 
 
 # which lanes
@@ -107,8 +109,8 @@ def _selects(book: Book, entry: LaneEntry, record: Record, place: Coordinate) ->
 
 
 def _holds(part: WindowRange | Gap, place: Coordinate) -> bool:
-    one = part.as_range()
-    return one.partition == place.partition and one.start <= place.offset < one.until
+    range_ = part.as_range()
+    return range_.partition == place.partition and range_.start <= place.offset < range_.until
 
 
 # which window of a lane
@@ -136,11 +138,11 @@ class _Search:
             self.behind, self.record = record.seq, record
 
 
-def _passing(book: Book, found: Iterable[_Search], place: Coordinate) -> dict[tuple[str, int], Record]:
+def _passing(book: Book, open_: Iterable[_Search], place: Coordinate) -> dict[tuple[str, int], Record]:
     """The window of each lane that moved its position over a coordinate, by reading or by jumping, if there is one."""
-    searches = {search.lane: search for search in found}
+    searches = {search.lane: search for search in open_}
     while wanted := [search for search in searches.values() if search.next()]:
-        for record in book.records([one for search in wanted[:_LANES_AT_ONCE] for one in search.next()]):
+        for record in book.records([key for search in wanted[:_LANES_AT_ONCE] for key in search.next()]):
             searches[record.lane].learn(record, place)
     return {(lane, search.record.seq): search.record for lane, search in searches.items() if search.record is not None}
 
@@ -179,4 +181,4 @@ def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
 
 
 def _is_past(positions: Sequence[Position], place: Coordinate) -> bool:
-    return any(one.at == place.partition and place.offset < one.offset for one in positions)
+    return any(position.at == place.partition and place.offset < position.offset for position in positions)

@@ -19,18 +19,18 @@ def newest_windows(book: Book, register: Register, heads: Mapping[str, StoredHea
 
     Takes one read for each lane that may have such a window. A lane has none newer than its head's last, or its closing.
     """
-    found: dict[tuple[str, int], Record] = {}
+    records: dict[tuple[str, int], Record] = {}
     for newest, lane in _by_time(book, register, heads):
-        if sum(record.committed_at >= newest for record in found.values()) >= limit:
+        if sum(record.committed_at >= newest for record in records.values()) >= limit:
             break
         head = heads[lane].head if lane in heads else None
-        found |= {(one.lane, one.seq): one for one in newest_of_lane(book, lane, head, limit)}
-    return sorted(found.values(), key=lambda record: -record.committed_at)[:limit]
+        records |= {(record.lane, record.seq): record for record in newest_of_lane(book, lane, head, limit)}
+    return sorted(records.values(), key=lambda record: -record.committed_at)[:limit]
 
 
 def _by_time(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> Iterator[tuple[int, str]]:
     """The lanes, each with a time that its windows are not newer than, the newest first. Reads closed lanes as needed."""
-    waiting = [(one.head.last.committed_at, lane) for lane, one in heads.items() if one.head.last is not None]
+    waiting = [(stored.head.last.committed_at, lane) for lane, stored in heads.items() if stored.head.last is not None]
     waiting.sort(reverse=True)
     for part in closed_lanes(book, register):
         closed = [

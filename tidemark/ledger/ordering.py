@@ -34,12 +34,12 @@ def noted(topics: Topics, ends: Mapping[TopicPartition, int], now: int) -> Topic
     for at, end in ends.items():
         by_topic.setdefault(at.topic, {})[at] = end
     changed = {}
-    for topic, found in by_topic.items():
+    for topic, incarnations in by_topic.items():
         last = newest(topics, topic)
-        if all(at.incarnation == last.incarnation for at in found):
-            edited = _noted(last, {at.partition: end for at, end in found.items()}, now)
+        if all(at.incarnation == last.incarnation for at in incarnations):
+            edited = _noted(last, {at.partition: end for at, end in incarnations.items()}, now)
             if edited is not last:
-                changed[topic] = tuple(edited if one is last else one for one in topics[topic])
+                changed[topic] = tuple(edited if incarnation is last else incarnation for incarnation in topics[topic])
     return {**topics, **changed} if changed else topics
 
 
@@ -68,13 +68,14 @@ class Epochs:
         self._raised: dict[tuple[str, int], list[tuple[dict[int, int], dict[int, int] | None]]] = {}
         for topic, incarnations in topics.items():
             epoch = 1
-            for one in sorted(incarnations, key=lambda one: one.incarnation):
-                place = (topic, one.incarnation)
+            for incarnation in sorted(incarnations, key=lambda incarnation: incarnation.incarnation):
+                place = (topic, incarnation.incarnation)
                 self._first[place] = epoch
                 self._raised[place] = [
-                    (dict(change.ends), None if change.later is None else dict(change.later)) for change in one.raised
+                    (dict(change.ends), None if change.later is None else dict(change.later))
+                    for change in incarnation.raised
                 ]
-                epoch += 1 + 2 * len(one.raised)
+                epoch += 1 + 2 * len(incarnation.raised)
             self.highest = max(self.highest, epoch - 1)
 
     def of(self, at: TopicPartition, offset: int) -> int:

@@ -26,12 +26,12 @@ def named(book: Book, words: Sequence[str], others: Iterable[SinkReceipt] = ()) 
 
     `others`: places of today's stream file, which no attempt has written to. Raises WrongUse unless all words fit one place.
     """
-    known = each_place((*(one.place for one in places_written(book)), *others))
-    found = [one for one in known if {*words} <= {one.type, *one.words}]
-    if len(found) == 1:
-        return found[0]
-    several = "names several places; say which" if found else "names no place where results may be; expected one of"
-    listed = "; ".join(shlex.join(one.words) for one in found or known) or "none: nothing was written yet"
+    known = each_place((*(sink.place for sink in places_written(book)), *others))
+    matching = [place for place in known if {*words} <= {place.type, *place.words}]
+    if len(matching) == 1:
+        return matching[0]
+    several = "names several places; say which" if matching else "names no place where results may be; expected one of"
+    listed = "; ".join(shlex.join(place.words) for place in matching or known) or "none: nothing was written yet"
     raise WrongUse(f"{' '.join(words)!r} {several}: {listed}")
 
 
@@ -39,13 +39,13 @@ def forget(book: Book, place: SinkReceipt, reason: str, by: str) -> ForgottenPla
     """Say that a place is gone for good. A place that was forgotten before stays as it is."""
 
     def edit(register: Register) -> Register:
-        if found := _of(register, place):
-            return register if not found.back else _with(register, structs.replace(found, back=False))
+        if forgotten := _of(register, place):
+            return register if not forgotten.back else _with(register, structs.replace(forgotten, back=False))
         return _with(register, ForgottenPlace(place=place, reason=reason, by=by, at=book.clock()))
 
-    found = _of(change(book, edit), place)
-    assert found is not None  # noqa: S101 - the edit has put it there
-    return found
+    forgotten = _of(change(book, edit), place)
+    assert forgotten is not None  # noqa: S101 - the edit has put it there
+    return forgotten
 
 
 def come_back(book: Book, place: SinkReceipt, clear: Clear) -> int:
@@ -55,28 +55,28 @@ def come_back(book: Book, place: SinkReceipt, clear: Clear) -> int:
     """
 
     def edit(register: Register) -> Register:
-        found = _of(register, place)
-        if found is None:
+        forgotten = _of(register, place)
+        if forgotten is None:
             raise WrongUse(f"nobody has said of {place.name} {place.where()} that it is gone")
-        return _with(register, structs.replace(found, back=True))
+        return _with(register, structs.replace(forgotten, back=True))
 
     change(book, edit)
     # An erasure that is settled from here on clears the place itself. One that was settled before is among these windows.
     stones = tombstones(book.committed())
-    written = [one for one in places_written(book) if one.place.as_place == place.as_place]
-    for one in stones:
-        clear(one.record, one.offsets, written)
+    written = [sink for sink in places_written(book) if sink.place.as_place == place.as_place]
+    for stone in stones:
+        clear(stone.record, stone.offsets, written)
     change(book, lambda register: structs.replace(register, forgotten=_others(register, place)))
     return len(stones)
 
 
 def _of(register: Register, place: SinkReceipt) -> ForgottenPlace | None:
-    return next((one for one in register.forgotten if one.place.as_place == place.as_place), None)
+    return next((forgotten for forgotten in register.forgotten if forgotten.place.as_place == place.as_place), None)
 
 
 def _others(register: Register, place: SinkReceipt) -> tuple[ForgottenPlace, ...]:
-    return tuple(one for one in register.forgotten if one.place.as_place != place.as_place)
+    return tuple(forgotten for forgotten in register.forgotten if forgotten.place.as_place != place.as_place)
 
 
-def _with(register: Register, found: ForgottenPlace) -> Register:
-    return structs.replace(register, forgotten=(*_others(register, found.place), found))
+def _with(register: Register, place: ForgottenPlace) -> Register:
+    return structs.replace(register, forgotten=(*_others(register, place.place), place))

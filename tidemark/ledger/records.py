@@ -93,10 +93,12 @@ def positions(offsets: dict[TopicPartition, int]) -> tuple[Position, ...]:
 
 def next_offsets(positions: Iterable[Position]) -> Offsets:
     """{topic: {partition: next offset}}, of each topic's newest incarnation."""
-    found: dict[str, dict[int, dict[int, int]]] = {}
-    for one in positions:
-        found.setdefault(one.topic, {}).setdefault(one.incarnation, {})[one.partition] = one.offset
-    return {topic: incarnations[max(incarnations)] for topic, incarnations in found.items()}
+    by_incarnation: dict[str, dict[int, dict[int, int]]] = {}
+    for position in positions:
+        by_incarnation.setdefault(position.topic, {}).setdefault(position.incarnation, {})[position.partition] = (
+            position.offset
+        )
+    return {topic: incarnations[max(incarnations)] for topic, incarnations in by_incarnation.items()}
 
 
 class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,7 +214,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.sinks is None or sink in self.sinks
 
     def hull(self) -> RangeSet:
-        return RangeSet(one.as_range() for one in self.ranges)
+        return RangeSet(range_.as_range() for range_ in self.ranges)
 
 
 class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -266,10 +268,10 @@ def each_place(places: Iterable[SinkReceipt]) -> tuple[SinkReceipt, ...]:
 
     A sink that was given another name is another place: what it has written is found by its name.
     """
-    found: dict[tuple[object, ...], SinkReceipt] = {}
-    for one in places:
-        found.setdefault(one.as_place, one)
-    return tuple(found.values())
+    merged: dict[tuple[object, ...], SinkReceipt] = {}
+    for place in places:
+        merged.setdefault(place.as_place, place)
+    return tuple(merged.values())
 
 
 class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
@@ -347,16 +349,16 @@ def exported(record: Record, before: Iterable[Position] | None = None) -> Offset
     A partition that fell away is left out: its topic was deleted or recreated, or the stream file no longer names it. The
     topic itself stays, so that a layout for several topics stays one.
     """
-    read = {one.at for one in record.window.ranges}
-    known = {one.at for one in before} if before is not None else read
+    read = {range_.at for range_ in record.window.ranges}
+    known = {position.at for position in before} if before is not None else read
     earlier = {(at.topic, at.partition) for at in known}
-    found: Offsets = {}
+    changed: Offsets = {}
     for position in record.positions:
-        partitions = found.setdefault(position.topic, {})
+        partitions = changed.setdefault(position.topic, {})
         if position.at in read:
             anew = position.at not in known and (position.topic, position.partition) in earlier
             partitions[position.partition] = Anew(position.offset) if anew else position.offset
-    return found
+    return changed
 
 
 class BlockTallies(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

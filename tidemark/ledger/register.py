@@ -93,12 +93,12 @@ def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
     wanted = tuple(places)
 
     def note(register: Register) -> Register:
-        gone = {one.place.as_place: one for one in register.forgotten}
-        if found := next((gone[one.as_place] for one in wanted if one.as_place in gone), None):
-            words = shlex.join(found.place.words)
+        gone = {forgotten.place.as_place: forgotten for forgotten in register.forgotten}
+        if forgotten := next((gone[place.as_place] for place in wanted if place.as_place in gone), None):
+            words = shlex.join(forgotten.place.words)
             raise WrongUse(
-                f"{book.stream} may not write to {words}: {found.said()}. What was erased since was not cleared there. If it "
-                f"is there again, clear it first: tidemark ledger forget-place {book.stream} {words} --back. Otherwise name "
+                f"{book.stream} may not write to {words}: {forgotten.said()}. What was erased since was not cleared there. If "
+                f"it is there again, clear it first: tidemark ledger forget-place {book.stream} {words} --back. Otherwise name "
                 "another place in the stream file"
             )
         noted = each_place((*register.places, *wanted))
@@ -156,8 +156,8 @@ def _check_not_ahead(book: Book, now: int) -> None:
 def change(book: Book, edit: Callable[[Register], Register]) -> Register:
     """Change the register by compare-and-set. `edit` gets the newest one, and runs again after another writer was faster."""
     while True:
-        found = book.register() or _create(book)
-        stored, register = found
+        current = book.register() or _create(book)
+        stored, register = current
         try:
             edited = edit(register)
         except LedgerContradiction:
@@ -198,8 +198,8 @@ def _create(book: Book) -> tuple[bytes, Register]:
     orphan = next(iter(book.store.scan(("head",))), None) or next(iter(book.store.scan(("history",))), None)
     if orphan is not None:
         # Another first run may have made the register, and then this value, since this run looked for the register.
-        if (found := book.register()) is not None:
-            return found
+        if (stored := book.register()) is not None:
+            return stored
         raise LedgerContradiction(f"{book.stream} has {'/'.join(orphan[0])} and no register: it was lost. {REMEDY}.")
     book.store.prepare()
     register = Register(stream=book.stream, ledger=new_token(), generation=0, token=new_token())
@@ -207,10 +207,10 @@ def _create(book: Book) -> tuple[bytes, Register]:
     try:
         swap_surely(book.store, REGISTER, None, value, _has_token(register.token))
     except NotMine:
-        found = book.register()
-        if found is None:
+        stored = book.register()
+        if stored is None:
             raise LedgerContradiction(f"the register of {book.stream} was there and is gone") from None
-        return found
+        return stored
     return value, register
 
 
@@ -254,8 +254,8 @@ def open_lane(
 ) -> StoredHead:
     """Open one lane, as `open_together`."""
     wanted = NewLane(lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, sinks=sinks)
-    (found,) = open_together(book, wanted)
-    return found
+    (opened,) = open_together(book, wanted)
+    return opened
 
 
 def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | None = None) -> list[StoredHead]:
@@ -278,16 +278,16 @@ def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | 
         # One look for all lanes: two of them could differ, and each reads the whole history.
         seen = cache(lambda: _Seen(book.head(INGEST), book.view()))
         before = register
-        for one in wanted:
-            register = _entered(book, register, one, seen)
+        for lane in wanted:
+            register = _entered(book, register, lane, seen)
         if judge is not None and register is not before:
             judge(seen().view)
         return register
 
     entries = change(book, enter).lanes
     return [
-        _opened(book, one.lane, entries[one.lane]) if one.lane in entries else required_head(book, one.lane)
-        for one in wanted
+        _opened(book, lane.lane, entries[lane.lane]) if lane.lane in entries else required_head(book, lane.lane)
+        for lane in wanted
     ]
 
 
@@ -335,9 +335,9 @@ def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[],
 
 def required_head(book: Book, lane: str) -> StoredHead:
     """A lane's head; a half-opened lane gets its head now. Raises LedgerContradiction when the head was lost."""
-    found = book.head(lane)
-    if found is not None:
-        return found
+    stored = book.head(lane)
+    if stored is not None:
+        return stored
     register = book.register()
     entry = register[1].lanes.get(lane) if register else None
     if entry is None:
@@ -350,10 +350,10 @@ def open_lanes(book: Book) -> dict[str, StoredHead]:
 
     Raises WrongUse for a ledger that was retired.
     """
-    found = book.register()
-    if found is not None:
-        _check_in_use(found[1])
-    open_now = found[1].lanes if found else {}
+    register = book.register()
+    if register is not None:
+        _check_in_use(register[1])
+    open_now = register[1].lanes if register else {}
     heads = book.heads_of(open_now)
     for lane, entry in open_now.items():
         if lane not in heads or entry.state == LaneState.OPENING:
@@ -376,7 +376,7 @@ def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | Non
     """Where a selection ends in each partition, in the order of `start`; empty if the selection does not begin at `start`."""
     if selection is None:
         return ()
-    hull = {one.partition: (one.start, one.until) for one in book.selection(selection).hull()}
+    hull = {range_.partition: (range_.start, range_.until) for range_ in book.selection(selection).hull()}
     if {position.at: position.offset for position in start} != {at: begins for at, (begins, _) in hull.items()}:
         return ()
     return tuple(hull[position.at][1] for position in start)
@@ -384,9 +384,9 @@ def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | Non
 
 def _head_of(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
     """The lane's head, made from the register's entry if it is missing. Every run makes the same head."""
-    found = book.head(lane)
-    if found is not None:
-        return found
+    current = book.head(lane)
+    if current is not None:
+        return current
     if entry.state != LaneState.OPENING:
         raise LedgerContradiction(
             f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
@@ -405,10 +405,10 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
     # NotMine: another run made the head, and may have changed it since.
     with suppress(NotMine):
         swap_surely(book.store, head_key(lane), None, encode(head), lambda stored: stored == encode(head))
-    found = book.head(lane)
-    if found is None:
+    current = book.head(lane)
+    if current is None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
-    return found
+    return current
 
 
 def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
@@ -427,8 +427,8 @@ def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
 
 def check_not_paused(book: Book, lane: str) -> None:
     """Raises LanePaused for a lane of which no further window may begin now."""
-    found = book.register()
-    entry = found[1].lanes.get(lane) if found else None
+    stored = book.register()
+    entry = stored[1].lanes.get(lane) if stored else None
     if entry is not None and entry.paused is not None:
         raise LanePaused(
             f"{book.stream}/{lane} is paused: {entry.paused.reason}. What it has committed stays, and what it has not read "
@@ -448,8 +448,8 @@ def close_lane(book: Book, lane: str, because: str | None = None) -> None:
         register = book.register()
         if book.head(lane) is None and (register is None or lane not in register[1].lanes):
             raise WrongUse(f"{book.stream} has no lane {lane}")
-        found = required_head(book, lane)
-        head = found.head
+        stored = required_head(book, lane)
+        head = stored.head
         if head.pending is not None:
             raise Conflict(
                 f"{book.stream}/{lane} has window {head.pending.window.seq} pending: finish it by running it again, or give "
@@ -463,7 +463,7 @@ def close_lane(book: Book, lane: str, because: str | None = None) -> None:
         if head.state != LaneState.CLOSED:
             closed = structs.replace(head, state=LaneState.CLOSED, token=new_token(), closed_early=because)
             try:
-                swap_surely(book.store, head_key(lane), found.bytes, encode(closed), _closed_by(closed.token))
+                swap_surely(book.store, head_key(lane), stored.bytes, encode(closed), _closed_by(closed.token))
             except NotMine:
                 continue
             head = closed
@@ -604,5 +604,5 @@ def _at_or_above(wanted: RangeSet, ingest: Head) -> RangeSet:
 
 def named_ranges(ranges: RangeSet, limit: int = 5) -> str:
     """The first of some ranges, for an error."""
-    shown = [str(one) for one in ranges]
+    shown = [str(range_) for range_ in ranges]
     return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more ranges" if len(shown) > limit else "")

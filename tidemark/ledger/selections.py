@@ -44,13 +44,13 @@ class Selections:
         if self._store.read(_key(ref.digest)) is not None:
             return ref
         parts = list(in_pieces(ranges, min(PIECE_BYTES, self._store.max_value_bytes)))
-        found = parts[0] if len(parts) == 1 else Selection(pieces=tuple(_piece(part) for part in parts))
-        value = encode(found)
+        selection = parts[0] if len(parts) == 1 else Selection(pieces=tuple(_piece(part) for part in parts))
+        value = encode(selection)
         # Before the first write: what is refused leaves nothing.
         check_size(
             self._store, value, f"a selection of {ref.offsets} offsets", "select fewer, or ranges instead of records"
         )
-        for piece, part in zip(found.pieces, parts, strict=False):
+        for piece, part in zip(selection.pieces, parts, strict=False):
             self._put(piece.digest, encode(part))
         self._put(ref.digest, value)
         return ref
@@ -67,7 +67,9 @@ class Selections:
 
     def load(self, digests: Iterable[str]) -> None:
         """Read some selections into memory, many in each request. Reads only the indexes of those in pieces."""
-        missing = list(dict.fromkeys(one for one in digests if one not in self._ranges and one not in self._indexes))
+        missing = list(
+            dict.fromkeys(digest for digest in digests if digest not in self._ranges and digest not in self._indexes)
+        )
         for first in range(0, len(missing), _AT_ONCE):
             names = missing[first : first + _AT_ONCE]
             stored = self._store.read_several([_key(name) for name in names])
@@ -107,7 +109,7 @@ class Selections:
     def _joined(self, name: str) -> RangeSet:
         digests = [piece.digest for piece in self._indexes[name]]
         self.load(digests)
-        parts = [self._required(name, one) for one in digests]
+        parts = [self._required(name, digest) for digest in digests]
         whole = RangeSet.of_intervals((at, part.of(at)) for part in parts for at in part.partitions)
         self._check(name, whole)
         return whole
@@ -151,11 +153,11 @@ def values_of(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
 
 def selection_ref(ranges: RangeSet) -> SelectionRef:
     """The reference of a set of offsets: SHA-256 of a line for each range, such as `logs/3 [17, 18)`."""
-    found = sha256()
+    digest = sha256()
     for at in ranges.partitions:
         name = str(at)
-        found.update("".join(f"{name} [{start}, {until})\n" for start, until in ranges.of(at)).encode())
-    return SelectionRef(found.hexdigest(), ranges.count())
+        digest.update("".join(f"{name} [{start}, {until})\n" for start, until in ranges.of(at)).encode())
+    return SelectionRef(digest.hexdigest(), ranges.count())
 
 
 def _key(digest: str) -> Key:
@@ -175,15 +177,15 @@ def in_pieces(ranges: RangeSet, most: int) -> Iterator[Selection]:
     for at in ranges.partitions:
         name = len(encode(Selection.of(RangeSet.of_intervals([(at, [(0, 1)])])))) - empty
         new = True
-        for one in ranges.of(at):
-            more = len(f"[{one[0]},{one[1]}],")
+        for interval in ranges.of(at):
+            more = len(f"[{interval[0]},{interval[1]}],")
             if kept and size + more + (name if new else 0) > most:
                 yield _selection(kept)
                 kept, size, new = [], empty, True
             if new:
                 kept.append((at, []))
                 size, new = size + name, False
-            kept[-1][1].append(one)
+            kept[-1][1].append(interval)
             size += more
     yield _selection(kept)
 

@@ -36,10 +36,10 @@ class _Found:
 
     def put(self, topic: str, partition: object, offset: object, where: str) -> None:
         """Raises WrongUse, naming `where`."""
-        place, found = (topic, _number(partition, where)), _number(offset, where)
-        if self.offsets.setdefault(place, found) != found:
+        place, number = (topic, _number(partition, where)), _number(offset, where)
+        if self.offsets.setdefault(place, number) != number:
             raise WrongUse(
-                f"{where}: {topic}/{place[1]} stands there a second time: {found} here, {self.offsets[place]} in "
+                f"{where}: {topic}/{place[1]} stands there a second time: {number} here, {self.offsets[place]} in "
                 f"{self._where[place]}. Expected one next offset for each partition"
             )
         self._where.setdefault(place, where)
@@ -51,7 +51,7 @@ def from_csv(path: Path, group: str) -> Offsets:
     `kafka-consumer-groups.sh --reset-offsets --export` writes no header, and no group where it was asked for one. A
     spreadsheet puts a byte order mark before the first row. Raises WrongUse naming the line.
     """
-    found = _Found()
+    positions = _Found()
     with path.open(newline="", encoding="utf-8-sig") as file:
         for number, row in enumerate(csv.reader(file), start=1):
             where = f"{path}:{number}"
@@ -67,8 +67,8 @@ def from_csv(path: Path, group: str) -> Offsets:
                     f"{where}: it has offsets of groups, such as {of_group[0]!r}: --group says whose to take"
                 )
             if not of_group or _plain(of_group[0]) == group:
-                found.put(_plain(topic), partition, offset, where)
-    return found.offsets
+                positions.put(_plain(topic), partition, offset, where)
+    return positions.offsets
 
 
 def harmless(text: str) -> str:
@@ -83,37 +83,37 @@ def _plain(cell: str) -> str:
 
 def from_hbase_rows(gateway: Gateway, table: str, group: str, topics: Iterable[str]) -> Offsets:
     """The newest row `<TOPIC>:<GROUP>:<MILLISECONDS>` of each topic, family `offsets`, as Spark jobs keep them in HBase."""
-    found = _Found()
+    positions = _Found()
     for topic in topics:
         prefix = f"{topic}:{group}:"
         for row, cells in gateway.last_rows(table, prefix.encode(), f"{topic}:{group};".encode(), 1):
             for column, value in cells.items():
                 partition = column.decode().removeprefix("offsets:")
-                found.put(topic, partition, value.decode(), f"{table} {row.decode()} {column.decode()}")
-    return found.offsets
+                positions.put(topic, partition, value.decode(), f"{table} {row.decode()} {column.decode()}")
+    return positions.offsets
 
 
 def from_consumer_nodes(zookeeper: ZooKeeper, root: str, group: str, topics: Iterable[str]) -> Offsets:
     """`ROOT/GROUP/offsets/TOPIC/PARTITION`, as Kafka's old consumers keep them in ZooKeeper."""
-    found = _Found()
+    positions = _Found()
     for topic in topics:
         folder = f"{root}/{group}/offsets/{topic}"
         for name, value in _nodes(zookeeper, folder):
-            found.put(topic, name, value.decode(errors="replace"), f"{folder}/{name}")
-    return found.offsets
+            positions.put(topic, name, value.decode(errors="replace"), f"{folder}/{name}")
+    return positions.offsets
 
 
 def from_storm_nodes(zookeeper: ZooKeeper, root: str, identity: str, topics: Iterable[str]) -> Offsets:
     """`ROOT/ID/partition_N`, or `ROOT/ID/TOPIC/partition_N`, as Storm's Kafka spout keeps them: JSON."""
     wanted = set(topics)
-    found = _Found()
+    positions = _Found()
     for folder in (f"{root}/{identity}", *(f"{root}/{identity}/{topic}" for topic in sorted(wanted))):
         for name, value in _nodes(zookeeper, folder):
             if name.startswith("partition_"):
                 state = _object(value, f"{folder}/{name}")
                 if state.get("topic") in wanted:
-                    found.put(state["topic"], state.get("partition"), state.get("offset"), f"{folder}/{name}")
-    return found.offsets
+                    positions.put(state["topic"], state.get("partition"), state.get("offset"), f"{folder}/{name}")
+    return positions.offsets
 
 
 def from_checkpoint(folder: Path, topics: Iterable[str]) -> Offsets:
@@ -131,7 +131,7 @@ def from_checkpoint(folder: Path, topics: Iterable[str]) -> Offsets:
     if not lines or lines[0] not in ("v1", "v2"):
         raise WrongUse(f"{last}:1: expected v1 or v2, the formats that Spark 2 to 4 write")
     wanted = set(topics)
-    found = _Found()
+    positions = _Found()
     # One line has the batch's settings, then each source has a line. Sources other than Kafka have no topics.
     for number, line in enumerate(lines[2:], start=3):
         # In v2 each begins with the source's name or number.
@@ -141,8 +141,8 @@ def from_checkpoint(folder: Path, topics: Iterable[str]) -> Offsets:
             if not isinstance(source[topic], dict):
                 raise WrongUse(f"{last}:{number}: expected offsets by partition for {topic}, found {source[topic]!r}")
             for partition, offset in source[topic].items():
-                found.put(topic, partition, offset, f"{last}:{number}")
-    return found.offsets
+                positions.put(topic, partition, offset, f"{last}:{number}")
+    return positions.offsets
 
 
 def _nodes(zookeeper: ZooKeeper, folder: str) -> Iterator[tuple[str, bytes]]:
@@ -161,26 +161,26 @@ def _value(zookeeper: ZooKeeper, path: str) -> bytes:
 
 def _object(value: bytes, where: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(value, object_pairs_hook=_each_once)
+        parsed = json.loads(value, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise WrongUse(f"{where}: expected a JSON object with each key once, found {value[:80]!r}")
-    return found
+    return parsed
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("a key stands twice in it")
-    return found
+    return fields
 
 
-def _number(found: object, where: str) -> int:
+def _number(value: object, where: str) -> int:
     """A partition or an offset. Raises WrongUse: nothing is guessed, and -1 and -2 are no offsets."""
-    text = str(found)
+    text = str(value)
     if (
-        isinstance(found, bool)
+        isinstance(value, bool)
         or not text.isascii()
         or not text.isdecimal()
         or len(text) > 19

@@ -37,7 +37,7 @@ class Authority:
 
     def without(self, hidden: RangeSet) -> Authority:
         """The same, but that nothing counts at some offsets."""
-        partitions = [one for one in hidden.partitions if one in self._segments]
+        partitions = [partition for partition in hidden.partitions if partition in self._segments]
         if not partitions:
             return self
         made = Authority(())
@@ -45,9 +45,9 @@ class Authority:
         for partition in partitions:
             gone = hidden.only([partition])
             made._segments[partition] = [
-                Segment(left.start, left.until, one.generation)
-                for one in self._segments[partition]
-                for left in RangeSet([OffsetRange(partition, one.start, one.until)]) - gone
+                Segment(left.start, left.until, segment.generation)
+                for segment in self._segments[partition]
+                for left in RangeSet([OffsetRange(partition, segment.start, segment.until)]) - gone
             ]
         return made
 
@@ -82,18 +82,18 @@ class Authority:
     def held_by(self, generation: int, covers: RangeSet) -> RangeSet:
         """The part of a window's offsets that is still its own: no newer window has covered it."""
         return RangeSet(
-            OffsetRange(one.partition, segment.start, segment.until)
-            for one in covers
-            for segment in self.within(one)
+            OffsetRange(range_.partition, segment.start, segment.until)
+            for range_ in covers
+            for segment in self.within(range_)
             if segment.generation == generation
         )
 
     def holds_in(self, newer: Authority) -> bool:
         """Whether all that counts here counts in a newer authority too, which may cover more."""
         return all(
-            [*newer.within(OffsetRange(partition, one.start, one.until))] == [one]
+            [*newer.within(OffsetRange(partition, segment.start, segment.until))] == [segment]
             for partition, segments in self._segments.items()
-            for one in segments
+            for segment in segments
         )
 
     def covered(self) -> RangeSet:
@@ -111,7 +111,7 @@ def segments_of(ranges: list[tuple[int, int, int]]) -> list[Segment]:
     ranges = sorted(ranges)
     edges = sorted({start for start, _, _ in ranges} | {until for _, until, _ in ranges})
     active: list[tuple[int, int]] = []
-    found: list[Segment] = []
+    shared: list[Segment] = []
     following = 0
     for at, behind in pairwise(edges):
         while following < len(ranges) and ranges[following][0] <= at:
@@ -123,8 +123,8 @@ def segments_of(ranges: list[tuple[int, int, int]]) -> list[Segment]:
         if not active:
             continue
         generation = -active[0][0]
-        if found and found[-1].until == at and found[-1].generation == generation:
-            found[-1] = Segment(found[-1].start, behind, generation)
+        if shared and shared[-1].until == at and shared[-1].generation == generation:
+            shared[-1] = Segment(shared[-1].start, behind, generation)
         else:
-            found.append(Segment(at, behind, generation))
-    return found
+            shared.append(Segment(at, behind, generation))
+    return shared

@@ -64,22 +64,22 @@ class PartitionBlocks(Struct, frozen=True, array_like=True, forbid_unknown_field
 
 def in_blocks(offsets: RangeSet, size: int) -> Iterator[tuple[TopicPartition, int, int, int]]:
     """A set of offsets cut at the borders of blocks: (partition, block, start, until), ascending."""
-    for one in offsets:
-        start = one.start
-        while start < one.until:
+    for offset in offsets:
+        start = offset.start
+        while start < offset.until:
             block = start // size
-            until = min(one.until, (block + 1) * size)
-            yield one.partition, block, start, until
+            until = min(offset.until, (block + 1) * size)
+            yield offset.partition, block, start, until
             start = until
 
 
 def count_blocks(offsets: RangeSet, size: int) -> int:
     """In how many blocks a set of offsets lies. The cost grows with the set's ranges, never with its offsets."""
     number, last = 0, None
-    for one in offsets:
-        first, behind = one.start // size, (one.until - 1) // size
-        number += behind - first + (last != (one.partition, first))
-        last = (one.partition, behind)
+    for offset in offsets:
+        first, behind = offset.start // size, (offset.until - 1) // size
+        number += behind - first + (last != (offset.partition, first))
+        last = (offset.partition, behind)
     return number
 
 

@@ -42,7 +42,7 @@ def _of_parquet(path: Path) -> str:
 
     try:
         files = pyarrow.dataset.dataset(
-            [str(one) for one in files_in(path)] if path.is_dir() else path, format="parquet"
+            [str(file) for file in files_in(path)] if path.is_dir() else path, format="parquet"
         )
         table = files.to_table(columns=list(_columns(path, files.schema.names)))
     except ArrowException as problem:
@@ -51,11 +51,11 @@ def _of_parquet(path: Path) -> str:
 
 
 def _columns(path: Path, there: Sequence[str]) -> tuple[str, ...]:
-    found = columns(there)
-    if found is None:
+    names = columns(there)
+    if names is None:
         raise WrongUse(f"{path}: expected the columns topic, partition and offset; it has {', '.join(there) or 'none'}")
-    return found
+    return names
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> str:
-    return "\n".join(",".join(str(one).strip() for one in row) for row in rows)
+    return "\n".join(",".join(str(cell).strip() for cell in row) for row in rows)

@@ -69,8 +69,8 @@ class Named:
 
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
         """All ranges, each after its partition as it was named: with or without an incarnation."""
-        yield from ((str(one.partition), one) for one in self.open)
-        yield from ((_exactly(one.partition), one) for one in self.exact)
+        yield from ((str(range_.partition), range_) for range_ in self.open)
+        yield from ((_exactly(range_.partition), range_) for range_ in self.exact)
 
 
 def in_four_parts(at: Coordinate) -> str:
@@ -98,15 +98,15 @@ def parse_coordinates(text: str, where: str = "") -> list[Coordinate]:
     They have three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line,
     and `where` it stands: a field, an option, or a file.
     """
-    found = []
+    matches = []
     with _standing(where):
         for partition, start, _, exact in _matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"):
             if exact:
                 raise WrongUse(
                     f"{Coordinate(partition, start)}: leave the incarnation out here; the newest one is meant"
                 )
-            found.append(Coordinate(partition, start))
-    return found
+            matches.append(Coordinate(partition, start))
+    return matches
 
 
 def parse_ranges(text: str, where: str = "") -> Named:
@@ -119,9 +119,9 @@ def parse_ranges(text: str, where: str = "") -> Named:
         return _named(_matched(_of_lines(text), (_RANGE, _BRACKETS, _WITH_AT), "from-until"))
 
 
-def _named(found: _Matched) -> Named:
+def _named(match: _Matched) -> Named:
     parts: dict[bool, list[OffsetRange]] = {False: [], True: []}
-    for partition, start, until, exact in found:
+    for partition, start, until, exact in match:
         parts[exact].append(OffsetRange(partition, start, until))
     return Named(RangeSet(parts[False]), RangeSet(parts[True]))
 
@@ -136,8 +136,8 @@ def _standing(where: str) -> Iterator[None]:
 
 def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
     """The names of topic, partition and offset among some columns; None unless all three are there."""
-    found = set(there)
-    return next((names for names in _COLUMNS if found.issuperset(names)), None)
+    present = set(there)
+    return next((names for names in _COLUMNS if present.issuperset(names)), None)
 
 
 # Each form gives the number of a line, and what it says of a coordinate.
@@ -159,8 +159,8 @@ def _of_lines(text: str) -> _Said:
         comment = line.find("#", named.end() if named else 0)
         if words := line[: comment if comment >= 0 else None].strip():
             *before, last = _BETWEEN.split(words)
-            said = [*(one.rstrip(" \t,;") for one in before), last]
-            yield from ((number, _GROUPS.sub("", one)) for one in said if one)
+            said = [*(line.rstrip(" \t,;") for line in before), last]
+            yield from ((number, _GROUPS.sub("", line)) for line in said if line)
 
 
 def _names_columns(text: str) -> bool:
@@ -195,7 +195,9 @@ def _of_json(text: str) -> _Said:
     for line, value in _values(text):
         named = columns(value) if isinstance(value, dict) else None
         parts = [value[name] for name in named] if named else value
-        plain = isinstance(parts, list) and len(parts) == 3 and all(isinstance(one, str | int | float) for one in parts)
+        plain = (
+            isinstance(parts, list) and len(parts) == 3 and all(isinstance(part, str | int | float) for part in parts)
+        )
         if not plain or not isinstance(parts[0], str):
             raise WrongUse(
                 f"line {line}: {_shown(_as_json(value))} is not a coordinate; expected "
@@ -218,12 +220,12 @@ def said_twice(names: Sequence[str], there: Sequence[str]) -> str | None:
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, for `object_pairs_hook`. Raises ValueError for one of the columns' names that stands there twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         there = [name for name, _ in pairs]
         if (twice := said_twice([name for names in _COLUMNS for name in names], there)) is not None:
             raise ValueError(f"the key {twice} stands there twice")
-    return found
+    return fields
 
 
 def _values(text: str) -> Iterator[tuple[int, Any]]:
@@ -254,8 +256,8 @@ def _values(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 # Where records are pasted from a table whose header has other names, or other separators.
@@ -267,7 +269,7 @@ _HEADER = (
 
 def _is_header(words: str) -> bool:
     said = words.lower()
-    return sum(name in said for name in _COLUMNS[0]) > 1 and not any(one.isdigit() for one in words)
+    return sum(name in said for name in _COLUMNS[0]) > 1 and not any(word.isdigit() for word in words)
 
 
 def _in_another_form(words: str, last: str) -> str | None:
@@ -290,7 +292,7 @@ def _shown(text: str) -> str:
 
 def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> _Matched:
     for number, words in said:
-        match = next((found for form in forms if (found := form.fullmatch(words))), None)
+        match = next((whole for form in forms if (whole := form.fullmatch(words))), None)
         if match is None:
             if instead := _in_another_form(words, last):
                 raise WrongUse(f"line {number}: {_shown(words)} {instead}")

@@ -68,14 +68,14 @@ def row_hash(coordinate: int, index: int) -> int:
 
 def content_hash(row: int, columns: Sequence[Value]) -> int:
     """The digest of a row's contents, from the row's hash and its columns in their types: text as UTF-8."""
-    found = row
+    digest = row
     for start in range(0, len(columns), NULL_BITS):
         nulls = sum(1 << bit for bit, value in enumerate(columns[start : start + NULL_BITS]) if value is None)
-        found = xxhash.xxh64_intdigest(nulls.to_bytes(8, "little"), found)
+        digest = xxhash.xxh64_intdigest(nulls.to_bytes(8, "little"), digest)
     for value in columns:
         if value is not None:
-            found = xxhash.xxh64_intdigest(_bytes(value), found)
-    return found
+            digest = xxhash.xxh64_intdigest(_bytes(value), digest)
+    return digest
 
 
 def _bytes(value: bytes | int | float | bool) -> bytes:
@@ -92,15 +92,15 @@ def source_hash(
     coordinate: int, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()
 ) -> int:
     """The digest of a message as it was read, from the coordinate's hash."""
-    found = coordinate
+    digest = coordinate
     for part in (key, value):
-        found = xxhash.xxh64_intdigest(_INT.pack(-1 if part is None else len(part)), found)
-        found = found if part is None else xxhash.xxh64_intdigest(part, found)
+        digest = xxhash.xxh64_intdigest(_INT.pack(-1 if part is None else len(part)), digest)
+        digest = digest if part is None else xxhash.xxh64_intdigest(part, digest)
     for name, content in headers:
-        found = found if content is not None else xxhash.xxh64_intdigest(_INT.pack(-1), found)
-        found = xxhash.xxh64_intdigest(name.encode(), found)
-        found = found if content is None else xxhash.xxh64_intdigest(content, found)
-    return found
+        digest = digest if content is not None else xxhash.xxh64_intdigest(_INT.pack(-1), digest)
+        digest = xxhash.xxh64_intdigest(name.encode(), digest)
+        digest = digest if content is None else xxhash.xxh64_intdigest(content, digest)
+    return digest
 
 
 def unsigned(signed: int) -> int:

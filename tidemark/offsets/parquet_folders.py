@@ -12,12 +12,12 @@ _LOG = "_delta_log"
 
 def files_in(folder: Path) -> list[Path]:
     """The files of the table in a folder, by name. Raises WrongUse if it has none, or if they cannot be known."""
-    logs = [one for one in folder.rglob(_LOG) if one.is_dir()]
+    logs = [path for path in folder.rglob(_LOG) if path.is_dir()]
     if folder / _LOG in logs:
         return _of_delta(folder)
     if logs:
         raise WrongUse(f"{logs[0].parent}: is a Delta table within the folder. Name the table itself")
-    files = sorted(one for one in folder.rglob("*.parquet") if not _passed_over(one.relative_to(folder)))
+    files = sorted(path for path in folder.rglob("*.parquet") if not _passed_over(path.relative_to(folder)))
     if not files:
         raise WrongUse(f"{folder}: the folder has no file that ends in .parquet")
     return files
@@ -26,7 +26,7 @@ def files_in(folder: Path) -> list[Path]:
 def _passed_over(path: PurePath) -> bool:
     """Whether a file is no data, or not yet, as Spark and Hive have it: in `_temporary`, for example. Partitions are data."""
     *folders, name = path.parts
-    return name.startswith(("_", ".")) or any(one.startswith(("_", ".")) and "=" not in one for one in folders)
+    return name.startswith(("_", ".")) or any(folder.startswith(("_", ".")) and "=" not in folder for folder in folders)
 
 
 def _of_delta(folder: Path) -> list[Path]:
@@ -41,7 +41,7 @@ def _of_delta(folder: Path) -> list[Path]:
             f"deltalake: pip install '{DELTALAKE}'. Or write the rows into a folder of plain Parquet files"
         ) from None
     log = folder / _LOG
-    if link := next((one for one in (log, *log.rglob("*")) if one.is_symlink()), None):
+    if link := next((path for path in (log, *log.rglob("*")) if path.is_symlink()), None):
         raise WrongUse(f"{link}: is a symbolic link. Name the table where its log is")
     try:
         table = DeltaTable(folder.absolute().as_uri())

@@ -73,9 +73,9 @@ class RangeSet:
         # Whatever takes long makes many sets.
         time_limit.look()
         collected: dict[TopicPartition, list[Interval]] = {}
-        for one in ranges:
-            if one.start < one.until:
-                collected.setdefault(one.partition, []).append((one.start, one.until))
+        for range_ in ranges:
+            if range_.start < range_.until:
+                collected.setdefault(range_.partition, []).append((range_.start, range_.until))
         self._intervals: dict[TopicPartition, tuple[Interval, ...]] = {
             partition: _merged(intervals) for partition, intervals in sorted(collected.items())
         }
@@ -125,7 +125,7 @@ class RangeSet:
         return hash(tuple(self._intervals.items()))
 
     def __repr__(self) -> str:
-        return f"RangeSet({', '.join(str(one) for one in self) or 'empty'})"
+        return f"RangeSet({', '.join(str(range_) for range_ in self) or 'empty'})"
 
     def __or__(self, other: RangeSet) -> RangeSet:
         return RangeSet([*self, *other])
@@ -173,14 +173,14 @@ class RangeSet:
         """The set in pieces of `size` offsets, by partition and offset; the last one may have fewer."""
         piece: list[OffsetRange] = []
         left = size
-        for one in self:
-            start = one.start
-            while one.until - start >= left:
-                yield RangeSet([*piece, OffsetRange(one.partition, start, start + left)])
+        for range_ in self:
+            start = range_.start
+            while range_.until - start >= left:
+                yield RangeSet([*piece, OffsetRange(range_.partition, start, start + left)])
                 start, left, piece = start + left, size, []
-            if start < one.until:
-                piece.append(OffsetRange(one.partition, start, one.until))
-                left -= one.until - start
+            if start < range_.until:
+                piece.append(OffsetRange(range_.partition, start, range_.until))
+                left -= range_.until - start
         if piece:
             yield RangeSet(piece)
 
@@ -192,11 +192,11 @@ class RangeSet:
 
 def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
     merged: list[Interval] = []
-    for one in sorted(intervals):
-        if merged and one[0] <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], one[1]))
+    for interval in sorted(intervals):
+        if merged and interval[0] <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], interval[1]))
         else:
-            merged.append(one)
+            merged.append(interval)
     return tuple(merged)
 
 
@@ -206,27 +206,27 @@ def _intersection(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> li
         return _cut(left, *right[0])
     if len(left) == 1:
         return _cut(right, *left[0])
-    found: list[Interval] = []
+    shared: list[Interval] = []
     # A window's hull is a short part of a selection that may be long: begin there, and share the selection's pairs.
     i, j = _first_above(left, right[0][0]), _first_above(right, left[0][0])
     while i < len(left) and j < len(right):
         start, until = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
         if start < until:
-            found.append(right[j] if right[j] == (start, until) else (start, until))
+            shared.append(right[j] if right[j] == (start, until) else (start, until))
         if left[i][1] < right[j][1]:
             i += 1
         else:
             j += 1
-    return found
+    return shared
 
 
 def _cut(intervals: tuple[Interval, ...], start: int, until: int) -> list[Interval]:
     """The parts of intervals that lie in [start, until)."""
-    found = list(intervals[_first_above(intervals, start) : bisect_left(intervals, until, key=_START)])
-    if found:
-        found[0] = max(found[0][0], start), found[0][1]
-        found[-1] = found[-1][0], min(found[-1][1], until)
-    return found
+    inside = list(intervals[_first_above(intervals, start) : bisect_left(intervals, until, key=_START)])
+    if inside:
+        inside[0] = max(inside[0][0], start), inside[0][1]
+        inside[-1] = inside[-1][0], min(inside[-1][1], until)
+    return inside
 
 
 def _first_above(intervals: tuple[Interval, ...], offset: int) -> int:
@@ -237,12 +237,12 @@ def _first_above(intervals: tuple[Interval, ...], offset: int) -> int:
 def _difference(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> list[Interval]:
     rest: list[Interval] = []
     j = 0
-    for one in left:
-        start, until = one
+    for interval in left:
+        start, until = interval
         while j < len(right) and right[j][1] <= start:
             j += 1
         if j == len(right) or right[j][0] >= until:
-            rest.append(one)
+            rest.append(interval)
             continue
         k, at = j, start
         while k < len(right) and right[k][0] < until:

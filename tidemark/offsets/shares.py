@@ -45,10 +45,10 @@ def parts(text: str) -> int:
     if not text or re.fullmatch(PATTERN, text) is None:
         raise ValueError(f"expected a percentage such as 5% or 0.5%, found {text!r}")
     whole, _, fraction = text.removesuffix("%").partition(".")
-    found = int(whole) * 10_000 + int(fraction.ljust(4, "0"))
-    if found == 0:
+    number = int(whole) * 10_000 + int(fraction.ljust(4, "0"))
+    if number == 0:
         raise ValueError("expected more than 0%: leave share out to look at everything")
-    return found
+    return number
 
 
 def share_or_none(text: str) -> str:
@@ -76,13 +76,13 @@ class Share:
         while offsets.count() // size * arc > _MOST_BLOCKS * _CIRCLE:
             size *= 2
         begins = self.seed * arc % _CIRCLE
-        found = RangeSet(one for place, one in _places(offsets, size) if (place - begins) % _CIRCLE < arc)
-        if not found and offsets:
+        chosen = RangeSet(range_ for place, range_ in _places(offsets, size) if (place - begins) % _CIRCLE < arc)
+        if not chosen and offsets:
             # Of few blocks, the arc may hold none. Then it is the next one on the circle.
             first = min((place - begins) % _CIRCLE for place, _ in _places(offsets, size))
-            found = RangeSet(one for place, one in _places(offsets, size) if (place - begins) % _CIRCLE == first)
-        said = ShareReport(share=self.text, seed=self.seed, block=size, offsets=found.count(), among=offsets.count())
-        return found, said
+            chosen = RangeSet(range_ for place, range_ in _places(offsets, size) if (place - begins) % _CIRCLE == first)
+        said = ShareReport(share=self.text, seed=self.seed, block=size, offsets=chosen.count(), among=offsets.count())
+        return chosen, said
 
 
 def _places(offsets: RangeSet, size: int) -> Iterator[tuple[int, OffsetRange]]:

@@ -24,8 +24,8 @@ def counted_ones(offsets: RangeSet, count: Count) -> RangeSet | None:
     left, which = reduced(int(count.ack, 16), 0, known)
     if left or which.bit_count() != count.number:
         return None
-    each = (OffsetRange(one.partition, at, at + 1) for one in offsets for at in range(one.start, one.until))
-    return RangeSet(one for number, one in enumerate(each) if which >> number & 1)
+    each = (OffsetRange(range_.partition, at, at + 1) for range_ in offsets for at in range(range_.start, range_.until))
+    return RangeSet(offset for number, offset in enumerate(each) if which >> number & 1)
 
 
 def eliminated(offsets: RangeSet) -> dict[int, tuple[int, int]] | None:
@@ -41,13 +41,13 @@ def eliminated(offsets: RangeSet) -> dict[int, tuple[int, int]] | None:
 
 def reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
     """Reduce a value by the known ones, from its highest bit down. Returns the rest, and which hashes were used."""
-    while value and (one := known.get(value.bit_length())):
-        value, which = value ^ one[0], which ^ one[1]
+    while value and (mask := known.get(value.bit_length())):
+        value, which = value ^ mask[0], which ^ mask[1]
     return value, which
 
 
 def _hashes(offsets: RangeSet) -> Iterator[int]:
-    for one in offsets:
-        seed = partition_seed(one.partition)
-        for offset in range(one.start, one.until):
+    for range_ in offsets:
+        seed = partition_seed(range_.partition)
+        for offset in range(range_.start, range_.until):
             yield offset_hash(seed, offset)

@@ -79,25 +79,25 @@ class PartitionTally(Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
         return self.invalid.number + self.failed.number
 
 
-def together(one: PartitionTally, other: PartitionTally) -> PartitionTally:
+def together(left: PartitionTally, other: PartitionTally) -> PartitionTally:
     """The sum of two tallies of one partition, whose messages were counted apart."""
     return PartitionTally(
-        topic=one.topic,
-        incarnation=one.incarnation,
-        partition=one.partition,
-        read=one.read + other.read,
-        stored=one.stored + other.stored,
-        skipped=one.skipped + other.skipped,
-        invalid=one.invalid + other.invalid,
-        failed=one.failed + other.failed,
-        rows=one.rows + other.rows,
-        content=_xor(one.content, other.content),
-        source=_xor(one.source, other.source),
-        first=_least(one.first, other.first),
-        last=_most(one.last, other.last),
-        bytes=one.bytes + other.bytes,
-        first_timestamp=_least(one.first_timestamp, other.first_timestamp),
-        last_timestamp=_most(one.last_timestamp, other.last_timestamp),
+        topic=left.topic,
+        incarnation=left.incarnation,
+        partition=left.partition,
+        read=left.read + other.read,
+        stored=left.stored + other.stored,
+        skipped=left.skipped + other.skipped,
+        invalid=left.invalid + other.invalid,
+        failed=left.failed + other.failed,
+        rows=left.rows + other.rows,
+        content=_xor(left.content, other.content),
+        source=_xor(left.source, other.source),
+        first=_least(left.first, other.first),
+        last=_most(left.last, other.last),
+        bytes=left.bytes + other.bytes,
+        first_timestamp=_least(left.first_timestamp, other.first_timestamp),
+        last_timestamp=_most(left.last_timestamp, other.last_timestamp),
     )
 
 
@@ -106,12 +106,12 @@ def after(read: Iterable[PartitionTally], became: Iterable[PartitionTally]) -> t
 
     `verify` finds messages that were lost in between, or came from nowhere.
     """
-    left = {one.at: one for one in became}
+    left = {tally.at: tally for tally in became}
     tallies = []
-    for one in read:
-        found = left.pop(one.at, None)
+    for tally in read:
+        outcome = left.pop(tally.at, None)
         tallies.append(
-            one if found is None else structs.replace(one, **{name: getattr(found, name) for name in _BECAME})
+            tally if outcome is None else structs.replace(tally, **{name: getattr(outcome, name) for name in _BECAME})
         )
     return (*tallies, *left.values())
 
@@ -119,16 +119,16 @@ def after(read: Iterable[PartitionTally], became: Iterable[PartitionTally]) -> t
 _BECAME = ("stored", "skipped", "invalid", "failed", "rows", "content")
 
 
-def _xor(one: str, other: str) -> str:
-    return f"{int(one, 16) ^ int(other, 16):016x}"
+def _xor(left: str, other: str) -> str:
+    return f"{int(left, 16) ^ int(other, 16):016x}"
 
 
 def _least(*numbers: int | None) -> int | None:
-    return min((one for one in numbers if one is not None), default=None)
+    return min((number for number in numbers if number is not None), default=None)
 
 
 def _most(*numbers: int | None) -> int | None:
-    return max((one for one in numbers if one is not None), default=None)
+    return max((number for number in numbers if number is not None), default=None)
 
 
 class Acknowledged(Struct, frozen=True, forbid_unknown_fields=True):
@@ -207,20 +207,20 @@ def verify(
             raise VerificationFailed(f"{sink} acknowledged {partition}, of which nothing was read in this window")
 
 
-def _same(left: str, expected: Count, right: str, found: Count) -> None:
-    if expected == found:
+def _same(left: str, expected: Count, right: str, counted: Count) -> None:
+    if expected == counted:
         return
-    what = f"{left}: {expected.number}, {right}: {found.number}"
-    if expected.number == found.number:
-        what += f", but not the same ones (ack values {expected.ack} and {found.ack})"
+    what = f"{left}: {expected.number}, {right}: {counted.number}"
+    if expected.number == counted.number:
+        what += f", but not the same ones (ack values {expected.ack} and {counted.ack})"
     raise VerificationFailed(f"{what}. Nothing was committed; the next attempt reads the same window again.")
 
 
-def _same_content(tally: PartitionTally, sink: str, found: Acknowledged) -> None:
-    if tally.content == found.content:
+def _same_content(tally: PartitionTally, sink: str, acknowledged: Acknowledged) -> None:
+    if tally.content == acknowledged.content:
         return
     raise VerificationFailed(
         f"{tally.at}: rows to store and those acknowledged by sink {sink} have other contents (digests {tally.content} and "
-        f"{found.content}). Spark computed them more than once, for example after it lost an executor, and they came out "
-        "differently. Nothing was committed; the next attempt computes all of them again."
+        f"{acknowledged.content}). Spark computed them more than once, for example after it lost an executor, and they came "
+        "out differently. Nothing was committed; the next attempt computes all of them again."
     )

@@ -29,6 +29,6 @@ def limited(seconds: float, said: str) -> Iterator[None]:
 
 def look() -> None:
     """Raises TookTooLong when the limit has passed; without one, does nothing."""
-    found = _limit.get()
-    if found is not None and time.monotonic() > found[0]:
-        raise TookTooLong(found[1])
+    limit = _limit.get()
+    if limit is not None and time.monotonic() > limit[0]:
+        raise TookTooLong(limit[1])

@@ -44,9 +44,9 @@ def in_iso(at: int) -> str:
 def _written(at: int, between: str) -> str:
     """A time to the second. Messages may say any number of 64 bits, and a `datetime` ends with the year 9999."""
     cycles, rest = divmod(at, _CYCLE_MS)
-    found = _EPOCH + timedelta(milliseconds=rest)
-    year = found.year + 400 * cycles
-    return f"{f'{year:04}' if 0 <= year <= 9999 else f'{year:+05}'}-{found:%m-%d}{between}{found:%H:%M:%S}"
+    moment = _EPOCH + timedelta(milliseconds=rest)
+    year = moment.year + 400 * cycles
+    return f"{f'{year:04}' if 0 <= year <= 9999 else f'{year:+05}'}-{moment:%m-%d}{between}{moment:%H:%M:%S}"
 
 
 def two_readings(number: float) -> str:

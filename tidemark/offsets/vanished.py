@@ -25,24 +25,24 @@ def vanished(wanted: RangeSet, counted: Iterable[CountedMessages], there: RangeS
     `there` has all offsets of `wanted` and `counted` with a message now. As long as as many messages are there as were
     counted, none has gone: messages only go. Where few offsets are empty, the ack value tells which of them were counted.
     """
-    found = RangeSet()
-    for one in counted:
-        holes = (wanted & one.offsets) - there
-        present = one.offsets & there
-        missing = one.messages.number - present.count()
+    lost = RangeSet()
+    for range_ in counted:
+        holes = (wanted & range_.offsets) - there
+        present = range_.offsets & there
+        missing = range_.messages.number - present.count()
         if not holes or missing <= 0:
             continue
-        ack = int(one.messages.ack, 16) ^ _ack(present)
-        told = counted_ones(one.offsets - there, Count.of(missing, ack))
-        found |= holes if told is None else holes & told
-    return found
+        ack = int(range_.messages.ack, 16) ^ _ack(present)
+        told = counted_ones(range_.offsets - there, Count.of(missing, ack))
+        lost |= holes if told is None else holes & told
+    return lost
 
 
 def _ack(offsets: RangeSet) -> int:
     """The ack value of messages at all of some offsets."""
-    found = 0
-    for one in offsets:
-        seed = partition_seed(one.partition)
-        for offset in range(one.start, one.until):
-            found ^= offset_hash(seed, offset)
-    return found
+    digest = 0
+    for range_ in offsets:
+        seed = partition_seed(range_.partition)
+        for offset in range(range_.start, range_.until):
+            digest ^= offset_hash(seed, offset)
+    return digest

@@ -58,18 +58,18 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
     positions, logs = reached(head), known.partitions()
     for at in positions:
         newest[at.topic] = max(at.incarnation, newest.get(at.topic, 0))
-    found = []
+    accepted = []
     for topic in request.topics:
         policy, log = request.policy(topic), known.logs.get(topic)
         if log is None:
             if topic in newest and topic not in known.left and policy.on_deleted == "leave":
                 after = max(newest[topic], known.newest.get(topic, FIRST_INCARNATION))
-                found.append(Change(TopicChange.DELETED, topic, "", after, "on_deleted: leave"))
+                accepted.append(Change(TopicChange.DELETED, topic, "", after, "on_deleted: leave"))
         elif topic not in known.incarnations:
             if policy.on_recreated == "accept":
                 # An incarnation that was accepted may have been recreated again before the lane read anything of it.
                 after = max(newest.get(topic, FIRST_INCARNATION), known.newest.get(topic, FIRST_INCARNATION))
-                found.append(Change(TopicChange.RECREATED, topic, log.topic_id, after, "on_recreated: accept"))
+                accepted.append(Change(TopicChange.RECREATED, topic, log.topic_id, after, "on_recreated: accept"))
         elif policy.on_truncated == "accept":
             # A lane that has read nothing since the last cut goes on at that cut.
             offsets = {
@@ -80,16 +80,18 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
             if cuts:
                 starts = tuple((at.partition, cuts.get(at, offset)) for at, offset in sorted(offsets.items()))
                 after = known.incarnations[topic]
-                found.append(Change(TopicChange.TRUNCATED, topic, log.topic_id, after, "on_truncated: accept", starts))
-    return found
+                accepted.append(
+                    Change(TopicChange.TRUNCATED, topic, log.topic_id, after, "on_truncated: accept", starts)
+                )
+    return accepted
 
 
 def reached(head: Head) -> dict[TopicPartition, int]:
     """How far the lane has read: its positions. A lane without positions has the ends of its last window."""
-    found = head.offsets()
+    ends = head.offsets()
     if head.last is not None and head.last.window.guarantee == Guarantee.NONE:
-        found |= {one.at: one.until for one in head.last.window.ranges}
-    return found
+        ends |= {range_.at: range_.until for range_ in head.last.window.ranges}
+    return ends
 
 
 def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -> None:

@@ -10,7 +10,9 @@ from tidemark.offsets.ranges import RangeSet
 MOST_LANES = 8
 
 
-def in_parts(selection: RangeSet, most: int, whole: Callable[[RangeSet], RangeSet] = lambda one: one) -> list[RangeSet]:
+def in_parts(
+    selection: RangeSet, most: int, whole: Callable[[RangeSet], RangeSet] = lambda range_: range_
+) -> list[RangeSet]:
     """A selection in at most this many nearly equal parts, by partition and offset. No part is empty.
 
     `whole` gives some offsets with all those that have to be read with them, as `FirstWindows.whole` does. Parts are then as

@@ -27,7 +27,7 @@ def estimate(offsets: int, windows: Iterable[Record]) -> Estimate | None:
     spanned = read = size = milliseconds = 0
     for record in windows:
         if record.window.selection is None and record.receipt is not None:
-            spanned += sum(one.until - one.start for one in record.window.ranges)
+            spanned += sum(range_.until - range_.start for range_ in record.window.ranges)
             read += sum(tally.read.number for tally in record.tallies)
             size += sum(tally.bytes for tally in record.tallies)
             milliseconds += max(0, record.receipt.finished_at - record.receipt.started_at)
@@ -63,9 +63,9 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
     Exact for whole windows. Otherwise as near as the counts tell: what has no rows may be any of a window's offsets.
     """
     counting: dict[int, list[OffsetRange]] = {}
-    for one in wanted:
-        for part in view.authority.within(one):
-            counting.setdefault(part.generation, []).append(OffsetRange(one.partition, part.start, part.until))
+    for range_ in wanted:
+        for part in view.authority.within(range_):
+            counting.setdefault(part.generation, []).append(OffsetRange(range_.partition, part.start, part.until))
     least = most = 0
     for window in view.windows:
         counts = RangeSet(counting.get(window.generation, ())) - window.erased
@@ -88,6 +88,6 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
     return StoredMessages(least, most)
 
 
-def together(found: Sequence[StoredMessages], offsets: int) -> StoredMessages:
+def together(parts: Sequence[StoredMessages], offsets: int) -> StoredMessages:
     """The number of this many offsets that are stored in any of some sinks."""
-    return StoredMessages(max(one.least for one in found), min(offsets, sum(one.most for one in found)))
+    return StoredMessages(max(part.least for part in parts), min(offsets, sum(part.most for part in parts)))

@@ -71,9 +71,9 @@ class Known:
         """The partitions of the topics that the ledger knows by their ids."""
         return {
             TopicPartition(topic, partition, self.incarnations[topic]): log
-            for topic, found in self.logs.items()
+            for topic, topic_log in self.logs.items()
             if topic in self.incarnations
-            for partition, log in found.partitions.items()
+            for partition, log in topic_log.partitions.items()
         }
 
     def begins(self, at: TopicPartition, log: PartitionLog) -> int:

@@ -36,7 +36,7 @@ def merged(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None
     Each gap is either read or left out, whatever becomes of the others, so deciding gap by gap finds the least. `sizes` are
     bytes per record, for partitions where they are known.
     """
-    found = []
+    pieces = []
     for at in wanted.partitions:
         longest = _RANGE_MICROSECONDS / _record(at, sizes)
         intervals = wanted.of(at)
@@ -44,24 +44,24 @@ def merged(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None
         inside = before - start
         for first, until in intervals[1:]:
             if first - before > longest:
-                found.append(ReadPiece(OffsetRange(at, start, before), inside))
+                pieces.append(ReadPiece(OffsetRange(at, start, before), inside))
                 start, inside = first, 0
             before = until
             inside += until - first
-        found.append(ReadPiece(OffsetRange(at, start, before), inside))
-    return found
+        pieces.append(ReadPiece(OffsetRange(at, start, before), inside))
+    return pieces
 
 
 def microseconds(ranges: Iterable[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None) -> float:
     """The cost of reading some ranges."""
-    return sum(_RANGE_MICROSECONDS + len(one) * _record(one.partition, sizes) for one in ranges)
+    return sum(_RANGE_MICROSECONDS + len(range_) * _record(range_.partition, sizes) for range_ in ranges)
 
 
 def scatter(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None) -> tuple[int, float]:
     """How many offsets between the wanted ones are read too, and the seconds that the wanted ones cost by not being in one."""
     pieces = merged(wanted, sizes)
-    between = sum(len(one.range) - one.wanted for one in pieces)
-    read = microseconds((one.range for one in pieces), sizes)
+    between = sum(len(piece.range) - piece.wanted for piece in pieces)
+    read = microseconds((piece.range for piece in pieces), sizes)
     at_once = microseconds((OffsetRange(at, 0, wanted.count(at)) for at in wanted.partitions), sizes)
     return between, (read - at_once) / 1_000_000
 

@@ -76,11 +76,11 @@ def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request
 
     `begins`: whether this is a run's first window. Only there does `max_behind` apply.
     """
-    found = []
+    problems = []
 
     def jump(kind: GapKind, policy: str, start: int, until: int) -> None:
         if start < until:
-            found.append(_gap(kind, policy, at, start, until))
+            problems.append(_gap(kind, policy, at, start, until))
 
     on_out_of_range = request.policy(at.topic).on_out_of_range
     if position < log.start and on_out_of_range != "fail":
@@ -92,7 +92,7 @@ def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request
             position = log.end
     if begins and request.max_behind is not None and log.start <= position:
         jump(GapKind.SKIPPED, f"max_behind: {request.max_behind}", position, log.end - request.max_behind)
-    return found
+    return problems
 
 
 def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartition, int]) -> Window:
@@ -150,26 +150,28 @@ def next_selected(
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
     # Erased offsets cost nothing, so a window takes all of them where nothing has to be read.
     limit = limit_of(lengths, request) if topics else None
-    chosen = RangeSet(one for at, (_, count) in share(lengths, limit).items() for one in left.only([at]).first(count))
+    chosen = RangeSet(
+        range_ for at, (_, count) in share(lengths, limit).items() for range_ in left.only([at]).first(count)
+    )
     if at_once is not None:
         chosen = at_once(chosen, left)
     needed = left - erased
     # A million ranges lie where the first and the last of each partition lie.
     ends = (OffsetRange(at, *pair) for at in needed.partitions for pair in (needed.of(at)[0], needed.of(at)[-1]))
-    for one in ends:
-        if one.partition not in logs:
-            raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
-        begins = known.starts.get(one.partition, 0)
-        if one.start < begins:
-            older = OffsetRange(one.partition, one.start, min(begins, one.until))
+    for end in ends:
+        if end.partition not in logs:
+            raise PartitionsChanged(f"{end} cannot be read: the partition, or this incarnation of the topic, is gone")
+        begins = known.starts.get(end.partition, 0)
+        if end.start < begins:
+            older = OffsetRange(end.partition, end.start, min(begins, end.until))
             raise PartitionsChanged(
                 f"{older} cannot be read: the log was cut at {begins}, and what lies below belongs to the topic's earlier "
                 "incarnation. Nothing was changed. Ask for offsets above the cut."
             )
-        check_inside(one, logs[one.partition], one.until)
-        check_held_back(one, logs[one.partition])
-        check_cut(known, one)
-    hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
+        check_inside(end, logs[end.partition], end.until)
+        check_held_back(end, logs[end.partition])
+        check_cut(known, end)
+    hull = {range_.partition: (range_.start, range_.until) for range_ in chosen.hull()}
     noted = erasing.noted if erasing else None
     return _window(head, known, request, hull, selection=ref, erases=noted, named=named)
 

@@ -48,16 +48,16 @@ def reads(
 
     No two reads share an offset. Offsets between wanted ones may be read too.
     """
-    return in_tasks([one.range for one in merged(wanted, sizes)], sizes, cores)
+    return in_tasks([piece.range for piece in merged(wanted, sizes)], sizes, cores)
 
 
 def parts(
     wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
 ) -> list[tuple[Read, RangeSet]]:
     """The reads of a set of offsets, each with what is wanted of it: together that is all, and no offset twice."""
-    found = reads(wanted, sizes, cores)
+    split = reads(wanted, sizes, cores)
     # Each of several reads gets its part of a long selection.
-    return [(one, wanted if len(found) == 1 else wanted & one.offsets) for one in found]
+    return [(read, wanted if len(split) == 1 else wanted & read.offsets) for read in split]
 
 
 def in_tasks(
@@ -65,13 +65,13 @@ def in_tasks(
 ) -> list[Read]:
     """How to read some ranges in few reads, none together with another: long ones are split, short ones share tasks."""
     most = records_per_task(sum(map(len, pieces)), cores)
-    long = [part for one in pieces if len(one) >= _SHORT for part in _even(one, math.ceil(len(one) / most))]
-    short = [one for one in pieces if len(one) < _SHORT]
-    found = [Read(some, len(some)) for some in _batches(long, _MOST_RANGES)]
+    long = [part for piece in pieces if len(piece) >= _SHORT for part in _even(piece, math.ceil(len(piece) / most))]
+    short = [piece for piece in pieces if len(piece) < _SHORT]
+    tasks = [Read(some, len(some)) for some in _batches(long, _MOST_RANGES)]
     for some in _batches(short, _MOST_RANGES):
         takes = microseconds(some, sizes) + _WORK_MICROSECONDS * sum(map(len, some))
-        found.append(Read(some, min(math.ceil(takes / _TASK_MICROSECONDS), len(some))))
-    return found
+        tasks.append(Read(some, min(math.ceil(takes / _TASK_MICROSECONDS), len(some))))
+    return tasks
 
 
 def records_per_task(records: int, cores: int | None) -> int:
@@ -88,17 +88,17 @@ def _batches(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetR
 
 def tasks(wanted: RangeSet, cores: int | None = None) -> list[OffsetRange]:
     """The ranges that Spark's tasks read, read after read. Short ranges share tasks."""
-    return [one for read in reads(wanted, cores=cores) for one in read.ranges]
+    return [range_ for read in reads(wanted, cores=cores) for range_ in read.ranges]
 
 
-def _even(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+def _even(piece: OffsetRange, parts: int) -> Iterator[OffsetRange]:
     """A range in this many parts, or in one for each of its offsets."""
-    start = one.start
+    start = piece.start
     for part in range(parts):
         # The last part takes the remainder.
-        until = start + (one.until - start) // (parts - part)
+        until = start + (piece.until - start) // (parts - part)
         if start < until:
-            yield OffsetRange(one.partition, start, until)
+            yield OffsetRange(piece.partition, start, until)
         start = until
 
 
@@ -111,9 +111,9 @@ def share_of(ranges: Iterable[OffsetRange], cores: int, index: int) -> list[Offs
         raise ValueError(f"core {index} of {cores}: expected a number from 0 on and below {cores}")
     share: list[OffsetRange] = []
     loads = [0] * cores
-    for one in ranges:
+    for range_ in ranges:
         least = loads.index(min(loads))
         if least == index:
-            share.append(one)
-        loads[least] += len(one)
+            share.append(range_)
+        loads[least] += len(range_)
     return share

@@ -26,7 +26,7 @@ def start_positions(
     """
     check_topics(known, topics, set())
     logs = known.to_read()
-    found = {at: known.begins(at, log) if start == "earliest" else log.end for at, log in logs.items()}
+    starts = {at: known.begins(at, log) if start == "earliest" else log.end for at, log in logs.items()}
     by_name = {(at.topic, at.partition): at for at in logs}
     for name, offset in (given or {}).items():
         if name not in by_name:
@@ -38,8 +38,8 @@ def start_positions(
             )
         if offset > logs[at].end:
             raise WrongUse(f"start.offsets: {at} ends at {logs[at].end} now, {offset} lies above it")
-        found[at] = offset
-    return positions(found)
+        starts[at] = offset
+    return positions(starts)
 
 
 def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> dict[tuple[str, int], int]:
@@ -52,7 +52,7 @@ def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> d
 
 
 def offsets_at_time(
-    known: Known, found: Mapping[tuple[str, int], int | None], time: str, if_none: str
+    known: Known, at_time: Mapping[tuple[str, int], int | None], time: str, if_none: str
 ) -> dict[tuple[str, int], int]:
     """The offsets at which a time begins. `found`: the first message at or after it per partition, None where none is.
 
@@ -60,10 +60,10 @@ def offsets_at_time(
     taken before the times were looked up, so no message at or after the time lies below them.
     """
     ends = {(at.topic, at.partition): log.end for at, log in known.to_read().items()}
-    missing = sorted(f"{topic}/{partition}" for topic, partition in ends if found.get((topic, partition)) is None)
+    missing = sorted(f"{topic}/{partition}" for topic, partition in ends if at_time.get((topic, partition)) is None)
     if missing and if_none == "fail":
         raise WrongUse(
             f"no message at or after {time} in {', '.join(missing)}: take an earlier time, "
             "or say `if_none: end` to begin at the end"
         )
-    return {name: end if (offset := found.get(name)) is None else min(offset, end) for name, end in ends.items()}
+    return {name: end if (offset := at_time.get(name)) is None else min(offset, end) for name, end in ends.items()}

@@ -26,7 +26,7 @@ def kinds_of_packages(
     For a kind that cannot be used, `refused` makes a kind from its type and the reason. Then only stream files that
     name the type are invalid. A type that is `taken` stays Tidemark's own.
     """
-    found: dict[str, K] = {}
+    packages: dict[str, K] = {}
     for entry in entry_points(group=group):
         if entry.name in taken:
             log.warning("the entry point %s = %s is ignored: Tidemark has this type itself", entry.name, entry.value)
@@ -35,14 +35,14 @@ def kinds_of_packages(
             loaded = entry.load()
             if not isinstance(loaded, kind):
                 raise TypeError(f"expected a {kind.__module__}.{kind.__name__}, found {type(loaded).__name__}")
-            if entry.name in found:
+            if entry.name in packages:
                 raise ValueError("two packages bring this type")
             _check(getattr(loaded, "settings", None), base, entry.name)
-            found[entry.name] = loaded
+            packages[entry.name] = loaded
         except (Exception, SystemExit) as problem:
             # Whatever fails in the package's import concerns only the streams that use the package.
-            found[entry.name] = refused(entry.name, f"{entry.value} cannot be loaded: {problem}")
-    return found
+            packages[entry.name] = refused(entry.name, f"{entry.value} cannot be loaded: {problem}")
+    return packages
 
 
 def _check(settings: Any, base: Any, type_: str) -> None:

@@ -59,36 +59,36 @@ _EXPECTED: Mapping[str, str] = {
 
 def errors(problem: ValidationError) -> list[ErrorDetails]:
     """The errors of a validation, without what only follows from others: that a list lacks the entries which are wrong."""
-    found = problem.errors()
-    above = {one["loc"][:depth] for one in found for depth in range(len(one["loc"]))}
-    return [one for one in found if one["type"] != "too_short" or one["loc"] not in above]
+    problems = problem.errors()
+    above = {problem_["loc"][:depth] for problem_ in problems for depth in range(len(problem_["loc"]))}
+    return [problem_ for problem_ in problems if problem_["type"] != "too_short" or problem_["loc"] not in above]
 
 
 def said(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> str:
     """The expectation at the place of an error of validating `model`, and what was found there instead."""
-    found, where = error.get("input"), list(_at(model, error["loc"][:-1]))
+    value, where = error.get("input"), list(_at(model, error["loc"][:-1]))
     name = str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
         case "extra_forbidden":
             keys = _keys(where)
-            return f"unknown key{_nearest(name, keys) or '; keys here are: ' + ', '.join(keys)}{_found(found)}"
+            return f"unknown key{_nearest(name, keys) or '; keys here are: ' + ', '.join(keys)}{_found(value)}"
         case "missing":
-            means = next((one.description for one in _fields(where, name) if one.description), "")
+            means = next((field.description for field in _fields(where, name) if field.description), "")
             return f"this key is missing. {_LINK.sub('', means)}".rstrip(".:, ")
         case "union_tag_invalid":
             names = _quoted(error["ctx"]["expected_tags"])
             tag = str(error["ctx"]["tag"])
             return f"the type {tag!r} is unknown{_nearest(tag, names) or '; types here are: ' + ', '.join(names)}"
         case "union_tag_not_found":
-            return f"expected a map with the key `type`, which says what this is{_found(found)}"
+            return f"expected a map with the key `type`, which says what this is{_found(value)}"
         case "literal_error" | "enum":
-            return _one_of(str(error["ctx"]["expected"]), found)
+            return _one_of(str(error["ctx"]["expected"]), value)
         case "model_type" | "model_attributes_type":
             keys = _keys(_at(model, error["loc"]))
-            return f"expected a map with keys among {', '.join(keys)}{_found(found)}"
-        case "value_error" | "assertion_error" if isinstance(found, Mapping):
+            return f"expected a map with keys among {', '.join(keys)}{_found(value)}"
+        case "value_error" | "assertion_error" if isinstance(value, Mapping):
             return _expected(error)
-    return f"{_expected(error)}{_found(found)}{_hint(error['type'], found)}"
+    return f"{_expected(error)}{_found(value)}{_hint(error['type'], value)}"
 
 
 def _expected(error: ErrorDetails) -> str:
@@ -100,46 +100,46 @@ def _expected(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
-def _one_of(expected: str, found: object) -> str:
-    names = [one.strip("'") for one in expected.replace(" or ", ", ").split(", ")]
-    return f"expected {expected}{_nearest(str(found), names)}{_found(found)}"
+def _one_of(expected: str, value: object) -> str:
+    names = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    return f"expected {expected}{_nearest(str(value), names)}{_found(value)}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.75)
-    return next((f" (did you mean {one}?)" for one in known if near and one.lower() == near[0]), "")
+    near = get_close_matches(name.lower(), [word.lower() for word in known], n=1, cutoff=0.75)
+    return next((f" (did you mean {word}?)" for word in known if near and word.lower() == near[0]), "")
 
 
 def _quoted(tags: str) -> list[str]:
-    return [one.strip().strip("'") for one in tags.split(",")]
+    return [tag.strip().strip("'") for tag in tags.split(",")]
 
 
-def kind_of(found: object) -> str:
+def kind_of(value: object) -> str:
     """The value found, in the words of YAML."""
-    match found:
+    match value:
         case None:
             return "nothing"
         case Mapping():
             return "a map"
         case str():
-            return repr(found if len(found) <= _MOST else found[:_MOST] + "...")
+            return repr(value if len(value) <= _MOST else value[:_MOST] + "...")
         case Sequence():
             return "a list"
-    return str(found)[:_MOST]
+    return str(value)[:_MOST]
 
 
-def _found(found: object) -> str:
-    return f" (found {kind_of(found)})"
+def _found(value: object) -> str:
+    return f" (found {kind_of(value)})"
 
 
-def _hint(kind: str, found: object) -> str:
-    if kind == "string_type" and isinstance(found, bool):
+def _hint(kind: str, value: object) -> str:
+    if kind == "string_type" and isinstance(value, bool):
         return f": {_BOOLEAN}{_QUOTES}"
-    if kind == "string_type" and isinstance(found, int | float):
+    if kind == "string_type" and isinstance(value, int | float):
         return f": {_QUOTES}"
-    if kind in ("tuple_type", "list_type") and isinstance(found, str):
-        return f": write [{found[:_MOST]}]"
-    if kind in ("int_type", "float_type", "bool_type") and isinstance(found, str) and _IN_QUOTES.fullmatch(found):
+    if kind in ("tuple_type", "list_type") and isinstance(value, str):
+        return f": write [{value[:_MOST]}]"
+    if kind in ("int_type", "float_type", "bool_type") and isinstance(value, str) and _IN_QUOTES.fullmatch(value):
         return ": write it without quotes"
     return ""
 
@@ -148,24 +148,24 @@ def _at(model: type[BaseModel], place: Iterable[int | str]) -> Iterator[type[Bas
     """The models that may stand at a place of an error. Parts of a place that only pydantic has are passed over."""
     types: list[Any] = [model]
     for part in place:
-        types = [one for type_ in types for one in _below(type_, part)] or types
-    for one in types:
-        yield from _models(one)
+        types = [inner for type_ in types for inner in _below(type_, part)] or types
+    for candidate in types:
+        yield from _models(candidate)
 
 
 def _below(type_: Any, part: int | str) -> Iterator[Any]:
-    if chosen := [one for one in _models(type_) if part in (one.__name__, *_tags(one))]:
+    if chosen := [model for model in _models(type_) if part in (model.__name__, *_tags(model))]:
         # A word of the key `type` may be the name of a key too.
         yield from chosen
         return
-    for one in _members(type_):
-        origin = get_origin(one)
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            yield from (field.annotation for field in _fields([one], str(part)))
+    for member in _members(type_):
+        origin = get_origin(member)
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            yield from (field.annotation for field in _fields([member], str(part)))
         elif isinstance(part, int) and origin in (tuple, list):
-            yield get_args(one)[0]
+            yield get_args(member)[0]
         elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-            yield get_args(one)[1]
+            yield get_args(member)[1]
 
 
 def _members(type_: Any) -> Iterator[Any]:
@@ -173,14 +173,14 @@ def _members(type_: Any) -> Iterator[Any]:
     if get_origin(type_) is Annotated:
         yield from _members(get_args(type_)[0])
     elif get_origin(type_) in (Union, UnionType):
-        for one in get_args(type_):
-            yield from _members(one)
+        for member in get_args(type_):
+            yield from _members(member)
     else:
         yield type_
 
 
 def _models(type_: Any) -> Iterator[type[BaseModel]]:
-    return (one for one in _members(type_) if isinstance(one, type) and issubclass(one, BaseModel))
+    return (member for member in _members(type_) if isinstance(member, type) and issubclass(member, BaseModel))
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:

@@ -99,8 +99,8 @@ def warm_engine(connection: Connection) -> WarmEngine | None:
         return WarmEngine.model_validate({} if given is True else given)
     except ValidationError as problem:
         said = "; ".join(
-            f"{'.'.join(map(str, one['loc'])) or WARM}: {wording.said(one, WarmEngine)}"
-            for one in wording.errors(problem)
+            f"{'.'.join(map(str, error['loc'])) or WARM}: {wording.said(error, WarmEngine)}"
+            for error in wording.errors(problem)
         )
         raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None
 
@@ -117,7 +117,7 @@ def check_machine(sinks: Iterable[str], dead_letters: str | None = None) -> None
         DEAD_LETTER_KINDS[dead_letters].check_packages()
     # As Spark's scripts look for Java. Their own file of settings may still name one.
     named = [os.environ[name] for name in ("SPARK_CONF_DIR", "SPARK_HOME") if name in os.environ]
-    if any((Path(one) / file).exists() for one in named for file in ("spark-env.sh", "conf/spark-env.sh")):
+    if any((Path(folder) / file).exists() for folder in named for file in ("spark-env.sh", "conf/spark-env.sh")):
         return
     home = os.environ.get("JAVA_HOME")
     if home and not (Path(home) / "bin" / "java").is_file():
@@ -142,9 +142,9 @@ def submit_command(
     The stream's `engine` gives the settings, its Spark connection the master. If both name a master, they have to agree.
     `more` are settings of this one start.
     """
-    check_machine((one.type for one in stream.sinks), stream.dead_letters.type)
-    found = master(connection)
-    if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
+    check_machine((sink.type for sink in stream.sinks), stream.dead_letters.type)
+    url = master(connection)
+    if refusal := refused(connection.name, url, connection.extra.get("deploy-mode"), stream.engine.master):
         raise WrongUse(refusal)
     settings, words = {**stream.engine.conf, **(more or {})}, [str(job_script()), job, *arguments]
     engine = warm_engine(connection)
@@ -200,9 +200,9 @@ def _submit(connection: Connection) -> str:
         raise WrongUse(f"connection {connection.name}: spark-binary {name!r}; expected one of {', '.join(_BINARIES)}")
     # The spark-submit of the pyspark that is installed beside this program comes first.
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    found = shutil.which(name, path=places)
-    if found is None:
+    command = shutil.which(name, path=places)
+    if command is None:
         raise PackageMissing(
             f"{name} was not found: put it on the PATH, or install Spark: pip install {' '.join(map(repr, PYSPARK))}"
         )
-    return found
+    return command

@@ -82,8 +82,8 @@ def _joined(parts: Sequence[pa.Array | bytes]) -> pa.Array:
 
 
 def _lengths(values: pa.Array) -> pa.Array:
-    found = pc.binary_length(values)
-    return _numbers(found.fill_null(0).to_numpy(zero_copy_only=False))
+    lengths = pc.binary_length(values)
+    return _numbers(lengths.fill_null(0).to_numpy(zero_copy_only=False))
 
 
 def _numbers(numbers: np.ndarray) -> pa.Array:

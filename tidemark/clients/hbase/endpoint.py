@@ -49,11 +49,11 @@ def _only_gateways(connection: Connection) -> None:
 
 
 def _gateways(connection: Connection, hosts: str) -> HBaseEndpoint:
-    found = []
-    for one in hosts.split(","):
-        host, _, port = one.strip().partition(":")
+    gateways = []
+    for gateway in hosts.split(","):
+        host, _, port = gateway.strip().partition(":")
         number = port or str(connection.required("port", connection.port))
         if not host or not number.isdecimal():
-            raise WrongUse(f"connection {connection.name} names the gateway {one!r}; expected host or host:port")
-        found.append((host, int(number)))
-    return HBaseEndpoint(*found[0], tuple(found[1:]))
+            raise WrongUse(f"connection {connection.name} names the gateway {gateway!r}; expected host or host:port")
+        gateways.append((host, int(number)))
+    return HBaseEndpoint(*gateways[0], tuple(gateways[1:]))

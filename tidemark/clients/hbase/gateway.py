@@ -160,21 +160,21 @@ class Gateway:
         def next_page(connection: Any) -> tuple[list[T], bool]:
             rows = size.rows
             try:
-                found = page(connection, start, rows)
+                page_rows = page(connection, start, rows)
             except TROUBLE:
                 size.failed()
                 raise
-            return found, len(found) < rows
+            return page_rows, len(page_rows) < rows
 
         while True:
-            found, last = self._repeated(f"scan {table}", next_page)
-            if found:
-                size.read(map(weight, found))
+            batch, last = self._repeated(f"scan {table}", next_page)
+            if batch:
+                size.read(map(weight, batch))
             # The caller may work on another scan with these pages, behind any row.
-            yield from found
+            yield from batch
             if last:
                 return
-            start = key(found[-1]) + b"\x00"
+            start = key(batch[-1]) + b"\x00"
 
     def last_rows(
         self, table: str, start: bytes, stop: bytes, limit: int, **options: Any
@@ -201,8 +201,8 @@ class Gateway:
         """Close the open connections that are not in use."""
         with self._lock:
             free, self._free = self._free, []
-        for one in free:
-            one.connection.close()
+        for held in free:
+            held.connection.close()
 
     @staticmethod
     def _dial(host: str, port: int, timeout_ms: int) -> Any:
@@ -212,32 +212,32 @@ class Gateway:
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         """A connection for the caller alone; after any trouble it is thrown away."""
-        one = self._take()
+        held = self._take()
         try:
-            yield one.connection
+            yield held.connection
         except self._mistakes:
-            self._give_back(one)
+            self._give_back(held)
             raise
         except BaseException as problem:
-            one.connection.close()
+            held.connection.close()
             if isinstance(problem, TROUBLE):
-                self._turn_from(one.at)
+                self._turn_from(held.at)
             _raise_if_missing(problem)
             if _is_another_server(problem):
-                host, port = self.endpoint.gateways[one.at]
+                host, port = self.endpoint.gateways[held.at]
                 raise AnotherServer(
                     f"what answers at {host}:{port} is another server ({reason(problem)}). Expected is {self._server} of the "
                     "connection, without TLS, SASL or framed transport"
                 ) from problem
             raise
         else:
-            self._give_back(one)
+            self._give_back(held)
 
     def _take(self) -> _Held:
         with self._lock:
             now = time.monotonic()
             # The gateway may have closed an older connection already.
-            fresh = next((one for one in reversed(self._free) if now - one.used <= _IDLE_SECONDS), None)
+            fresh = next((held for held in reversed(self._free) if now - held.used <= _IDLE_SECONDS), None)
             if fresh is not None:
                 self._free.remove(fresh)
                 return fresh
@@ -248,21 +248,21 @@ class Gateway:
             self._turn_from(at)
             raise
 
-    def _give_back(self, one: _Held) -> None:
-        one.used = time.monotonic()
+    def _give_back(self, held: _Held) -> None:
+        held.used = time.monotonic()
         with self._lock:
-            self._free.append(one)
+            self._free.append(held)
             self._close_later()
 
     def _turn_from(self, at: int) -> None:
         """Go on with the next gateway: the one at `at` has just failed."""
         with self._lock:
-            gone = [one for one in self._free if one.at == at]
-            self._free = [one for one in self._free if one.at != at]
+            gone = [held for held in self._free if held.at == at]
+            self._free = [held for held in self._free if held.at != at]
             if self._at == at:
                 self._at = (at + 1) % len(self.endpoint.gateways)
-        for one in gone:
-            one.connection.close()
+        for held in gone:
+            held.connection.close()
 
     def _close_later(self) -> None:
         if self._closing is None:
@@ -273,13 +273,13 @@ class Gateway:
     def _close_idle(self) -> None:
         with self._lock:
             until = time.monotonic() - _IDLE_SECONDS
-            idle = [one for one in self._free if one.used <= until]
-            self._free = [one for one in self._free if one.used > until]
+            idle = [held for held in self._free if held.used <= until]
+            self._free = [held for held in self._free if held.used > until]
             self._closing = None
             if self._free:
                 self._close_later()
-        for one in idle:
-            one.connection.close()
+        for held in idle:
+            held.connection.close()
 
 
 def _is_another_server(problem: BaseException) -> bool:

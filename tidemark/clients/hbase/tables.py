@@ -46,9 +46,9 @@ def check_namespace(table: str, problem: str) -> None:
 
 def check_families(gateway: Gateway, table: str, families: dict[str, dict[str, Any]]) -> None:
     """Raise WrongUse when a family is missing, keeps too few versions, or deletes rows after a time."""
-    found = gateway.repeated(f"describe {table}", lambda client: client.getColumnDescriptors(table.encode()))
+    descriptors = gateway.repeated(f"describe {table}", lambda client: client.getColumnDescriptors(table.encode()))
     for name, options in families.items():
-        column = found.get(f"{name}:".encode())
+        column = descriptors.get(f"{name}:".encode())
         if column is None:
             raise WrongUse(f"HBase table {table} has no column family {name!r}; make one, or name another table")
         for option, wanted in options.items():

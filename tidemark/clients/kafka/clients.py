@@ -73,7 +73,7 @@ def java_settings(endpoint: KafkaEndpoint) -> dict[str, str]:
 
 def token_urls(*endpoints: KafkaEndpoint) -> list[str]:
     """The only addresses that Java may send a client's secret to."""
-    return sorted({one.login.url for one in endpoints if isinstance(one.login, TokenLogin)})
+    return sorted({endpoint.login.url for endpoint in endpoints if isinstance(endpoint.login, TokenLogin)})
 
 
 def jaas(module: str, options: Mapping[str, str]) -> str:

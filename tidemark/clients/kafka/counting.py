@@ -65,12 +65,12 @@ def _count(
     start, until = interval
     consumer.assign([at])
     consumer.seek(at, start)
-    found, reached = 0, start
+    number, reached = 0, start
     deadline = time.monotonic() + timeout_ms / 1000
     while reached < until:
         time_limit.look()
         polled = consumer.poll(timeout_ms=_STEP_MS).get(at, ())
-        found += sum(one.offset < until and times[0] <= one.timestamp < times[1] for one in polled)
+        number += sum(message.offset < until and times[0] <= message.timestamp < times[1] for message in polled)
         # Markers and compacted offsets give no message, but the consumer's position passes them.
         now = consumer.position(at, timeout_ms=_STEP_MS)
         if now is not None and now > reached:
@@ -78,4 +78,4 @@ def _count(
             reached, deadline = now, time.monotonic() + timeout_ms / 1000
         elif time.monotonic() > deadline:
             raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from offset {reached} on; try again")
-    return found
+    return number

@@ -227,7 +227,7 @@ class _Reader:
         except ValueError:
             raise self.wrong("the certificate cannot be read") from None
         same = {
-            one.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for one in (public, loaded.public_key())
+            key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (public, loaded.public_key())
         }
         if len(same) > 1:
             raise self.wrong("the private key is not that of the certificate; the client's own certificate comes first")
@@ -271,13 +271,13 @@ class _Reader:
     def extensions(self) -> tuple[tuple[str, str], ...]:
         """`name=value` separated by commas, as librdkafka writes them."""
         name = "sasl.oauthbearer.extensions"
-        found = []
-        for one in filter(None, self.given.get(name, "").split(",")):
-            key, equals, value = one.partition("=")
+        brokers = []
+        for broker in filter(None, self.given.get(name, "").split(",")):
+            key, equals, value = broker.partition("=")
             if not (key.isascii() and key.isalpha() and equals and value):
-                raise self.wrong(f"{name} has {one!r}; expected name=value, with commas between, names of letters")
-            found.append((key, value))
-        return tuple(found)
+                raise self.wrong(f"{name} has {broker!r}; expected name=value, with commas between, names of letters")
+            brokers.append((key, value))
+        return tuple(brokers)
 
 
 def _subject(certificate: str) -> str:

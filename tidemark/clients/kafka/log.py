@@ -113,22 +113,22 @@ class KafkaLog:
                 # kafka-python asks this only inside its consumer, for the consumer's own positions.
                 answer = admin._manager.run(_sent, admin._manager, request, leader)
                 for topic in answer.topics:
-                    for one in topic.partitions:
-                        error = for_code(one.error_code)
+                    for entry in topic.partitions:
+                        error = for_code(entry.error_code)
                         if error is not NoError:
                             raise Unreachable(
-                                f"Kafka did not say where an epoch of {topic.topic}/{one.partition} ends: {error.__name__}"
+                                f"Kafka did not say where an epoch of {topic.topic}/{entry.partition} ends: {error.__name__}"
                             )
-                        if one.end_offset >= 0:
-                            ends[topic.topic, one.partition] = one.end_offset
+                        if entry.end_offset >= 0:
+                            ends[topic.topic, entry.partition] = entry.end_offset
             return ends
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """The topics of these names that do not exist. Raises NotAuthorized for a topic that we may not write to."""
         wanted = sorted(set(names))
         with self._admin() as admin:
-            found = {topic["name"] for topic in self._may(admin, wanted, "Write")}
-        return [name for name in wanted if name not in found]
+            writable = {topic["name"] for topic in self._may(admin, wanted, "Write")}
+        return [name for name in wanted if name not in writable]
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         """The topics of these names that exist. Ends are taken after starts, so that end >= start.
@@ -156,7 +156,9 @@ class KafkaLog:
         """
         with self._admin() as admin:
             described = self._may(admin, names, "Read")
-            brokers = {one["broker_id"]: (one["host"], one["port"]) for one in admin.describe_cluster()["brokers"]}
+            brokers = {
+                broker["broker_id"]: (broker["host"], broker["port"]) for broker in admin.describe_cluster()["brokers"]
+            }
         return {
             (topic["name"], partition["partition_index"]): brokers[partition["leader_id"]]
             for topic in described
@@ -174,10 +176,12 @@ class KafkaLog:
         """
         wanted = [KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions]
         with self._admin() as admin:
-            found = admin.list_partition_offsets(
+            offsets = admin.list_partition_offsets(
                 dict.fromkeys(wanted, asked_time(timestamp_ms)), isolation_level=_LEVELS[isolation]
             )
-        return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
+        return {
+            (at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in offsets.items()
+        }
 
     def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
         """Per (topic, partition), where the log ends now, whatever the isolation level and open transactions."""
@@ -185,8 +189,8 @@ class KafkaLog:
             KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions
         ]
         with self._admin() as admin:
-            found = _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
-        return {(at.topic, at.partition): offset for at, offset in found.items()}
+            ends = _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {(at.topic, at.partition): offset for at, offset in ends.items()}
 
     def open_transactions(
         self, logs: Mapping[str, TopicLog], high: Mapping[tuple[str, int], int]
@@ -200,11 +204,14 @@ class KafkaLog:
             return ()
         with self._admin() as admin:
             first = self._coordinated(lambda: producers.open_producers(admin, held))
-            ids = {one.producer_id for found in first.values() for one in found}
+            ids = {producer.producer_id for producers in first.values() for producer in producers}
             known = self._coordinated(lambda: producers.coordinated(admin, ids))
             # Asked again: a transaction that has ended meanwhile is not open, and its coordinator no longer knows it.
             again = self._coordinated(lambda: producers.open_producers(admin, held)) if ids else {}
-        still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
+        still = {
+            place: [producer for producer in producers if producer.producer_id in ids]
+            for place, producers in again.items()
+        }
         return transactions.open_transactions(held, still, known)
 
     def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
@@ -214,9 +221,9 @@ class KafkaLog:
         """
         with self._admin() as admin:
             leaders = {
-                one["partition_index"]: one["leader_id"]
-                for found in self._may(admin, [topic], "Read")
-                for one in found["partitions"]
+                partition["partition_index"]: partition["leader_id"]
+                for description in self._may(admin, [topic], "Read")
+                for partition in description["partitions"]
             }
             if partition not in leaders:
                 return None
@@ -230,15 +237,17 @@ class KafkaLog:
             stable, high = answer.last_stable_offset, answer.high_watermark
             if offset >= high:
                 return OffsetContents(Slot.BEYOND, start, high)
-            aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+            aborted = [
+                (transaction.producer_id, transaction.first_offset) for transaction in answer.aborted_transactions or ()
+            ]
             if offset >= stable:
                 again = self._fetched(admin, place, offset, leader, IsolationLevel.READ_UNCOMMITTED)
                 if again is None:
                     raise Unreachable(f"{topic}/{partition} was cut while offset {offset} was read; ask again")
                 answer = again
         batches = MemoryRecords(answer.records or b"")
-        found, message = at_offset(iter(batches.next_batch, None), offset, aborted, stable)
-        return OffsetContents(found, start, high, message)
+        record, message = at_offset(iter(batches.next_batch, None), offset, aborted, stable)
+        return OffsetContents(record, start, high, message)
 
     def _fetched(
         self, admin: KafkaAdminClient, place: KafkaTopicPartition, offset: int, leader: int, level: IsolationLevel
@@ -264,7 +273,7 @@ class KafkaLog:
         )
         # kafka-python asks this only inside its consumer, which passes over what is no message.
         answer = admin._manager.run(_sent, admin._manager, request, leader)
-        (part,) = [one for topic in answer.responses for one in topic.partitions]
+        (part,) = [partition for topic in answer.responses for partition in topic.partitions]
         error = for_code(part.error_code)
         if error is OffsetOutOfRangeError:
             return None
@@ -285,11 +294,11 @@ class KafkaLog:
         Raises Unreachable, and NotAuthorized for a topic that we may not read.
         """
         with consumer_of(self.endpoint, isolation) as consumer:
-            for one in ranges:
-                with reads_topic(self.endpoint, one.partition.topic):
-                    at = KafkaTopicPartition(one.partition.topic, one.partition.partition)
-                    records = records_of(consumer, at, one.until, one.start)
-                    yield one, ((record.offset, record.key) for record in records)
+            for range_ in ranges:
+                with reads_topic(self.endpoint, range_.partition.topic):
+                    at = KafkaTopicPartition(range_.partition.topic, range_.partition.partition)
+                    records = records_of(consumer, at, range_.until, range_.start)
+                    yield range_, ((record.offset, record.key) for record in records)
 
     def retention(self, topics: Iterable[str]) -> dict[str, RetentionSettings]:
         """How long and how much topics keep. Topics whose settings we may not see are left out."""
@@ -334,8 +343,8 @@ class KafkaLog:
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for an unknown group."""
         with self._admin() as admin, self._group_errors(group, "Describe"):
-            found = self._coordinated(lambda: admin.list_group_offsets(group)).get(group, {})
-        return {(at.topic, at.partition): held.offset for at, held in found.items() if held.offset >= 0}
+            offsets = self._coordinated(lambda: admin.list_group_offsets(group)).get(group, {})
+        return {(at.topic, at.partition): held.offset for at, held in offsets.items() if held.offset >= 0}
 
     def commit_group(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
         """Commit {topic: {partition: next offset}} for a consumer group without members.
@@ -410,7 +419,7 @@ class KafkaLog:
 
     def _may(self, admin: KafkaAdminClient, names: Iterable[str], right: str) -> list[dict[str, Any]]:
         """The topics of these names that exist, described. Raises NotAuthorized where we do not have a right on one."""
-        found = []
+        problems = []
         for topic in admin.describe_topics(sorted(set(names))):
             allowed = topic["authorized_operations"]
             if topic["error_code"] == TopicAuthorizationFailedError.errno:
@@ -420,8 +429,8 @@ class KafkaLog:
                 continue
             if allowed and right.upper() not in allowed:
                 raise lacking(self.endpoint, right, f"topic {topic['name']}")
-            found.append(topic)
-        return found
+            problems.append(topic)
+        return problems
 
 
 async def _sent(manager: Any, request: Any, node: int) -> Any:
@@ -478,7 +487,7 @@ def _offsets(
     wanted = dict.fromkeys(partitions, spec)
     if not wanted:
         return {}
-    return {at: found.offset for at, found in admin.list_partition_offsets(wanted, isolation_level=level).items()}
+    return {at: offset.offset for at, offset in admin.list_partition_offsets(wanted, isolation_level=level).items()}
 
 
 def _epoch(number: int) -> int | None:

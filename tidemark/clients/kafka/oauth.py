@@ -77,10 +77,10 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
             kind = SaslAuthenticationFailedError if _UNTRUSTED in said else KafkaConnectionError
             raise kind(said) from None
         try:
-            found = json.loads(body)
+            claims = json.loads(body)
         except ValueError:
-            found = None
-        return found if isinstance(found, dict) else {}
+            claims = None
+        return claims if isinstance(claims, dict) else {}
 
     def _failed(self, what: str) -> SaslAuthenticationFailedError:
         return SaslAuthenticationFailedError(self._said(what))

@@ -20,13 +20,13 @@ def open_producers(admin: KafkaAdminClient, places: Iterable[Place]) -> dict[Pla
     return {
         (at.topic, at.partition): [
             OpenProducer(
-                one.producer_id,
-                one.producer_epoch,
-                one.current_transaction_start_offset,
-                _time(one.last_timestamp),
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.current_transaction_start_offset,
+                _time(producer.last_timestamp),
             )
-            for one in state.active_producers
-            if one.current_transaction_start_offset >= 0
+            for producer in state.active_producers
+            if producer.current_transaction_start_offset >= 0
         ]
         for at, state in described.items()
     }
@@ -38,21 +38,23 @@ def coordinated(admin: KafkaAdminClient, producer_ids: Iterable[int]) -> dict[in
     if not wanted:
         return {}
     listed = admin.list_transactions(producer_id_filters=wanted)
-    found = {}
-    for name in sorted({one.transactional_id for listings in listed.values() for one in listings}):
+    transactions = {}
+    for name in sorted({listing.transactional_id for listings in listed.values() for listing in listings}):
         try:
-            one = admin.describe_transactions([name])[name]
+            transaction = admin.describe_transactions([name])[name]
         except TransactionalIdNotFoundError:
             # The transactional id has expired since it was listed.
             continue
-        found[one.producer_id] = CoordinatedTransaction(
+        transactions[transaction.producer_id] = CoordinatedTransaction(
             transactional_id=name,
-            epoch=one.producer_epoch,
-            ending=one.state in _ENDING,
-            started=_time(one.transaction_start_time_ms) if one.state == TransactionState.ONGOING else None,
-            partitions=frozenset((at.topic, at.partition) for at in one.topic_partitions),
+            epoch=transaction.producer_epoch,
+            ending=transaction.state in _ENDING,
+            started=_time(transaction.transaction_start_time_ms)
+            if transaction.state == TransactionState.ONGOING
+            else None,
+            partitions=frozenset((at.topic, at.partition) for at in transaction.topic_partitions),
         )
-    return found
+    return transactions
 
 
 def _time(milliseconds: int) -> int | None:

@@ -98,33 +98,33 @@ def forecast(seen: SeenPartition, warn_ms: int) -> Forecast:
     return Forecast(RetentionState.SAFE, math.floor(known[soonest]), soonest)
 
 
-def in_table(found: Forecast) -> str:
+def in_table(forecast: Forecast) -> str:
     """A forecast in few words: `safe`, `warning: 9 h 5 min (time)`."""
-    if found.state == RetentionState.LOST or found.in_ms is None:
-        return found.state.value
-    return f"{found.state.value}: {in_words(found.in_ms)} ({found.reason})"
+    if forecast.state == RetentionState.LOST or forecast.in_ms is None:
+        return forecast.state.value
+    return f"{forecast.state.value}: {in_words(forecast.in_ms)} ({forecast.reason})"
 
 
-def headroom(partition: str, now: Moment, found: Forecast) -> str | None:
+def headroom(partition: str, now: Moment, forecast: Forecast) -> str | None:
     """How long the next unread offset is safe, as a sentence; None where no time is known."""
-    if found.in_ms is None or found.state == RetentionState.LOST:
+    if forecast.in_ms is None or forecast.state == RetentionState.LOST:
         return None
-    return f"{partition}: offset {now.position}, the next unread one, may be deleted in {in_words(found.in_ms)}"
+    return f"{partition}: offset {now.position}, the next unread one, may be deleted in {in_words(forecast.in_ms)}"
 
 
-def alarm(partition: str, now: Moment, found: Forecast) -> str | None:
+def alarm(partition: str, now: Moment, forecast: Forecast) -> str | None:
     """The warning for a partition's forecast; None when there is nothing to do."""
-    if found.state == RetentionState.LOST:
+    if forecast.state == RetentionState.LOST:
         return f"{partition}@{now.position}-{now.start}: Kafka has deleted it before it was read"
-    if found.state != RetentionState.WARNING or found.in_ms is None:
+    if forecast.state != RetentionState.WARNING or forecast.in_ms is None:
         return None
-    when = in_words(found.in_ms)
-    if found.reason == Reason.MOVEMENT:
+    when = in_words(forecast.in_ms)
+    if forecast.reason == Reason.MOVEMENT:
         return (
             f"{partition}: the log start gains on the position, and reaches offset {now.position}, the next unread one, "
             f"in {when} if both go on as they have lately"
         )
-    setting = "retention.ms" if found.reason == Reason.TIME else "retention.bytes"
+    setting = "retention.ms" if forecast.reason == Reason.TIME else "retention.bytes"
     return f"{partition}: {setting} may delete offset {now.position}, the next unread one, in {when}, not before"
 
 

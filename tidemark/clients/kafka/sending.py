@@ -56,18 +56,20 @@ class Sender:
         Raises Unreachable, NotAuthorized, and ProcessingFailed for a message that the broker refuses.
         """
         sent = []
-        for one in messages:
-            value = _NULL if one.value is None else one.value
+        for message in messages:
+            value = _NULL if message.value is None else message.value
             try:
-                sent.append((one, self._producer.send(one.topic, value, one.key, headers=list(one.headers))))
+                sent.append(
+                    (message, self._producer.send(message.topic, value, message.key, headers=list(message.headers)))
+                )
             except KafkaError as problem:
-                raise self._failed(one, problem) from problem
+                raise self._failed(message, problem) from problem
         self._producer.flush()
-        for one, future in sent:
+        for message, future in sent:
             try:
                 future.get(timeout=0)
             except KafkaError as problem:
-                raise self._failed(one, problem) from problem
+                raise self._failed(message, problem) from problem
 
     def _failed(self, message: Message, problem: KafkaError) -> TidemarkError:
         if isinstance(problem, TopicAuthorizationFailedError):

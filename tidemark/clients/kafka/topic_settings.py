@@ -28,17 +28,17 @@ _STEP_MS = 500
 
 def settings(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, RetentionSettings]:
     """How long and how much topics keep. Topics whose settings we may not see are left out."""
-    return {topic: _settings(found) for topic, found in _described(admin, topics).items()}
+    return {topic: _settings(settings) for topic, settings in _described(admin, topics).items()}
 
 
 def compacted(admin: KafkaAdminClient, topics: Iterable[str]) -> set[str]:
     """The topics that are compacted. Topics whose settings we may not see are left out."""
-    return {topic for topic, found in _described(admin, topics).items() if "compact" in found[_POLICY]["value"]}
+    return {topic for topic, settings in _described(admin, topics).items() if "compact" in settings[_POLICY]["value"]}
 
 
 def message_limits(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, int]:
     """The largest batch in bytes that topics take. Topics whose settings we may not see are left out."""
-    return {topic: int(found[_MESSAGE]["value"]) for topic, found in _described(admin, topics).items()}
+    return {topic: int(settings[_MESSAGE]["value"]) for topic, settings in _described(admin, topics).items()}
 
 
 def _described(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:
@@ -49,26 +49,28 @@ def _described(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Mapp
     if not wanted:
         return {}
     described = admin.describe_configs(wanted, config_filter="all")["topic"]
-    return {topic: found for topic, found in described.items() if _POLICY in found}
+    return {topic: settings for topic, settings in described.items() if _POLICY in settings}
 
 
-def _settings(found: Mapping[str, Mapping[str, Any]]) -> RetentionSettings:
+def _settings(settings: Mapping[str, Mapping[str, Any]]) -> RetentionSettings:
     # Only `delete` deletes by age or size; compaction alone keeps the newest value of each key for ever.
-    if "delete" not in found[_POLICY]["value"]:
+    if "delete" not in settings[_POLICY]["value"]:
         return RetentionSettings(None, None)
-    return RetentionSettings(*(None if (value := int(found[name]["value"])) < 0 else value for name in (_TIME, _SIZE)))
+    return RetentionSettings(
+        *(None if (value := int(settings[name]["value"])) < 0 else value for name in (_TIME, _SIZE))
+    )
 
 
 def sizes(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Place, int]:
     """The bytes of each partition on disk, of its largest replica. Empty when we may not see them."""
-    found: dict[Place, int] = {}
+    bytes_: dict[Place, int] = {}
     for broker in admin.describe_log_dirs(sorted(set(topics))):
         for folder in broker["log_dirs"]:
             for topic in folder["topics"]:
-                for one in topic["partitions"]:
-                    place = (topic["name"], one["partition_index"])
-                    found[place] = max(found.get(place, 0), one["partition_size"])
-    return found
+                for partition in topic["partitions"]:
+                    place = (topic["name"], partition["partition_index"])
+                    bytes_[place] = max(bytes_.get(place, 0), partition["partition_size"])
+    return bytes_
 
 
 def timestamps(endpoint: KafkaEndpoint, ends: Mapping[Place, tuple[int, int]], timeout_ms: int) -> dict[Place, int]:
@@ -79,7 +81,7 @@ def timestamps(endpoint: KafkaEndpoint, ends: Mapping[Place, tuple[int, int]], t
     """
     if not ends:
         return {}
-    found: dict[Place, int] = {}
+    sizes: dict[Place, int] = {}
     consumer = KafkaConsumer(
         **python_settings(endpoint),
         group_id=None,
@@ -100,7 +102,7 @@ def timestamps(endpoint: KafkaEndpoint, ends: Mapping[Place, tuple[int, int]], t
             polled = consumer.poll(timeout_ms=_STEP_MS)
             for at, records in polled.items():
                 if at in waiting and records[0].timestamp >= 0:
-                    found[at.topic, at.partition] = records[0].timestamp
+                    sizes[at.topic, at.partition] = records[0].timestamp
             # Markers and compacted offsets give no message, but the consumer's position passes them.
             done = [at for at, until in waiting.items() if at in polled or _passed(consumer, at, until)]
             for at in done:
@@ -108,7 +110,7 @@ def timestamps(endpoint: KafkaEndpoint, ends: Mapping[Place, tuple[int, int]], t
             consumer.pause(*done)
     finally:
         consumer.close()
-    return found
+    return sizes
 
 
 def _passed(consumer: KafkaConsumer, at: KafkaTopicPartition, until: int) -> bool:

@@ -92,16 +92,16 @@ def open_transactions(
 
     `coordinated` is by producer id. An empty result is normal: after a commit, an end trails for a moment.
     """
-    found = []
+    open_ = []
     for place, high in sorted(held.items()):
-        for producer in sorted(producers.get(place, ()), key=lambda one: one.start):
+        for producer in sorted(producers.get(place, ()), key=lambda producer: producer.start):
             known = coordinated.get(producer.producer_id)
             theirs = known is not None and place in known.partitions
             if producer.start >= high or (known is not None and theirs and known.ending):
                 continue
             # With another epoch, the producer id belongs to a newer transaction, and this one hangs.
             same = known is not None and theirs and known.epoch == producer.epoch
-            found.append(
+            open_.append(
                 OpenTransaction(
                     topic=place[0],
                     partition=place[1],
@@ -114,4 +114,4 @@ def open_transactions(
                     last_timestamp=producer.last_timestamp,
                 )
             )
-    return tuple(found)
+    return tuple(open_)

@@ -85,10 +85,10 @@ def back_up(book: Book, path: Path) -> Summary:
 
     Raises WrongUse when the file exists or cannot be written, or when the stream has no ledger yet.
     """
-    found = book.register()
-    if found is None:
+    stored = book.register()
+    if stored is None:
         raise WrongUse(f"{book.stream} has no ledger yet: nothing to back up")
-    return write(book, path, _state(book), final=found[1].retired is not None)
+    return write(book, path, _state(book), final=stored[1].retired is not None)
 
 
 def write(book: Book, path: Path, values: Iterable[tuple[Key, bytes]], *, final: bool = False) -> Summary:
@@ -125,11 +125,11 @@ def retire(book: Book, reason: str) -> None:
         book, lambda register: register if register.retired else structs.replace(register, retired=reason)
     )
     for lane in register.lanes:
-        while (found := book.head(lane)) is not None:
+        while (stored := book.head(lane)) is not None:
             # Whatever a run expected to find in the head, it is gone now.
-            anew = encode(_anew(found.head))
+            anew = encode(_anew(stored.head))
             with suppress(NotMine):
-                swap_surely(book.store, head_key(lane), found.bytes, anew, anew.__eq__)
+                swap_surely(book.store, head_key(lane), stored.bytes, anew, anew.__eq__)
                 break
 
 
@@ -238,26 +238,26 @@ def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
     the register that was read before does not know: then all is read again.
     """
     store = book.store
-    found = _register(book)
+    stored = _register(book)
     while True:
-        known = set(found[1].lanes)
+        known = set(stored[1].lanes)
         # Further entries of the pages were closed after the register was read.
-        names = {page_key(number) for number in (range(found[1].closed_page + 1) if found[1].closed else ())}
+        names = {page_key(number) for number in (range(stored[1].closed_page + 1) if stored[1].closed else ())}
         pages = {key: value for key, value in store.scan(("closed",)) if key in names}
         for key, value in pages.items():
             known |= decode(value, ClosedLanes, "/".join(key)).lanes.keys()
         heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
         now = _register(book)
-        if now[1].topics == found[1].topics:
-            return found[0], pages, heads
-        found = now
+        if now[1].topics == stored[1].topics:
+            return stored[0], pages, heads
+        stored = now
 
 
 def _register(book: Book) -> tuple[bytes, Register]:
-    found = book.register()
-    if found is None:
+    stored = book.register()
+    if stored is None:
         raise WrongUse(f"the register of {book.stream} was there and is gone: it was lost")
-    return found
+    return stored
 
 
 def of_sinks(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
@@ -329,7 +329,7 @@ def _begin(book: Book, path: Path, text: bytes) -> _Begin:
 def _generation(head: Head) -> int:
     """The newest generation that a head knows. It may have been drawn after the register was read."""
     pending = head.pending.attempt if head.pending else None
-    return max((one.generation for one in (pending, head.last and head.last.attempt) if one), default=0)
+    return max((attempt.generation for attempt in (pending, head.last and head.last.attempt) if attempt), default=0)
 
 
 def _anew(head: Head) -> Head:

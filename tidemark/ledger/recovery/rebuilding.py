@@ -196,8 +196,8 @@ def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.generation = max(left.generation, record.attempt.generation)
     left.ordinal = max(left.ordinal, record.attempt.ordinal)
     _learn_topics(left, record.lane, record.window)
-    for one in record.places:
-        left.places.setdefault(one.as_place, one)
+    for place in record.places:
+        left.places.setdefault(place.as_place, place)
     if not in_history:
         return
     chain = left.chains.setdefault(record.lane, _Chain(record, record))
@@ -211,20 +211,20 @@ def _learn_topics(left: _Left, lane: str, window: Window) -> None:
     begins = _starts(window)
     beginning = set()
     # Offsets that an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
-    for one in window.ranges if not erases(lane) else ():
-        topic_id = window.topic_ids.get(one.topic)
+    for range_ in window.ranges if not erases(lane) else ():
+        topic_id = window.topic_ids.get(range_.topic)
         if topic_id is None:
             continue
-        known = left.topics.setdefault(one.topic, {})
-        found = known.get(one.incarnation) or TopicIncarnation(
-            topic_id=topic_id, incarnation=one.incarnation, since=window.pinned_at
+        known = left.topics.setdefault(range_.topic, {})
+        known_ = known.get(range_.incarnation) or TopicIncarnation(
+            topic_id=topic_id, incarnation=range_.incarnation, since=window.pinned_at
         )
         # The history is read in the order of the numbers. All partitions of the topic are in its first window.
-        if lane == INGEST and left.first.setdefault((one.topic, one.incarnation), window.seq) == window.seq:
-            starts = {**dict(found.starts), one.partition: begins[one.at]}
-            found = structs.replace(found, since=window.pinned_at, starts=tuple(sorted(starts.items())))
-            beginning.add((one.topic, one.incarnation))
-        known[one.incarnation] = found
+        if lane == INGEST and left.first.setdefault((range_.topic, range_.incarnation), window.seq) == window.seq:
+            starts = {**dict(known_.starts), range_.partition: begins[range_.at]}
+            known_ = structs.replace(known_, since=window.pinned_at, starts=tuple(sorted(starts.items())))
+            beginning.add((range_.topic, range_.incarnation))
+        known[range_.incarnation] = known_
     if lane == INGEST:
         for topic, incarnation in sorted(beginning):
             _go_on_with_the_order(left.topics[topic], incarnation)
@@ -233,35 +233,35 @@ def _learn_topics(left: _Left, lane: str, window: Window) -> None:
 
 def _go_on_with_the_order(known: dict[int, TopicIncarnation], incarnation: int) -> None:
     """Where a log was cut, the topic is the same one: its order goes on to rise where it had begun to."""
-    one, before = known[incarnation], known.get(incarnation - 1)
-    if before is not None and before.topic_id == one.topic_id:
-        rising = still_rising(before, dict(one.starts))
-        known[incarnation] = structs.replace(one, partitions=before.partitions, raised=rising)
+    latest, before = known[incarnation], known.get(incarnation - 1)
+    if before is not None and before.topic_id == latest.topic_id:
+        rising = still_rising(before, dict(latest.starts))
+        known[incarnation] = structs.replace(latest, partitions=before.partitions, raised=rising)
 
 
 def _note_partitions(left: _Left, window: Window) -> None:
     """As the pin of the window has noted them: it has all partitions that a topic had, also those without new messages."""
     ends: dict[tuple[str, int], dict[TopicPartition, int]] = {}
-    for one in window.ranges:
-        ends.setdefault((one.topic, one.incarnation), {})[one.at] = max(one.log_end, one.until)
-    for (topic, incarnation), found in ends.items():
+    for range_ in window.ranges:
+        ends.setdefault((range_.topic, range_.incarnation), {})[range_.at] = max(range_.log_end, range_.until)
+    for (topic, incarnation), ends_ in ends.items():
         if (known := left.topics.get(topic, {}).get(incarnation)) is not None:
-            left.topics[topic][incarnation] = noted({topic: (known,)}, found, window.pinned_at)[topic][0]
+            left.topics[topic][incarnation] = noted({topic: (known,)}, ends_, window.pinned_at)[topic][0]
 
 
 def _incarnations(known: Mapping[int, TopicIncarnation]) -> tuple[TopicIncarnation, ...]:
     """The incarnations of a topic. One with the same id as the one before began where its log was cut."""
-    found: list[TopicIncarnation] = []
+    incarnations: list[TopicIncarnation] = []
     for number in sorted(known):
-        one = known[number]
-        if not found:
-            found.append(structs.replace(one, starts=()))
+        incarnation = known[number]
+        if not incarnations:
+            incarnations.append(structs.replace(incarnation, starts=()))
             continue
-        cut = one.topic_id == found[-1].topic_id
+        cut = incarnation.topic_id == incarnations[-1].topic_id
         change = TopicChange.TRUNCATED if cut else TopicChange.RECREATED
-        begun = Accepted(change=change, policy=FOUND_IN, run="ledger rebuild", at=one.since)
-        found.append(structs.replace(one, begun=begun, starts=one.starts if cut else ()))
-    return tuple(found)
+        begun = Accepted(change=change, policy=FOUND_IN, run="ledger rebuild", at=incarnation.since)
+        incarnations.append(structs.replace(incarnation, begun=begun, starts=incarnation.starts if cut else ()))
+    return tuple(incarnations)
 
 
 # what is made
@@ -336,7 +336,7 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
 
 def _starts(window: Window) -> dict[TopicPartition, int]:
     """Where a window of the ingest began in each partition: with what it has read or jumped over."""
-    starts = {one.at: one.start for one in window.ranges}
+    starts = {range_.at: range_.start for range_ in window.ranges}
     for gap in window.gaps:
         at = gap.as_range().partition
         starts[at] = min(gap.start, starts.get(at, gap.start))
@@ -354,9 +354,9 @@ def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> No
     if table is None:
         return
     for topic, known in sorted(left.topics.items()):
-        if any(one.raised for one in known.values()):
+        if any(incarnation.raised for incarnation in known.values()):
             why = "partitions were added to"
-        elif len({one.topic_id for one in known.values()}) > 1 or max(known) > len(known):
+        elif len({incarnation.topic_id for incarnation in known.values()}) > 1 or max(known) > len(known):
             why = "somebody recreated or cut"
         else:
             continue

@@ -62,7 +62,7 @@ def _check_lane(lane: str, head: Head | None, chain: list[tuple[bytes, Record]],
     if head is None:
         return [f"lane {lane} has {len(chain)} windows in the history, and no head"]
     # The next check looks at windows that were committed after the head was read.
-    chain = [one for one in chain if one[1].seq <= head.seq]
+    chain = [link for link in chain if link[1].seq <= head.seq]
     if head.last is not None and not history_has_last and head.seq not in {record.seq for _, record in chain}:
         chain.append((encode(head.last), head.last))
     problems = []

@@ -86,11 +86,11 @@ class HBaseLedgerStore:
     def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
         table, rows = self._table.encode(), [self._row(key) for key in keys]
         try:
-            found = self._gateway.repeated("read", lambda client: client.getRowsWithColumns(table, rows, [_CELL], {}))
+            cells = self._gateway.repeated("read", lambda client: client.getRowsWithColumns(table, rows, [_CELL], {}))
         except TableMissing:
             return [None] * len(keys)
         # The answer leaves out rows that do not exist.
-        values = {one.row: one.columns[_CELL].value for one in found}
+        values = {row.row: row.columns[_CELL].value for row in cells}
         return [values.get(row) for row in rows]
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
@@ -157,15 +157,15 @@ class HBaseLedgerStore:
 
     def streams(self) -> list[str]:
         """As `NamesStreams`. Takes one read per stream: each begins behind the rows of the stream before."""
-        found: list[str] = []
+        keys: list[str] = []
         start = b""
         with suppress(TableMissing):
             while (row := self._gateway.first_row(self._table, start)) is not None:
                 name = row.partition(b"/")[0]
-                found.append(name.decode())
+                keys.append(name.decode())
                 # The first row after those of a stream ('0' follows '/').
                 start = name + b"0"
-        return found
+        return keys
 
     def of_stream(self, name: str) -> HBaseLedgerStore:
         """As `NamesStreams`."""

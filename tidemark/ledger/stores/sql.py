@@ -81,11 +81,11 @@ class _Commit(NamedTuple):
 
 def open_store(settings: SQLLedger, stream: str, connections: Connections, waits: Waits | None) -> SQLLedgerStore:
     """Open the store by its settings; `LedgerKind` names this function. Raises ConnectionMissing, PackageMissing, WrongUse."""
-    found = database(connections(settings.sql))
+    url = database(connections(settings.sql))
     waits = waits or Waits(_QUESTION_SECONDS, _PATIENCE_SECONDS)
     # Says at once what is not installed.
-    engine(found, waits.question_seconds)
-    return SQLLedgerStore(found, settings.table, stream, settings.offsets_table, waits)
+    engine(url, waits.question_seconds)
+    return SQLLedgerStore(url, settings.table, stream, settings.offsets_table, waits)
 
 
 class SQLLedgerStore:
@@ -106,15 +106,15 @@ class SQLLedgerStore:
         """As `NamesStreams`. Each name is one look into the table's index."""
         import sqlalchemy as sa
 
-        table, found = self._values(), list[str]()
+        table, keys = self._values(), list[str]()
 
         def following(connection: sa.Connection) -> Any:
             names = sa.select(table.c.stream).order_by(table.c.stream).limit(1)
-            return connection.scalar(names.where(table.c.stream > found[-1].encode()) if found else names)
+            return connection.scalar(names.where(table.c.stream > keys[-1].encode()) if keys else names)
 
         while (name := self._read(following, None)) is not None:
-            found.append(bytes(name).decode())
-        return found
+            keys.append(bytes(name).decode())
+        return keys
 
     def of_stream(self, name: str) -> SQLLedgerStore:
         """As `NamesStreams`."""
@@ -154,8 +154,8 @@ class SQLLedgerStore:
         return self._below(prefix, _AT_ONCE)
 
     def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
-        found = self._below(prefix, max(1, min(limit, _AT_ONCE)), descending=True)
-        return [one for one, _ in zip(found, range(limit), strict=False)]
+        pairs = self._below(prefix, max(1, min(limit, _AT_ONCE)), descending=True)
+        return [pair for pair, _ in zip(pairs, range(limit), strict=False)]
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         return self._written(lambda connection: self._swapped(connection, key, expected, value))
@@ -313,7 +313,7 @@ class SQLLedgerStore:
 
     @property
     def _tables(self) -> list[str]:
-        return [one for one in (self._table, self._offsets_table) if one is not None]
+        return [table for table in (self._table, self._offsets_table) if table is not None]
 
     def _written(self, write: Callable[[sa.Connection], bool]) -> bool:
         """Write once. Raises InDoubt when no answer came, Unreachable when nothing was written, IntegrityError."""

@@ -186,7 +186,7 @@ def _windows(said: _Dialect, path: str) -> tuple[str, str, str]:
         f"{said.number(f'{path}attempt.generation')} AS generation",
         f"{said.length(f'{path}window.ranges')} AS partitions",
         *(
-            f"{said.total(' + '.join(said.count('t', one) for one in fields))} AS {name}"
+            f"{said.total(' + '.join(said.count('t', field) for field in fields))} AS {name}"
             for name, fields in _COUNTS.items()
         ),
         f"{said.moment(said.number(f'{path}window.pinned_at'))} AS pinned_at",
@@ -196,14 +196,14 @@ def _windows(said: _Dialect, path: str) -> tuple[str, str, str]:
 
 
 def _ranges(said: _Dialect, path: str) -> tuple[str, str, str]:
-    same = " AND ".join(f"{said.field('r', one)} = {said.field('t', one)}" for one in _PLACE)
+    same = " AND ".join(f"{said.field('r', column)} = {said.field('t', column)}" for column in _PLACE)
     columns = (
         f"{said.field('r', 'topic')} AS topic",
         f"{said.field('r', 'incarnation')} AS incarnation",
         f"{said.field('r', 'partition')} AS {dialects.quoted(said.kind, 'partition')}",
         f"{said.field('r', 'from')} AS from_offset",
         f"{said.field('r', 'until')} AS until_offset",
-        *(f"{' + '.join(said.count('t', one) for one in fields)} AS {name}" for name, fields in _COUNTS.items()),
+        *(f"{' + '.join(said.count('t', field) for field in fields)} AS {name}" for name, fields in _COUNTS.items()),
         f"{said.moment(said.number(f'{path}committed_at'))} AS committed_at",
     )
     ranges = said.each(f"{path}window.ranges", "r").replace("LEFT JOIN", "JOIN", 1)

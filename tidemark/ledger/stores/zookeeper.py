@@ -126,14 +126,14 @@ class ZooKeeperLedgerStore:
         """As `NamesStreams`."""
         root = self._base.rpartition("/")[0]
         try:
-            found: list[str] = self._zookeeper.repeated(
+            children: list[str] = self._zookeeper.repeated(
                 "read",
                 lambda client: client.sync_async(root or "/"),
                 lambda client: client.get_children_async(root or "/"),
             )
         except NoNodeError:
             return []
-        return sorted(found)
+        return sorted(children)
 
     def of_stream(self, name: str) -> ZooKeeperLedgerStore:
         """As `NamesStreams`."""
@@ -144,15 +144,15 @@ class ZooKeeperLedgerStore:
         self._make_folder(self._base)
 
     def read(self, key: Key) -> bytes | None:
-        found = self._get(self._path(key))
-        return found[0] if found and found[0] else None
+        node = self._get(self._path(key))
+        return node[0] if node and node[0] else None
 
     def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
         yield from self._below(self._path(prefix), descending=False)
 
     def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
-        found = self._below(self._path(prefix), descending=True, at_once=max(1, min(limit, _READ_AT_ONCE)))
-        return [one for one, _ in zip(found, range(limit), strict=False)]
+        pairs = self._below(self._path(prefix), descending=True, at_once=max(1, min(limit, _READ_AT_ONCE)))
+        return [pair for pair, _ in zip(pairs, range(limit), strict=False)]
 
     def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
         # Folders hold nothing themselves.
@@ -163,18 +163,18 @@ class ZooKeeperLedgerStore:
         _check_request(path, [len(value)])
         if expected is None:
             return self._create(path, value)
-        found = self._get(path)
-        if found is None or found[0] != expected:
+        node = self._get(path)
+        if node is None or node[0] != expected:
             return False
-        version = found[1].version
+        version = node[1].version
         return self._written(lambda client: client.set_async(path, value, version))
 
     def commit(
         self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
     ) -> bool:
         path, history = self._path(head), self._path(record)
-        found = self._get(path)
-        if found is None or found[0] != expected:
+        held = self._get(path)
+        if held is None or held[0] != expected:
             return False
         placed = list(self._layouts.placed(offsets, self._leaders_of(offsets))) if offsets else []
         nodes = {node: text for node, text, _ in placed}
@@ -188,7 +188,7 @@ class ZooKeeperLedgerStore:
 
         def transaction(client: KazooClient) -> Any:
             request = client.transaction()
-            request.set_data(path, value, version=found[1].version)
+            request.set_data(path, value, version=held[1].version)
             request.create(history, recorded)
             for node, text in nodes.items():
                 if node not in known:
@@ -218,8 +218,8 @@ class ZooKeeperLedgerStore:
     def time(self) -> int | None:
         # The leader gives each node the time of its write.
         self.put(CLOCK_KEY, b"-")
-        found = self._get(self._path(CLOCK_KEY))
-        return int(found[1].mtime) if found else None
+        node = self._get(self._path(CLOCK_KEY))
+        return int(node[1].mtime) if node else None
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
         """Nothing: the offset nodes are part of the commit."""
@@ -229,12 +229,12 @@ class ZooKeeperLedgerStore:
     def _get(self, path: str) -> tuple[bytes, Any] | None:
         """The newest value with its version. `sync` first: the server of this session may lag behind the others."""
         try:
-            found: tuple[bytes, Any] = self._zookeeper.repeated(
+            node: tuple[bytes, Any] = self._zookeeper.repeated(
                 "read", lambda client: client.sync_async(path), lambda client: client.get_async(path)
             )
         except NoNodeError:
             return None
-        return found
+        return node
 
     def _create(self, path: str, value: bytes) -> bool:
         try:
@@ -283,8 +283,8 @@ class ZooKeeperLedgerStore:
         def ask(client: KazooClient) -> Any:
             return _Together([client.get_async(path) for path in paths])
 
-        found: list[bytes | None] = self._zookeeper.repeated("read", lambda client: client.sync_async(self._base), ask)
-        return found
+        values: list[bytes | None] = self._zookeeper.repeated("read", lambda client: client.sync_async(self._base), ask)
+        return values
 
     def _leaders_of(self, offsets: Offsets) -> Leaders:
         """The leaders of the partitions; empty when no node names one, or when Kafka does not answer."""
@@ -299,8 +299,8 @@ class ZooKeeperLedgerStore:
 
     def _known(self, nodes: Mapping[str, bytes]) -> dict[str, tuple[int | None, int]]:
         """The offset nodes that exist, each with its offset and version."""
-        found = {path: self._get(path) for path in nodes}
-        return {path: (self._layouts.offset_in(path, at[0]), at[1].version) for path, at in found.items() if at}
+        values = {path: self._get(path) for path in nodes}
+        return {path: (self._layouts.offset_in(path, at[0]), at[1].version) for path, at in values.items() if at}
 
     # paths
 
@@ -325,11 +325,11 @@ class _Together:
         self._waiting = waiting
 
     def get(self, timeout: float) -> list[bytes | None]:
-        return [self._value(one, timeout) for one in self._waiting]
+        return [self._value(reply, timeout) for reply in self._waiting]
 
-    def _value(self, one: Any, timeout: float) -> bytes | None:
+    def _value(self, reply: Any, timeout: float) -> bytes | None:
         try:
-            value: bytes = one.get(timeout=timeout)[0]
+            value: bytes = reply.get(timeout=timeout)[0]
         except NoNodeError:
             return None
         return value
