@@ -101,13 +101,13 @@ BUGS = {
     ),
     "a zombie that wakes after two commits is told committed": Bug(
         PROTOCOL,
-        "        return found is not None and found[1].attempt.token == taken.attempt.token\n\n    try:",
-        "        return found is not None\n\n    try:",
+        "        return recorded is not None and recorded[1].attempt.token == taken.attempt.token\n\n    try:",
+        "        return recorded is not None\n\n    try:",
         "an attempt was told that it was committed",
     ),
     "a commit whose answer was lost is not found in the history": Bug(
         PROTOCOL,
-        "        return found is not None and found[1].attempt.token == taken.attempt.token\n\n    try:",
+        "        return recorded is not None and recorded[1].attempt.token == taken.attempt.token\n\n    try:",
         "        return False\n\n    try:",
         "an attempt was told that it was not committed",
         likely=61,
@@ -130,8 +130,8 @@ BUGS = {
     "no sweep after two abandons": Bug(
         PROTOCOL,
         "    offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}\n"
-        "    for one in head.pending",
-        "    offsets = {}\n    for one in head.pending",
+        "    for range_ in head.pending",
+        "    offsets = {}\n    for range_ in head.pending",
         "a row of an older attempt is left|share an ordinal",
         likely=296,
     ),
@@ -182,8 +182,8 @@ BUGS = {
     ),
     "the newest are read first": Bug(
         PLANNER,
-        "for one in left.only([at]).first(count)",
-        "for one in left.only([at]) - left.only([at]).first(left.count(at) - count)",
+        "for range_ in left.only([at]).first(count)",
+        "for range_ in left.only([at]) - left.only([at]).first(left.count(at) - count)",
         "passes over selected offsets|leaves out .*, which the lane has selected and not read",
     ),
     "commit times follow the clock": Bug(
@@ -212,8 +212,8 @@ BUGS = {
     ),
     "a selection can be found before all its pieces are there": Bug(
         SELECTIONS,
-        "        for piece, part in zip(found.pieces, parts, strict=False):\n",
-        "        self._put(ref.digest, value)\n        for piece, part in zip(found.pieces, parts, strict=False):\n",
+        "        for piece, part in zip(selection.pieces, parts, strict=False):\n",
+        "        self._put(ref.digest, value)\n        for piece, part in zip(selection.pieces, parts, strict=False):\n",
         "can be found, and has no",
     ),
     "the lanes that are open may overlap": Bug(
@@ -265,8 +265,8 @@ BUGS = {
     ),
     "a replay into one sink counts in the others too": Bug(
         BOOK,
-        " for one in windows if one.record.window.counts_for(sink))",
-        " for one in windows)",
+        " for window in windows if window.record.window.counts_for(sink))",
+        " for window in windows)",
         "gives nothing at|which does not count|another generation counts at|a compaction has lost",
     ),
     "a pinned window forgets its sinks": Bug(

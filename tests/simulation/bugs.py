@@ -84,7 +84,7 @@ PLANTED: dict[str, Bug] = {
         (
             ("tidemark.commit.fence", "            self._check_not_erased(self._committed)\n", ""),
             (PROTOCOL, "since = erasures_since(book, book.covers(", "since = [] and (book, book.covers("),
-            (PROTOCOL, "        if one.record.receipt is not None or not (shared", "        if True or not (shared"),
+            (PROTOCOL, "        if window.record.receipt is not None or not (shared", "        if True or not (shared"),
         ),
     ),
     "another isolation level makes a log seem cut": Bug(
@@ -92,7 +92,7 @@ PLANTED: dict[str, Bug] = {
     ),
     "a rebuilt register has no cuts": Bug(
         "4",
-        (("tidemark.ledger.recovery.rebuilding", "starts=one.starts if cut else ()))", "starts=()))"),),
+        (("tidemark.ledger.recovery.rebuilding", "starts=incarnation.starts if cut else ()))", "starts=()))"),),
     ),
     "totals beside an erasure are not read again": Bug(
         "6", ((TABLE, "                if now.erasures != known.erasures:\n", "                if False:\n"),)
@@ -102,7 +102,7 @@ PLANTED: dict[str, Bug] = {
         (
             (
                 "tidemark.runs.requests.plan",
-                "for name in request.sinks or (None, *(one.name for one in opened.stream.sinks)):",
+                "for name in request.sinks or (None, *(sink.name for sink in opened.stream.sinks)):",
                 "for name in (None,):",
             ),
         ),
@@ -126,8 +126,8 @@ PLANTED: dict[str, Bug] = {
         (
             (
                 SINCE,
-                "for part in (read & RangeSet([one.as_range()])).hull():",
-                "for part in RangeSet([one.as_range()]).hull():",
+                "for part in (read & RangeSet([range_.as_range()])).hull():",
+                "for part in RangeSet([range_.as_range()]).hull():",
             ),
         ),
     ),
@@ -146,7 +146,7 @@ PLANTED: dict[str, Bug] = {
     ),
     "a backup has heads of a topic that its register does not know": Bug(
         "14",
-        (("tidemark.ledger.recovery.backup", "        if now[1].topics == found[1].topics:\n", "        if True:\n"),),
+        (("tidemark.ledger.recovery.backup", "        if now[1].topics == stored[1].topics:\n", "        if True:\n"),),
     ),
     "attempts that have written nothing use up ordinals": Bug(
         "14", ((PROTOCOL, "    writes = not isinstance(work, SaysBeforeItWrites)\n", "    writes = True\n"),)
@@ -156,7 +156,8 @@ PLANTED: dict[str, Bug] = {
         ((REGISTER, "            _check_not_ahead(book, now)\n", "            pass\n"),),
     ),
     "a log is cut while a key is looked for": Bug(
-        "new", (("tidemark.runs.requests.keys", "WithKey((found & still_read) | letters", "WithKey(found | letters"),)
+        "new",
+        (("tidemark.runs.requests.keys", "WithKey((offsets & still_read) | letters", "WithKey(offsets | letters"),),
     ),
     "a key is looked for above a cut that nobody has met": Bug(
         "new",
@@ -440,8 +441,8 @@ PLANTED |= {
         (
             (
                 "tidemark.planning.splitting",
-                "    short = [one for one in pieces if len(one) < _SHORT]\n",
-                "    short = list(RangeSet(one for one in pieces if len(one) < _SHORT).hull())\n",
+                "    short = [piece for piece in pieces if len(piece) < _SHORT]\n",
+                "    short = list(RangeSet(piece for piece in pieces if len(piece) < _SHORT).hull())\n",
             ),
         ),
     ),

@@ -152,7 +152,7 @@ def schema() -> None:
 
 def _many_of_a_folder(paths: Iterable[Path]) -> Iterator[str]:
     """The folders of some stream files with too many, so that Airflow may drop their DAGs, if one DAG file builds them all."""
-    for folder in dict.fromkeys(one.parent for one in paths):
+    for folder in dict.fromkeys(path.parent for path in paths):
         number, where = len(stream_files(folder)), f"{folder}: "
         about = "in one DAG file would take about"
         if said := warning(number, number * OF_A_STREAM, ParsingLimits.of_environment(), where=where, about=about):
@@ -186,27 +186,27 @@ def status(
         return
     opened = finding.opened(stream)
     view = opened.book.view()
-    found = _overview(opened, view)
+    overview = _overview(opened, view)
     columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
-    rows = [[getattr(one, column) for column in columns] for one in found.partitions]
+    rows = [[getattr(partition, column) for column in columns] for partition in overview.partitions]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
-    data(found, as_json=as_json, rows=rows, columns=headings)
-    if (worst := found.status) is not None and worst.word != Word.OK:
+    data(overview, as_json=as_json, rows=rows, columns=headings)
+    if (worst := overview.status) is not None and worst.word != Word.OK:
         error(f"{worst.word} ({worst.rule}): {worst.sentence}")
-    if found.holes:
-        more = f" and {found.more_holes} more ranges" if found.more_holes else ""
+    if overview.holes:
+        more = f" and {overview.more_holes} more ranges" if overview.more_holes else ""
         error(
-            f"holes: no window has read {', '.join(found.holes)}{more}. To read them: tidemark backfill {stream} --holes"
+            f"holes: no window has read {', '.join(overview.holes)}{more}. To read them: tidemark backfill {stream} --holes"
         )
-    if found.latency.sentence:
-        error(f"latency: {found.latency.sentence}")
-    for said in found.retention_alarms:
+    if overview.latency.sentence:
+        error(f"latency: {overview.latency.sentence}")
+    for said in overview.retention_alarms:
         error(f"retention: {said}")
-    for one in found.open_transactions:
-        error(one.sentence)
-    if found.kafka_problem:
-        raise Unreachable(f"{found.kafka_problem}. What is shown is what the ledger knows")
-    if missing := tuple(found.missing_topics):
+    for transaction in overview.open_transactions:
+        error(transaction.sentence)
+    if overview.kafka_problem:
+        raise Unreachable(f"{overview.kafka_problem}. What is shown is what the ledger knows")
+    if missing := tuple(overview.missing_topics):
         # With the exit code of the next plan.
         check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
 
@@ -218,14 +218,14 @@ def _overview(opened: OpenStream, view: View) -> Overview:
 def _status_of_all(*, as_json: bool) -> None:
     """Show all streams of the folders, a line each, the worst first. A stream that cannot be read takes no other with it."""
     looked = many_streams.looked_at(stream_files(*finding.folders()), open_stream, _line)
-    finding.say_where(one.opened for one in looked if one.opened is not None)
-    ordered = in_order([one.now for one in looked], Wanted())
-    data([_as_plain(one) for one in ordered], as_json=as_json, rows=map(_in_words, ordered), columns=_OF_ALL)
-    for one in ordered:
-        if one.problem:
-            error(f"{one.stream}: {one.problem}")
-    error(", ".join(f"{one.streams} {one.state}" for one in counted(ordered)))
-    if codes := [one.problem.exit_code for one in looked if one.problem is not None]:
+    finding.say_where(stream.opened for stream in looked if stream.opened is not None)
+    ordered = in_order([stream.now for stream in looked], Wanted())
+    data([_as_plain(stream) for stream in ordered], as_json=as_json, rows=map(_in_words, ordered), columns=_OF_ALL)
+    for stream in ordered:
+        if stream.problem:
+            error(f"{stream.stream}: {stream.problem}")
+    error(", ".join(f"{group.streams} {group.state}" for group in counted(ordered)))
+    if codes := [stream.problem.exit_code for stream in looked if stream.problem is not None]:
         # That of the first: each has said what to do.
         raise typer.Exit(codes[0])
 
@@ -237,21 +237,21 @@ def _line(opened: OpenStream) -> Line:
     return line_of(_overview(opened, opened.book.view()))
 
 
-def _as_plain(one: StreamNow) -> dict[str, object]:
+def _as_plain(stream: StreamNow) -> dict[str, object]:
     """The stream's line with its state, or why there is none."""
-    if one.line is None:
-        return {"stream": one.stream, "state": one.state, "problem": one.problem}
-    return {**as_plain(one.line), "state": one.state}
+    if stream.line is None:
+        return {"stream": stream.stream, "state": stream.state, "problem": stream.problem}
+    return {**as_plain(stream.line), "state": stream.state}
 
 
-def _in_words(one: StreamNow) -> list[object]:
-    line, about = one.line, [one.owner or "", ", ".join(one.tags)]
+def _in_words(stream: StreamNow) -> list[object]:
+    line, about = stream.line, [stream.owner or "", ", ".join(stream.tags)]
     if line is None:
-        return [one.stream, one.state, "", "", "", "", "", *about]
+        return [stream.stream, stream.state, "", "", "", "", "", *about]
     waits = None if not line.lag or line.unread_since is None else in_words(now_ms() - line.unread_since)
     holes = "yes" if line.holes else "no"
     lag = "" if line.lag is None else line.lag
-    return [one.stream, one.state, lag, waits or "", line.retention or "", line.dead_letters, holes, *about]
+    return [stream.stream, stream.state, lag, waits or "", line.retention or "", line.dead_letters, holes, *about]
 
 
 def plan(
@@ -278,23 +278,25 @@ def plan(
     ranges = window.ranges if window else ()
     planned = plans.work(opened, window.hull() if window else RangeSet())
     gaps = window.gaps if window else ()
-    found = {
+    value = {
         "window": window.seq if window else None,
         "pinned": pinned,
-        "offsets": sum(one.until - one.start for one in ranges),
-        "ranges": [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in ranges],
+        "offsets": sum(range_.until - range_.start for range_ in ranges),
+        "ranges": [
+            {"partition": str(range_.at), "from": str(range_.start), "until": str(range_.until)} for range_ in ranges
+        ],
         "gaps": [{"range": str(gap.as_range()), "kind": gap.kind.value, "policy": gap.policy} for gap in gaps],
         "open_transactions": held,
         **planned,
     }
-    rows = [(one.at, one.start, one.until, one.until - one.start) for one in ranges]
-    data(found, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
+    rows = [(range_.at, range_.start, range_.until, range_.until - range_.start) for range_ in ranges]
+    data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
     if planned["tasks"] and not as_json:
         plans.show_work(planned)
     for gap in gaps:
         error(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})")
-    for one in held:
-        error(one.sentence)
+    for range_ in held:
+        error(range_.sentence)
     if window is None:
         error("nothing is new")
     elif pinned:

@@ -39,10 +39,10 @@ def audited(
         look=lambda: of_job(opened.book.last_progress(), name, began),
         verbose=verbose,
     )
-    found = auditing.find_report(opened, name)
-    if found is None or found.at < began:
+    report = auditing.find_report(opened, name)
+    if report is None or report.at < began:
         # spark-submit also ends with 1 when it could not start the job.
         raise ProcessingFailed(
             f"the Spark job ended with code {ended.code} and left no report. Its log is {ended.log}."
         )
-    return found
+    return report

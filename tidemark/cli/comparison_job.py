@@ -27,16 +27,16 @@ def compared(
     ended = submit(
         opened, COMPARE_JOB, arguments, look=lambda: of_job(opened.book.last_progress(), run, began), verbose=verbose
     )
-    found = find_comparison(opened, run)
-    if found is None or found.at < began:
+    comparison = find_comparison(opened, run)
+    if comparison is None or comparison.at < began:
         raise ProcessingFailed(f"the Spark job has left no comparison. Its log is {ended.log}.")
     error(f"The comparison is kept: tidemark report {opened.stream.name} {run}")
-    return found
+    return comparison
 
 
-def show_comparison(found: ReplayComparison) -> None:
+def show_comparison(comparison: ReplayComparison) -> None:
     """Counts as a table, and the first examples of each kind. No values: they may be personal data."""
-    rows = [[getattr(place, name) for name in _PLACE] for place in found.places]
+    rows = [[getattr(place, name) for name in _PLACE] for place in comparison.places]
     data(None, as_json=False, rows=rows, columns=_PLACE)
-    for said in found.lines():
+    for said in comparison.lines():
         line(said)

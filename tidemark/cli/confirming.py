@@ -83,10 +83,10 @@ def changes(when: Callable[[Mapping[str, Any]], bool] = always) -> Callable[[Com
 
     def with_options(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
-        others = [one for name, one in signature.parameters.items() if name != "asking"]
+        others = [parameter for name, parameter in signature.parameters.items() if name != "asking"]
         without = signature.replace(parameters=others)
         # Names that `takes` gives the command, as `**given`.
-        rest = [one.name for one in others if one.kind == Parameter.VAR_KEYWORD]
+        rest = [parameter.name for parameter in others if parameter.kind == Parameter.VAR_KEYWORD]
 
         @functools.wraps(command)
         def asked_first(*args: Any, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
@@ -106,10 +106,10 @@ def changes(when: Callable[[Mapping[str, Any]], bool] = always) -> Callable[[Com
             Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
             for name, annotation in (("yes", _YES), ("dry_run", _DRY_RUN))
         ]
-        wanted = sorted([*others, *own], key=lambda one: one.kind)
+        wanted = sorted([*others, *own], key=lambda parameter: parameter.kind)
         # Where typer looks for them.
         setattr(asked_first, "__signature__", signature.replace(parameters=wanted))  # noqa: B010
-        asked_first.__annotations__ = {one.name: one.annotation for one in wanted} | {"return": None}
+        asked_first.__annotations__ = {parameter.name: parameter.annotation for parameter in wanted} | {"return": None}
         return asked_first
 
     return with_options

@@ -11,24 +11,27 @@ from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ra
 
 def coordinates(option: str, given: list[str] | None) -> list[Coordinate]:
     """The coordinates that the values of an option name. Raises WrongUse naming the option or the file, and the line."""
-    return [found for where, text in _texts(option, given) for found in parse_coordinates(text, where)]
+    return [coordinate for where, text in _texts(option, given) for coordinate in parse_coordinates(text, where)]
 
 
 def records(given: list[str] | None) -> str:
     """What `--records` names, for a request: one a line. Raises WrongUse."""
-    found = (parse_records(text, where) for where, text in _texts("--records", given))
+    parsed = (parse_records(text, where) for where, text in _texts("--records", given))
     return "\n".join(
-        f"{at}@{offset}" for named in found for at, one in named.ranges() for offset in range(one.start, one.until)
+        f"{at}@{offset}"
+        for named in parsed
+        for at, range_ in named.ranges()
+        for offset in range(range_.start, range_.until)
     )
 
 
 def ranges(given: list[str] | None) -> str:
     """What `--ranges` names, for a request: one a line. Raises WrongUse."""
-    found = (parse_ranges(text, where) for where, text in _texts("--ranges", given))
-    return "\n".join(f"{at}@{one.start}-{one.until}" for named in found for at, one in named.ranges())
+    parsed = (parse_ranges(text, where) for where, text in _texts("--ranges", given))
+    return "\n".join(f"{at}@{range_.start}-{range_.until}" for named in parsed for at, range_ in named.ranges())
 
 
 def _texts(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
     """Each value of an option and where it stands: `@FILE` stands for a file's lines."""
-    for one in given or ():
-        yield (one[1:], lines_of(Path(one[1:]))) if one.startswith("@") else (option, one)
+    for text in given or ():
+        yield (text[1:], lines_of(Path(text[1:]))) if text.startswith("@") else (option, text)

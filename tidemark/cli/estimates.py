@@ -11,9 +11,11 @@ from tidemark.runs.windows import estimates
 
 def counted(ranges: RangeSet) -> dict[str, Any]:
     """Offsets for JSON: their number and their ranges."""
-    shown = [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in ranges]
+    shown = [
+        {"partition": str(range_.partition), "from": str(range_.start), "until": str(range_.until)} for range_ in ranges
+    ]
     return {"offsets": ranges.count(), "ranges": shown}
 
 
-def show_estimate(found: dict[str, Any] | None) -> None:
-    error(estimates.said(found))
+def show_estimate(estimate: dict[str, Any] | None) -> None:
+    error(estimates.said(estimate))

@@ -26,15 +26,15 @@ def opened(stream: str) -> OpenStream:
 
     Raises WrongUse naming the known streams.
     """
-    found = open_stream(_file_of(stream))
-    say_where([found])
-    return found
+    stream_ = open_stream(_file_of(stream))
+    say_where([stream_])
+    return stream_
 
 
 def say_where(streams: Iterable[OpenStream]) -> None:
     """Say on standard error what of some streams is on this machine alone, each thing once."""
-    found = (on_one_machine.said(one.stream.connections(), one.connections) for one in streams)
-    for said in dict.fromkeys(found):
+    notes = (on_one_machine.said(opened.stream.connections(), opened.connections) for opened in streams)
+    for said in dict.fromkeys(notes):
         if said is not None:
             error(said)
 

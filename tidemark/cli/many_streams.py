@@ -33,37 +33,37 @@ def looked_at(
 
     Servers that do not answer are waited for once, whatever the number of their streams, and hold up no others.
     """
-    found: dict[Path, Looked] = {}
+    streams: dict[Path, Looked] = {}
     by_servers: dict[tuple[str, str], list[tuple[Path, StreamFile]]] = {}
     for path in paths:
         try:
             file = load(path)
         except TidemarkError as problem:
-            found[path] = _unseen(path.stem, problem, None)
+            streams[path] = _unseen(path.stem, problem, None)
             continue
-        found[path] = Looked(stream_now(file.stream, None))
+        streams[path] = Looked(stream_now(file.stream, None))
         by_servers.setdefault((file.stream.source.kafka, file.stream.ledger.connection), []).append((path, file))
 
     def look_at(files: list[tuple[Path, StreamFile]]) -> None:
         away: Unreachable | None = None
         for path, file in files:
             if away is not None:
-                found[path] = _unseen(file.stream.name, away, file)
+                streams[path] = _unseen(file.stream.name, away, file)
                 continue
             try:
                 opened = open_(path)
                 line = look(opened)
                 # What the ledger knows is shown; the servers are not waited for again.
                 away = None if line.kafka_problem is None else Unreachable(line.kafka_problem)
-                found[path] = Looked(stream_now(file.stream, line), opened, away)
+                streams[path] = Looked(stream_now(file.stream, line), opened, away)
             except TidemarkError as problem:
-                found[path] = _unseen(file.stream.name, problem, file)
+                streams[path] = _unseen(file.stream.name, problem, file)
                 away = problem if isinstance(problem, Unreachable) else None
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         # An error that is none of ours ends the command.
         list(threads.map(look_at, by_servers.values()))
-    return list(found.values())
+    return list(streams.values())
 
 
 def _unseen(name: str, problem: TidemarkError, file: StreamFile | None) -> Looked:

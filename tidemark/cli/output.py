@@ -32,8 +32,8 @@ def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), co
 
 def _are_numbers(cells: Iterable[object]) -> bool:
     """Whether a column has numbers, and else nothing but empty cells."""
-    found = [cell for cell in cells if cell is not None and cell != ""]
-    return bool(found) and all(isinstance(cell, int) and not isinstance(cell, bool) for cell in found)
+    filled = [cell for cell in cells if cell is not None and cell != ""]
+    return bool(filled) and all(isinstance(cell, int) and not isinstance(cell, bool) for cell in filled)
 
 
 def line(text: str) -> None:
@@ -42,8 +42,8 @@ def line(text: str) -> None:
 
 def error(text: str) -> None:
     """Print lines to standard error."""
-    for one in text.splitlines():
-        sys.stderr.write(plain(one) + "\n")
+    for line in text.splitlines():
+        sys.stderr.write(plain(line) + "\n")
 
 
 def moment(at: int | None) -> str | None:
@@ -60,4 +60,4 @@ def plain(value: object) -> str:
     """As text in which control characters are shown and not obeyed."""
     if value is None:
         return "-"
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(value))
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in str(value))

@@ -19,23 +19,26 @@ from tidemark.submit.command import local_cores, master
 def work(opened: OpenStream, wanted: RangeSet) -> dict[str, Any]:
     """How Spark would read some offsets: the range of each task, the offsets of each core, and an estimate."""
     cores = _cores(opened)
-    found = tasks(wanted, cores)
-    shares = [share_of(found, cores, index) for index in range(cores)] if cores else []
+    reads = tasks(wanted, cores)
+    shares = [share_of(reads, cores, index) for index in range(cores)] if cores else []
     return {
         "estimate": estimated(opened, wanted),
-        "tasks": [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in found],
+        "tasks": [
+            {"partition": str(range_.partition), "from": str(range_.start), "until": str(range_.until)}
+            for range_ in reads
+        ],
         "cores": [{"tasks": len(share), "offsets": sum(map(len, share))} for share in shares] or None,
     }
 
 
-def show_work(found: dict[str, Any]) -> None:
+def show_work(work: dict[str, Any]) -> None:
     """The tasks as a table, and the rest on standard error."""
-    rows = [(number, one["partition"], one["from"], one["until"]) for number, one in enumerate(found["tasks"])]
-    data(found, as_json=False, rows=rows, columns=("task", "partition", "from", "until"))
-    if found["cores"]:
-        offsets = [core["offsets"] for core in found["cores"]]
+    rows = [(number, task["partition"], task["from"], task["until"]) for number, task in enumerate(work["tasks"])]
+    data(work, as_json=False, rows=rows, columns=("task", "partition", "from", "until"))
+    if work["cores"]:
+        offsets = [core["offsets"] for core in work["cores"]]
         error(f"{len(rows)} tasks over {len(offsets)} cores, which read {', '.join(map(str, offsets))} offsets")
-    show_estimate(found["estimate"])
+    show_estimate(work["estimate"])
 
 
 def show_within(
@@ -63,7 +66,11 @@ def show_within(
     if as_json:
         data({**counted(wanted), "parts": {why: counted(part) for why, part in parts.items()}, **planned}, as_json=True)
         return
-    rows = [(one.partition, one.start, one.until, len(one), why) for why, part in parts.items() for one in part]
+    rows = [
+        (range_.partition, range_.start, range_.until, len(range_), why)
+        for why, part in parts.items()
+        for range_ in part
+    ]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", ""))
     show_work(planned)
 

@@ -57,7 +57,7 @@ def of_window(
     if head.pending is None:
         last = head.last
         mine = last is not None and last.attempt.run == run
-        return ShownJob("committed", name, tuple(replace(one, done=one.total) for one in bars)) if mine else ShownJob()
+        return ShownJob("committed", name, tuple(replace(bar, done=bar.total) for bar in bars)) if mine else ShownJob()
     attempt = head.pending.attempt
     if (
         attempt is None
@@ -68,8 +68,8 @@ def of_window(
     ):
         return ShownJob(window=name, bars=tuple(bars))
     # Spark counts twice what a task has done twice.
-    done = {one.name: min(one.total, beat.done.get(one.name, 0)) for one in bars}
-    return ShownJob(beat.step, name, tuple(replace(one, done=done[one.name]) for one in bars))
+    done = {bar.name: min(bar.total, beat.done.get(bar.name, 0)) for bar in bars}
+    return ShownJob(beat.step, name, tuple(replace(bar, done=done[bar.name]) for bar in bars))
 
 
 def of_lanes(shown: Sequence[ShownJob]) -> ShownJob:
@@ -77,12 +77,12 @@ def of_lanes(shown: Sequence[ShownJob]) -> ShownJob:
     bars = [
         # Names of lanes differ in their ends, for which a terminal has no room.
         PartitionProgress(
-            f"lane {number}: {one.window.partition(' of ')[0]}",
-            sum(bar.total for bar in one.bars),
-            sum(bar.done for bar in one.bars),
+            f"lane {number}: {job.window.partition(' of ')[0]}",
+            sum(bar.total for bar in job.bars),
+            sum(bar.done for bar in job.bars),
         )
-        for number, one in enumerate(shown, start=1)
-        if one.window
+        for number, job in enumerate(shown, start=1)
+        if job.window
     ]
     return ShownJob(f"{len(bars)} lanes", None, tuple(bars)) if bars else ShownJob()
 
@@ -116,8 +116,8 @@ def few(bars: Sequence[PartitionProgress], most: int = MOST_BARS) -> tuple[Parti
         return tuple(bars)
     longest = sorted(range(len(bars)), key=lambda number: -bars[number].total)[: most - 1]
     kept = [bars[number] for number in sorted(longest)]
-    others = [one for number, one in enumerate(bars) if number not in set(longest)]
-    rest = PartitionProgress(f"{len(others)} others", sum(one.total for one in others), sum(one.done for one in others))
+    others = [bar for number, bar in enumerate(bars) if number not in set(longest)]
+    rest = PartitionProgress(f"{len(others)} others", sum(bar.total for bar in others), sum(bar.done for bar in others))
     return (*kept, rest)
 
 
@@ -130,5 +130,5 @@ def without_stages(line: str) -> tuple[str, tuple[int, int] | None]:
     stages = _STAGES.findall(line)
     if not stages:
         return line, None
-    counts = [tuple(map(int, found)) for one in stages for found in _TASKS.findall(one)]
+    counts = [tuple(map(int, counts_)) for stage in stages for counts_ in _TASKS.findall(stage)]
     return _STAGES.sub("", line), (sum(done for done, _ in counts), sum(total for _, total in counts))

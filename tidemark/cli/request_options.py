@@ -33,18 +33,20 @@ def takes(request: Request) -> Callable[[Command], Command]:
 
     def with_options(command: Command) -> Command:
         signature = inspect.signature(command, eval_str=True)
-        own = [one for one in signature.parameters.values() if one.kind != Parameter.VAR_KEYWORD]
+        own = [parameter for parameter in signature.parameters.values() if parameter.kind != Parameter.VAR_KEYWORD]
         fields = [
             _option(name, field)
             for name, field in request.model_fields.items()
             if name not in _OWN and name not in signature.parameters
         ]
         stream, *others = own
-        keyword_only = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in others]
+        keyword_only = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in others]
         wanted = signature.replace(parameters=[stream, *fields, *keyword_only])
         # Where typer looks for them.
         setattr(command, "__signature__", wanted)  # noqa: B010
-        command.__annotations__ = {name: one.annotation for name, one in wanted.parameters.items()} | {"return": None}
+        command.__annotations__ = {name: parameter.annotation for name, parameter in wanted.parameters.items()} | {
+            "return": None
+        }
         return command
 
     return with_options

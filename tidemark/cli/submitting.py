@@ -139,7 +139,7 @@ def process_together(
     ]
     codes: list[int | None] = [None] * len(jobs)
     logs = [terminal.JobLog(opened.stream.name) for _ in jobs] if quiet else []
-    says = [log.write for log in logs] or [partial(_said_by, one) for one in named]
+    says = [log.write for log in logs] or [partial(_said_by, name) for name in named]
     looks = [_windows_of(opened, lane, run) for job in jobs for lane in job]
     shown = terminal.displayed(lambda: progress.of_lanes([look() for look in looks]), None) if quiet else nullcontext()
     try:
@@ -172,8 +172,8 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
 
     def look() -> progress.ShownJob:
         nonlocal known
-        found = opened.book.head(lane)
-        head = found.head if found else None
+        stored = opened.book.head(lane)
+        head = stored.head if stored else None
         window = progress.window_of(head)
         if window != known[0]:
             # A selection may have very many offsets: they are counted once.
@@ -196,16 +196,16 @@ def show_committed(
 
     `more` are further keys of the JSON.
     """
-    found = [
-        {**as_plain(one), **({"lane": lane} if len(mine) > 1 else {})}
+    committed = [
+        {**as_plain(window), **({"lane": lane} if len(mine) > 1 else {})}
         for lane in mine
-        for one in windows(committed_by(opened, lane, run))
+        for window in windows(committed_by(opened, lane, run))
     ]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
-    rows = [[one[name] for name in columns] for one in found]
-    value: dict[str, Any] = {"stream": opened.book.stream, "lane": mine[0], "run": run, "windows": found}
+    rows = [[row[name] for name in columns] for row in committed]
+    value: dict[str, Any] = {"stream": opened.book.stream, "lane": mine[0], "run": run, "windows": committed}
     if answers is not None:
-        value["answers"] = [one.as_fields() for one in answers]
+        value["answers"] = [answer.as_fields() for answer in answers]
     value.update(more or {})
     data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
     if answers and not as_json:
@@ -214,7 +214,7 @@ def show_committed(
 
 def show_answers(answers: Sequence[OffsetAnswer]) -> None:
     """A table of the first answers; `--json` has all of them."""
-    rows = [list(one.as_fields().values()) for one in answers[:MOST_LINES]]
+    rows = [list(answer.as_fields().values()) for answer in answers[:MOST_LINES]]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))
     if len(answers) > MOST_LINES:
         error(f"{len(answers) - MOST_LINES} more lines: --json shows them")

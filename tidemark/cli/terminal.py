@@ -125,18 +125,18 @@ class Display:
         said = f"{tasks[0]} of {tasks[1]} tasks" if tasks else ""
         self._step.update(self._now, description=plain(f"{window}{shown.step}"), tasks=said)
         bars = few(shown.bars)
-        names = (shown.window, *(one.name for one in bars))
+        names = (shown.window, *(bar.name for bar in bars))
         if names != self._names:
             for number in self._bars.task_ids:
                 self._bars.remove_task(number)
             self._names = names
-        for one in bars[len(self._bars.tasks) :]:
-            self._bars.add_task(plain(one.name), total=one.total)
-        for one, task in zip(bars, self._bars.tasks, strict=True):
-            if one.done < task.completed:
+        for bar in bars[len(self._bars.tasks) :]:
+            self._bars.add_task(plain(bar.name), total=bar.total)
+        for bar, task in zip(bars, self._bars.tasks, strict=True):
+            if bar.done < task.completed:
                 # The next sink begins: its messages are counted from zero.
                 self._bars.reset(task.id)
-            self._bars.update(task.id, completed=one.done)
+            self._bars.update(task.id, completed=bar.done)
 
 
 class _Rate(ProgressColumn):

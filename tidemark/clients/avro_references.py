@@ -57,8 +57,8 @@ class _Joining:
             namespace, _, made["name"] = name.rpartition(".")
             # Also where it is empty: otherwise the type would be of the namespace around it.
             made["namespace"] = namespace
-        for part, one in _parts(schema):
-            made[part] = self.of(one, namespace, depth + 1)
+        for part, type_ in _parts(schema):
+            made[part] = self.of(type_, namespace, depth + 1)
         if isinstance(schema.get("fields"), list):
             made["fields"] = [
                 {**field, "type": self.of(field["type"], namespace, depth + 1)} if _is_field(field) else field

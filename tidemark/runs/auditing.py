@@ -61,23 +61,23 @@ def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
     if asked.times:
         within = selecting.within_times(opened, asked.since, asked.until_time, asked.if_none)
         # No offset at all would be an audit of everything.
-        if found := within & opened.book.view().authority.covered():
-            return found
+        if offsets := within & opened.book.view().authority.covered():
+            return offsets
         raise WrongUse(f"since/until_time: no window of {opened.book.stream} has read an offset between these times")
     named = asked.offsets()
     if asked.records_file:
         named = named | named_records(opened, asked.records_file)
-    found = selecting.in_known_incarnations(opened, named)
+    offsets = selecting.in_known_incarnations(opened, named)
     if asked.window:
-        found |= window_names.read_by(opened, opened.book.view(), asked.window)
-    return found | selecting.stored_selection(opened, asked.selection) if asked.selection else found
+        offsets |= window_names.read_by(opened, opened.book.view(), asked.window)
+    return offsets | selecting.stored_selection(opened, asked.selection) if asked.selection else offsets
 
 
 def committed_within(opened: OpenStream, hours: int) -> RangeSet:
     """The offsets of the windows of all lanes that were committed within the last hours."""
     since = opened.book.clock() - hours * _HOUR_MS
     windows = opened.book.view().windows
-    return RangeSet(part for one in windows if one.record.committed_at >= since for part in one.covers)
+    return RangeSet(part for window in windows if window.record.committed_at >= since for part in window.covers)
 
 
 def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditReport:
@@ -106,16 +106,16 @@ def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
     """What the ledger proves of every partition."""
     return tuple(
         CoverageReport(
-            partition=str(one.partition),
-            start=one.start,
-            position=one.position,
-            covered=one.covered.count(),
-            holes=shown(one.holes),
-            overlaps=shown(one.overlaps),
-            lost=shown(one.lost),
-            skipped=shown(one.skipped),
+            partition=str(partition.partition),
+            start=partition.start,
+            position=partition.position,
+            covered=partition.covered.count(),
+            holes=shown(partition.holes),
+            overlaps=shown(partition.overlaps),
+            lost=shown(partition.lost),
+            skipped=shown(partition.skipped),
         )
-        for one in prove_coverage(ledger.view.windows, Ingest.seen(ledger.view))
+        for partition in prove_coverage(ledger.view.windows, Ingest.seen(ledger.view))
     )
 
 
@@ -157,17 +157,17 @@ def find_report(opened: OpenStream, run: str) -> AuditReport | None:
 
 def after_repair(opened: OpenStream, first: AuditReport) -> AuditReport | None:
     """The report of the audit that followed a repair of what an audit has found; None when none did."""
-    found = find_report(opened, name_after_repair(first.run))
+    report = find_report(opened, name_after_repair(first.run))
     # A run's name may be used again: then an older repair is not this one's.
-    return found if found is not None and found.at >= first.at else None
+    return report if report is not None and report.at >= first.at else None
 
 
 def stored_report(opened: OpenStream, run: str) -> AuditReport:
     """The report that a run must have stored. Raises LedgerContradiction when it is not there."""
-    found = find_report(opened, run)
-    if found is None:
+    report = find_report(opened, run)
+    if report is None:
         raise LedgerContradiction(f"the report of {run} is not in the ledger, although the job has ended")
-    return found
+    return report
 
 
 @dataclass(frozen=True)
@@ -243,8 +243,8 @@ def differing(opened: OpenStream, report: AuditReport) -> Sinks:
 
     Dead letters belong to an offset and not to a sink. Where they differ, only a replay into all sinks brings them in line.
     """
-    differ = {one.name for one in report.places if one.differences}
-    names = tuple(one.name for one in opened.stream.sinks)
+    differ = {place.name for place in report.places if place.differences}
+    names = tuple(sink.name for sink in opened.stream.sinks)
     if not differ or not differ < set(names):
         return None
     return tuple(name for name in names if name in differ)

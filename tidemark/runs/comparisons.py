@@ -14,13 +14,13 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 
 
-def store_comparison(opened: OpenStream, found: ReplayComparison) -> None:
+def store_comparison(opened: OpenStream, comparison: ReplayComparison) -> None:
     """Store a comparison under its run's name, with fewer examples if one value of the ledger has no room for all."""
     for most in (MOST_EXAMPLES, 5, 1, 0):
-        value = encode(found.naming(most))
+        value = encode(comparison.naming(most))
         if len(value) <= opened.book.store.max_value_bytes:
             break
-    opened.book.store_report(name_of_comparison(found.run), value)
+    opened.book.store_report(name_of_comparison(comparison.run), value)
 
 
 def find_comparison(opened: OpenStream, run: str) -> ReplayComparison | None:
@@ -31,20 +31,20 @@ def find_comparison(opened: OpenStream, run: str) -> ReplayComparison | None:
 
 def stored_comparison(opened: OpenStream, run: str) -> ReplayComparison:
     """The comparison that a run must have stored. Raises LedgerContradiction when it is not there."""
-    found = find_comparison(opened, run)
-    if found is None:
+    comparison = find_comparison(opened, run)
+    if comparison is None:
         raise LedgerContradiction(f"the comparison of {run} is not in the ledger, although the job has ended")
-    return found
+    return comparison
 
 
-def as_value(found: ReplayComparison) -> dict[str, Any]:
+def as_value(comparison: ReplayComparison) -> dict[str, Any]:
     """A comparison for JSON and for a task's result, with its sentence. Offsets are within texts."""
-    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
-    return {**value, "differences": found.differences, "sentence": found.sentence()}
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(comparison))
+    return {**value, "differences": comparison.differences, "sentence": comparison.sentence()}
 
 
 def check_unchanged(before: View, now: View, offsets: RangeSet) -> None:
     """Raises Conflict when another lane has committed some of the offsets between two views of the ledger."""
-    known = {one.generation for one in before.windows}
-    if any(one.generation not in known and one.covers & offsets for one in now.windows):
+    known = {window.generation for window in before.windows}
+    if any(window.generation not in known and window.covers & offsets for window in now.windows):
         raise Conflict("another replay has committed some of these offsets while they were compared: compare again")

@@ -73,7 +73,7 @@ class Chosen:
     @property
     def named(self) -> RangeSet:
         """What was asked for, whether it is to be erased or was erased before."""
-        return self.offsets | RangeSet(one for part in self.before.values() for one in part)
+        return self.offsets | RangeSet(range_ for part in self.before.values() for range_ in part)
 
     @property
     def answers(self) -> dict[str, RangeSet]:
@@ -89,8 +89,8 @@ def wanted(opened: OpenStream, asked: EraseRequest, reading: Reading | None = No
     an offset in three parts that no window has read where it belongs now, while another incarnation of the topic has it.
     """
     if asked.key:
-        found = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading())
-        return found.offsets, found.sentence()
+        matching = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading())
+        return matching.offsets, matching.sentence()
     written = parse_records(asked.records, "records")
     named = named_records(opened, asked.records_file) if asked.records_file else written
     offsets = selecting.in_known_incarnations(opened, named)
@@ -106,7 +106,7 @@ def _check_the_one_meant(opened: OpenStream, offsets: RangeSet) -> None:
         for other in covered.partitions:
             there = (other.topic, other.partition) == (at.topic, at.partition)
             if there and (shared := (covered & RangeSet.of_intervals([(other, unread.of(at))])).of(other)):
-                named, meant = (in_four_parts(Coordinate(one, shared[0][0])) for one in (at, other))
+                named, meant = (in_four_parts(Coordinate(end, shared[0][0])) for end in (at, other))
                 raise WrongUse(
                     f"{Coordinate(at, shared[0][0])}: no window has read this message, but one has read {meant}. Nothing was "
                     f"changed. Say which you mean: {meant} (tidemark show {opened.book.stream} {meant}), or {named}"
@@ -126,7 +126,7 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
     view = opened.book.view()
     gone = by_answer(view.windows)
     before = {why: part for why, offsets in gone.items() if (part := wanted & offsets)}
-    wanted -= RangeSet(one for part in before.values() for one in part)
+    wanted -= RangeSet(range_ for part in before.values() for range_ in part)
     if live := wanted - view.below:
         raise WrongUse(
             f"{answers.said({answers.THE_INGESTS: live})}. Only what was read can be erased, since the ingest would read "
@@ -212,7 +212,7 @@ def open_erasure(
             lane=lane,
             kind=LaneKind.ERASE,
             run=run,
-            start=positions({found.partition: found.start for found in selection.hull()}),
+            start=positions({range_.partition: range_.start for range_ in selection.hull()}),
             selection=claim,
             reason=reason,
             asked_by=by.asked,
@@ -275,11 +275,11 @@ class Done:
 
 def done(opened: OpenStream, lane: str) -> Done:
     """What an erasure has committed until now."""
-    committed = [one for one in opened.book.committed() if one.record.lane == lane]
-    found = tombstones(committed)
-    erased = RangeSet(part for one in found for part in one.offsets)
-    read_again = RangeSet(part for one in committed for part in one.covers) - erased
-    return Done(erased, read_again, found, by_answer(committed))
+    committed = [window for window in opened.book.committed() if window.record.lane == lane]
+    stones = tombstones(committed)
+    erased = RangeSet(part for range_ in stones for part in range_.offsets)
+    read_again = RangeSet(part for window in committed for part in window.covers) - erased
+    return Done(erased, read_again, stones, by_answer(committed))
 
 
 @dataclass(frozen=True)
@@ -301,16 +301,18 @@ class Remaining:
 def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
     """Every place where attempts may have written, and Kafka itself, with what they hold once some offsets are erased."""
     gone = gone_places(opened.book)
-    found = [
+    places = [
         Remaining(
-            one.name,
-            one.type,
-            {name: value for name, value in one.place.items() if name != "folder"},
-            f"not cleared: {gone[one.as_place].said()}" if one.as_place in gone else _left_there(opened, one, erased),
+            place.name,
+            place.type,
+            {name: value for name, value in place.place.items() if name != "folder"},
+            f"not cleared: {gone[place.as_place].said()}"
+            if place.as_place in gone
+            else _left_there(opened, place, erased),
         )
-        for one in _places(opened)
+        for place in _places(opened)
     ]
-    return [*found, *_in_kafka(opened, erased)]
+    return [*places, *_in_kafka(opened, erased)]
 
 
 def _left_there(opened: OpenStream, place: SinkReceipt, erased: RangeSet) -> str:
@@ -326,9 +328,9 @@ def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
 
 def places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
     """Where an attempt would write by today's stream file."""
-    for one in opened.stream.sinks:
-        if place := kind_of(one.type).without_spark().place(opened, one, INGEST, 1, 0):
-            yield SinkReceipt(name=one.name, type=one.type, place=place)
+    for sink in opened.stream.sinks:
+        if place := kind_of(sink.type).without_spark().place(opened, sink, INGEST, 1, 0):
+            yield SinkReceipt(name=sink.name, type=sink.type, place=place)
     yield opened.stream.dead_letters.receipt(opened.connections)
     if (copies := opened.stream.dead_letters.copies()) is not None:
         yield copies

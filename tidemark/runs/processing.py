@@ -196,15 +196,15 @@ def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
 
 
 def _pending(opened: OpenStream, lane: str) -> Pending | None:
-    found = opened.book.head(lane)
-    return found.head.pending if found else None
+    stored = opened.book.head(lane)
+    return stored.head.pending if stored else None
 
 
 def _committed_by_this_run(opened: OpenStream, lane: str, seq: int, run: str) -> list[Record]:
     """The window and those after it, committed by an earlier try of this run. Raises AlreadyCommitted."""
     protocol.settle(opened.book, opened.sweeper, lane)
-    found = opened.book.record(lane, seq)
-    if found is None or found[1].attempt.run != run:
+    recorded = opened.book.record(lane, seq)
+    if recorded is None or recorded[1].attempt.run != run:
         raise AlreadyCommitted(f"window {seq} of {opened.book.stream}/{lane} is already committed by another run")
     log.info("%s/%s window %s: committed by an earlier try of this run", opened.book.stream, lane, seq)
-    return [found[1], *(record for record in lanes.committed_before(opened, lane, run) if record.seq > seq)]
+    return [recorded[1], *(record for record in lanes.committed_before(opened, lane, run) if record.seq > seq)]

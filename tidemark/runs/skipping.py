@@ -81,20 +81,20 @@ def _movable(opened: OpenStream, reason: str) -> Head:
         raise WrongUse("a skip needs a reason; it stays in the ledger")
     if opened.stream.guarantee == Guarantee.NONE.value:
         raise WrongUse(f"{opened.book.stream} keeps no positions (guarantee: none): there is nothing to move")
-    found = opened.book.head(INGEST)
-    if found is None:
+    stored = opened.book.head(INGEST)
+    if stored is None:
         raise WrongUse(f"{opened.book.stream} has no positions yet: name where it begins as `start` in the stream file")
-    if found.head.pending is not None:
+    if stored.head.pending is not None:
         raise Conflict(
-            f"window {found.head.pending.window.seq} of {opened.book.stream} is pending: let it finish, or abandon it first"
+            f"window {stored.head.pending.window.seq} of {opened.book.stream} is pending: let it finish, or abandon it first"
         )
-    return found.head
+    return stored.head
 
 
 def _applied(opened: OpenStream, run: str) -> Window | None:
     """The window of this skip, if it is committed. The answer to its pin may have been lost, and another run committed it."""
-    found = opened.book.head(INGEST)
-    newest = newest_of_lane(opened.book, INGEST, found.head if found else None, lanes.RETRIED_WITHIN)
+    stored = opened.book.head(INGEST)
+    newest = newest_of_lane(opened.book, INGEST, stored.head if stored else None, lanes.RETRIED_WITHIN)
     return next((record.window for record in newest if record.window.run == run), None)
 
 
@@ -116,8 +116,8 @@ def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartitio
     if to == "latest":
         return {at: log.end for at, log in logs.items()}
     if isinstance(to, datetime):
-        found = first_at(opened, known.logs, milliseconds(to))
-        times = starting.offsets_at_time(known, found, to.isoformat(), "end")
+        offsets = first_at(opened, known.logs, milliseconds(to))
+        times = starting.offsets_at_time(known, offsets, to.isoformat(), "end")
         return {at: times[at.topic, at.partition] for at in logs}
     if isinstance(to, str):
         raise WrongUse(f"{to!r}: expected latest, a time, or offsets")

@@ -37,8 +37,8 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
     The open ones, if any is open. Raises WrongUse when there is none.
     """
     book = opened.book
-    found = book.register()
-    entries = found[1].lanes if found else {}
+    stored = book.register()
+    entries = stored[1].lanes if stored else {}
     kinds = (LaneKind.REPLAY, LaneKind.BACKFILL, LaneKind.ERASE)
     of_run = [lane for kind in kinds for job in reversed(lanes.may_open(kind, named)) for lane in reversed(job)]
     if there := [lane for lane in (named, *of_run) if lane != INGEST and lane in entries]:
@@ -49,7 +49,7 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
         lane for kind in kinds for job in reversed(lanes.jobs_of(opened, kind, named)) for lane in reversed(job)
     ]:
         return there
-    open_now = ", ".join(f"{lane} (run {one.run})" for lane, one in sorted(entries.items()) if lane != INGEST)
+    open_now = ", ".join(f"{lane} (run {entry.run})" for lane, entry in sorted(entries.items()) if lane != INGEST)
     raise WrongUse(
         f"{book.stream} has no backfill or replay {named}; expected a lane or the name of its run. Open are: "
         f"{open_now or 'none'}"
@@ -100,8 +100,8 @@ def _to_cancel(opened: OpenStream, lane: str, reason: str) -> SelectionRef:
     """The selection of an open lane. Raises WrongUse for one that is not open, and for no reason."""
     protocol.check_reason("cancel", reason)
     book = opened.book
-    found = book.register()
-    entry = found[1].lanes.get(lane) if found else None
+    stored = book.register()
+    entry = stored[1].lanes.get(lane) if stored else None
     if entry is None or entry.selection is None:
         early = required_head(book, lane).head.closed_early
         why = f"was closed before it was done: {early}" if early else "has read all of its offsets"
@@ -114,13 +114,13 @@ def of_all(named: Sequence[str], act: Callable[[str], Acted]) -> dict[str, Acted
 
     A lane that has been closed meanwhile is left out. Raises WrongUse if nothing could be done to any.
     """
-    found: dict[str, Acted] = {}
+    outcomes: dict[str, Acted] = {}
     refused: list[WrongUse] = []
     for lane in named:
         try:
-            found[lane] = act(lane)
+            outcomes[lane] = act(lane)
         except WrongUse as problem:
             refused.append(problem)
-    if refused and not found:
+    if refused and not outcomes:
         raise refused[0]
-    return found
+    return outcomes

@@ -121,7 +121,7 @@ def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: s
 def _options(planned: Repair) -> str:
     """What a replay of a repair is asked for."""
     return " ".join(
-        [f"--selection {planned.selection}", *(f"--sink {shlex.quote(one)}" for one in planned.replay.sinks or ())]
+        [f"--selection {planned.selection}", *(f"--sink {shlex.quote(sink)}" for sink in planned.replay.sinks or ())]
     )
 
 
@@ -148,34 +148,35 @@ def report(
             raise WrongUse("--html: say which run's report; without a run, the newest audits are listed")
         _list(opened, as_json=as_json)
         return
-    found = auditing.find_report(opened, run)
-    if found is None and (changes := find_comparison(opened, run)) is not None:
+    stored = auditing.find_report(opened, run)
+    if stored is None and (changes := find_comparison(opened, run)) is not None:
         if html is not None:
             raise WrongUse(f"--html: {run!r} is the run of a replay, and only audits have a page; leave --html out")
         _show_changes(changes, as_json=as_json)
         return
-    if found is None:
+    if stored is None:
         raise WrongUse(
             f"{opened.book.stream} has no report of the run {run!r}; an audit names its run when it ends, and a replay "
             "has a report if it was asked to compare"
         )
-    again = auditing.after_repair(opened, found)
-    _write(html, found, again)
+    again = auditing.after_repair(opened, stored)
+    _write(html, stored, again)
     if as_json:
-        data(_as_value(found), as_json=True)
+        data(_as_value(stored), as_json=True)
         return
-    _show(found)
+    _show(stored)
     if again is not None:
-        line(verdict(found, again).sentence)
+        line(verdict(stored, again).sentence)
 
 
 def _list(opened: OpenStream, *, as_json: bool) -> None:
-    found = audits(opened, MOST)
+    reports = audits(opened, MOST)
     rows = [
-        [moment(one.at), one.level, "clean" if one.clean else "findings", one.run, one.sentence] for one in found.audits
+        [moment(audit.at), audit.level, "clean" if audit.clean else "findings", audit.run, audit.sentence]
+        for audit in reports.audits
     ]
-    data(found, as_json=as_json, rows=rows, columns=("ended", "level", "outcome", "run", "what it says"))
-    if found.more and not as_json:
+    data(reports, as_json=as_json, rows=rows, columns=("ended", "level", "outcome", "run", "what it says"))
+    if reports.more and not as_json:
         error(f"Only the newest {MOST} are shown.")
 
 
@@ -209,9 +210,9 @@ _MOST_RANGES = 5
 def _as_value(report: AuditReport) -> dict[str, Any]:
     """A report for JSON. Offsets are strings: JavaScript loses digits above 2^53."""
     value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
-    for one in (*value["coverage"], *value["source"]):
-        one.update(
-            {name: str(one[name]) for name in ("start", "position", "log_start", "end") if one.get(name) is not None}
+    for row in (*value["coverage"], *value["source"]):
+        row.update(
+            {name: str(row[name]) for name in ("start", "position", "log_start", "end") if row.get(name) is not None}
         )
     return {**value, "clean": report.clean, "sentence": report.sentence()}
 
@@ -219,11 +220,11 @@ def _as_value(report: AuditReport) -> dict[str, Any]:
 def _show(report: AuditReport) -> None:
     line(report.sentence())
     if report.source:
-        rows = [[getattr(one, name) for name in _SOURCE] for one in report.source]
+        rows = [[getattr(source, name) for name in _SOURCE] for source in report.source]
         data(None, as_json=False, rows=rows, columns=_SOURCE)
     if report.places:
         columns = _PLACE if report.level.reads_messages else _PLACE_BY_BLOCKS
-        places = [[getattr(one, name) for name in columns] for one in report.places]
+        places = [[getattr(place, name) for name in columns] for place in report.places]
         data(None, as_json=False, rows=places, columns=columns)
     for place in report.places:
         for kind in ("missing", "different", "extra", "twice"):
@@ -245,15 +246,15 @@ def _show(report: AuditReport) -> None:
 
 def _show_coverage(report: AuditReport) -> None:
     """The holes and overlaps, the first of each kind."""
-    for kind, found in (
-        ("hole", [at for one in report.coverage for at in one.holes]),
-        ("overlap", [at for one in report.coverage for at in one.overlaps]),
+    for kind, ranges in (
+        ("hole", [at for partition in report.coverage for at in partition.holes]),
+        ("overlap", [at for partition in report.coverage for at in partition.overlaps]),
     ):
-        for at in found[:SHOWN_COORDINATES]:
+        for at in ranges[:SHOWN_COORDINATES]:
             line(f"coverage: {kind} {at}")
-        if (more := len(found) - SHOWN_COORDINATES) > 0:
+        if (more := len(ranges) - SHOWN_COORDINATES) > 0:
             line(f"coverage: {more} more {kind}s")
-        if found and kind == "hole":
+        if ranges and kind == "hole":
             error(f"No window has read the holes. To read them: tidemark backfill {report.stream} --holes")
 
 

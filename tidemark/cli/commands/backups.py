@@ -97,11 +97,11 @@ def restore(
         return
     if depth.needs_spark:
         error(f"It is restored. If the audit does not end: tidemark audit {opened.book.stream} --level {depth.value}")
-    found = audited(opened, new_run(), depth, verbose=verbose)
-    error(f"audit, level {depth.value}: {found.sentence()}")
+    report = audited(opened, new_run(), depth, verbose=verbose)
+    error(f"audit, level {depth.value}: {report.sentence()}")
     if not depth.needs_spark:
         error(f"To prove the results: tidemark audit {opened.book.stream}")
-    if not found.clean:
+    if not report.clean:
         raise typer.Exit(EXIT_DIFFERENCES)
 
 
@@ -122,8 +122,8 @@ def rebuild(
     opened = finding.opened(stream)
     check_new(file)
     left = left_of(opened.book, lambda: _ledger_of_results(opened), by_order)
-    for one in left.missing:
-        error(f"was missing: {one}")
+    for lane in left.missing:
+        error(f"was missing: {lane}")
     if not asking.agrees(f"Write what is left of the ledger of {opened.book.stream} to {file}?"):
         return
     _show(left.write(file), as_json=as_json)
@@ -150,9 +150,9 @@ def _ledger_of_results(opened: OpenStream) -> str:
     return str(owner["ledger"])
 
 
-def _show(found: Summary, *, as_json: bool) -> None:
-    value = {"at": found.at, "values": found.values, "lanes": dict(found.lanes)}
-    rows = [(lane, windows) for lane, windows in sorted(found.lanes.items())]
+def _show(summary: Summary, *, as_json: bool) -> None:
+    value = {"at": summary.at, "values": summary.values, "lanes": dict(summary.lanes)}
+    rows = [(lane, windows) for lane, windows in sorted(summary.lanes.items())]
     data(value, as_json=as_json, rows=rows, columns=("lane", "windows"))
     if not as_json:
-        error(f"{found.values} values, as of {moment(found.at)}")
+        error(f"{summary.values} values, as of {moment(summary.at)}")

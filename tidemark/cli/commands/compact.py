@@ -61,7 +61,7 @@ def compact(
 
 
 def _question(shown: Sequence[Replaceable]) -> str:
-    folders = sum(one.folders for one in shown)
+    folders = sum(folder.folders for folder in shown)
     return f"Merge {number(folders, 'folder')} into {len(shown)}, and remove them once nobody reads them?"
 
 
@@ -79,15 +79,15 @@ def _show_plan(
 def _show(
     opened: OpenStream,
     sink: SinkSettings,
-    found: Sequence[Replaceable | Replacement],
+    items: Sequence[Replaceable | Replacement],
     kind: type[Replaceable | Replacement],
     *,
     as_json: bool,
 ) -> None:
-    shown: list[dict[str, Any]] = [asdict(one) for one in found]
-    columns = [one.name for one in fields(kind)]
+    shown: list[dict[str, Any]] = [asdict(item) for item in items]
+    columns = [field.name for field in fields(kind)]
     value = {"stream": opened.book.stream, "sink": sink.name, "compacted": shown}
-    rows = [[", ".join(one["windows"]), *(one[name] for name in columns[1:])] for one in shown]
+    rows = [[", ".join(item["windows"]), *(item[name] for name in columns[1:])] for item in shown]
     data(value, as_json=as_json, rows=rows, columns=columns)
     if not shown:
         error("there is nothing to compact: it takes two folders at least, with the same columns")

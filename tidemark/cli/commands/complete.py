@@ -41,9 +41,9 @@ def complete(
         with reading_shown("counting late messages", reading):
             answers = seen.counted(span, answers, reading)
     watermark = seen.watermark()
-    done = all(one.complete for one in answers)
-    late, unread = late_total(answers), sum(one.late.unread for one in answers)
-    found = {
+    done = all(answer.complete for answer in answers)
+    late, unread = late_total(answers), sum(answer.late.unread for answer in answers)
+    value = {
         "stream": seen.opened.book.stream,
         "since": in_iso(span.start),
         "until": in_iso(span.until),
@@ -52,13 +52,19 @@ def complete(
         **progress_shown(seen, watermark),
         "late": late,
         "unread_after": unread,
-        "partitions": [answer_shown(one) for one in answers],
+        "partitions": [answer_shown(answer) for answer in answers],
     }
     rows = [
-        (one.at, "yes" if one.complete else "no", one.rule.value, _missing(one), _number(one.late.least, one.late.most))
-        for one in answers
+        (
+            answer.at,
+            "yes" if answer.complete else "no",
+            answer.rule.value,
+            _missing(answer),
+            _number(answer.late.least, answer.late.most),
+        )
+        for answer in answers
     ]
-    data(found, as_json=as_json, rows=rows, columns=("partition", "complete", "rule", "missing", "late"))
+    data(value, as_json=as_json, rows=rows, columns=("partition", "complete", "rule", "missing", "late"))
     if not as_json:
         said = "complete" if done else "not complete"
         line(
@@ -85,12 +91,12 @@ def _span(hour: str, since: str, until: str) -> Span:
     return Span(start, start + HOUR_MS)
 
 
-def _missing(one: Answer) -> str | None:
+def _missing(answer: Answer) -> str | None:
     """The first missing range of a partition with its kind, and how many more there are."""
-    if not one.missing:
+    if not answer.missing:
         return None
-    kind, part = one.missing[0]
-    more = len(one.missing) - 1
+    kind, part = answer.missing[0]
+    more = len(answer.missing) - 1
     return f"{kind.value} {part}" + (f" and {more} more" if more else "")
 
 

@@ -39,12 +39,12 @@ def start(connection: Connection = "spark_default") -> None:
 
     Example: tidemark engine start
     """
-    found = from_environment(connection)
+    connection_ = from_environment(connection)
     # A connection without the extra may be tried out.
-    engine = warm_engine(found) or WarmEngine()
-    if found.extra.get(WARM) in (None, False):
+    engine = warm_engine(connection_) or WarmEngine()
+    if connection_.extra.get(WARM) in (None, False):
         error(f"the connection {connection} does not have `{WARM}` among its extras: no run will use this engine")
-    code = subprocess.run(engine_command(found, engine, {}), env=job_environment(), check=False).returncode
+    code = subprocess.run(engine_command(connection_, engine, {}), env=job_environment(), check=False).returncode
     if code:
         raise EngineEnded(f"the engine of {connection} did not start")
 
@@ -55,28 +55,28 @@ def status(as_json: Json = False) -> None:
 
     Example: tidemark engine status
     """
-    found = [(path, answer) for path in sockets() if (answer := ask(path, "status")) is not None]
-    value = [{"connection": _connection(path), "socket": str(path), **answer} for path, answer in found]
+    engines = [(path, answer) for path in sockets() if (answer := ask(path, "status")) is not None]
+    value = [{"connection": _connection(path), "socket": str(path), **answer} for path, answer in engines]
     rows = [
         (
-            one["connection"],
-            one["pid"],
-            f"{len(one['at_work'])} of {one['places']}",
-            len(one["waiting"]),
-            one["done"],
-            _age(one["seconds"]),
-            f"old: {one['stale']} has changed" if one["stale"] else "ready",
+            engine["connection"],
+            engine["pid"],
+            f"{len(engine['at_work'])} of {engine['places']}",
+            len(engine["waiting"]),
+            engine["done"],
+            _age(engine["seconds"]),
+            f"old: {engine['stale']} has changed" if engine["stale"] else "ready",
         )
-        for one in value
+        for engine in value
     ]
     columns = ("connection", "process", "at work", "waiting", "done", "age", "state")
     data({"engines": value}, as_json=as_json, rows=rows, columns=columns)
     if not value:
         error("no warm engine lives")
     elif not as_json:
-        for one in value:
-            for run in one["at_work"]:
-                error(f"{one['connection']}: process {run['pid']}: {' '.join(run['command'])}")
+        for engine in value:
+            for run in engine["at_work"]:
+                error(f"{engine['connection']}: process {run['pid']}: {' '.join(run['command'])}")
 
 
 @app.command()
@@ -90,14 +90,14 @@ def stop(
 
     Example: tidemark engine stop
     """
-    found = [path for path in sockets() if connection in ("", _connection(path))]
+    paths = [path for path in sockets() if connection in ("", _connection(path))]
     if now or asking.dry_run:
-        at_work = [run for path in found for run in (ask(path, "status") or {"at_work": ()})["at_work"]]
+        at_work = [run for path in paths for run in (ask(path, "status") or {"at_work": ()})["at_work"]]
         for run in at_work:
             error(f"at work: process {run['pid']}: {' '.join(run['command'])}")
-        if not asking.agrees(f"End {number(len(found), 'engine')} and {number(len(at_work), 'run')} at work?"):
+        if not asking.agrees(f"End {number(len(paths), 'engine')} and {number(len(at_work), 'run')} at work?"):
             return
-    answers = {path: ask(path, "stop", now=now) for path in found}
+    answers = {path: ask(path, "stop", now=now) for path in paths}
     if not any(answers.values()):
         raise WrongUse(f"no warm engine{f' of {connection}' if connection else ''} lives")
     for path, answer in answers.items():
@@ -120,7 +120,7 @@ def _age(seconds: int) -> str:
 
 def _wait(answer: dict[str, Any]) -> None:
     until = time.monotonic() + _PATIENCE_SECONDS
-    while any(_lives(int(answer[one])) for one in ("pid", "jvm")) and time.monotonic() < until:
+    while any(_lives(int(answer[process])) for process in ("pid", "jvm")) and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)
 
 

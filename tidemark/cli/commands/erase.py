@@ -108,28 +108,28 @@ def _question(opened: OpenStream, chosen: Chosen) -> str:
 def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
     """For a dry run: whether the run has begun with this request. Says so, and also when it has begun with another one."""
     try:
-        found = erasing.begun(opened, run, fields)
+        begun = erasing.begun(opened, run, fields)
     except AnotherRequest as problem:
         error(f"this would be refused: {problem}")
         return False
-    if found is not None:
+    if begun is not None:
         error(f"run {run} has begun, and would go on with what it has claimed")
-    return found is not None
+    return begun is not None
 
 
 def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: bool) -> None:
-    found = erasing.remaining(opened, chosen.named)
+    remaining = erasing.remaining(opened, chosen.named)
     if as_json:
         value = {
             "to_erase": counted(chosen.offsets),
             "to_read_again": counted(chosen.rest),
             "erased_before": {why: counted(part) for why, part in chosen.before.items()},
-            "places": [one.as_fields() for one in found],
+            "places": [place.as_fields() for place in remaining],
         }
         data(value, as_json=True)
     else:
         show_answers(exact(chosen.answers))
-        _show_places(found, "would remain")
+        _show_places(remaining, "would remain")
     if asking.dry_run and chosen.offsets:
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
     elif not chosen.offsets:
@@ -137,25 +137,25 @@ def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: b
 
 
 def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeSet], *, as_json: bool) -> None:
-    found = erasing.done(opened, lane)
-    places = erasing.remaining(opened, found.erased)
+    done = erasing.done(opened, lane)
+    places = erasing.remaining(opened, done.erased)
     if as_json:
         value = {
             "stream": opened.book.stream,
             "lane": lane,
             "run": run,
-            "erased": counted(found.erased),
-            "read_again": counted(found.read_again),
+            "erased": counted(done.erased),
+            "read_again": counted(done.read_again),
             "erased_before": {why: counted(part) for why, part in before.items()},
-            "tombstones": [one.as_fields() for one in found.tombstones],
-            "places": [one.as_fields() for one in places],
+            "tombstones": [tombstone.as_fields() for tombstone in done.tombstones],
+            "places": [place.as_fields() for place in places],
         }
         data(value, as_json=True)
         return
-    show_answers(exact({**before, **found.answers}))
+    show_answers(exact({**before, **done.answers}))
     _show_places(places, "remains")
 
 
 def _show_places(places: list[Remaining], what: str) -> None:
-    rows = [(one.name, one.type, one.where(), one.remains or "nothing") for one in places]
+    rows = [(place.name, place.type, place.where(), place.remains or "nothing") for place in places]
     data(None, as_json=False, rows=rows, columns=("place", "type", "where", what))

@@ -61,8 +61,8 @@ def init(
         raise WrongUse(f"{known[0]} describes {stream} already, and is not replaced: choose another name, or remove it")
     text = _drafted(stream, topic or stream, kafka, registry, messages)
     if only_show:
-        for one in text.splitlines():
-            line(one)
+        for text_line in text.splitlines():
+            line(text_line)
         return
     _keep_here()
     _write(target, text)
@@ -108,22 +108,22 @@ def _folder() -> Path:
 def _drafted(stream: str, topic: str, kafka: str, registry: str, messages: int) -> str:
     log = KafkaLog(kafka_endpoint(from_environment(kafka)))
     seen = newest(log, topic, messages)
-    values = [one.value for one in seen if one.value is not None]
+    values = [message.value for message in seen if message.value is not None]
     known = (registry, SchemaRegistry(registry_endpoint(from_environment(registry)))) if registry else None
-    found = format_of(values, known)
-    made = drafting.outcome(found, seen)
-    error(f"looked at {len(seen):,} messages of {topic}: {found.what}")
-    rows = [(one.name, one.type, f"{one.values:,}", one.example) for one in found.columns]
+    format_ = format_of(values, known)
+    made = drafting.outcome(format_, seen)
+    error(f"looked at {len(seen):,} messages of {topic}: {format_.what}")
+    rows = [(column.name, column.type, f"{column.values:,}", column.example) for column in format_.columns]
     if rows:
         data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
     error(f"{made.rows:,} of them would be rows, {len(made.dead):,} dead letters")
-    for one, why in made.dead[:_SHOWN]:
-        error(f"  {one.at}: {why}")
+    for message, why in made.dead[:_SHOWN]:
+        error(f"  {message.at}: {why}")
     if len(made.dead) > _SHOWN:
         error(f"  and {len(made.dead) - _SHOWN:,} more")
-    for note in found.notes:
+    for note in format_.notes:
         error(f"note: {note}")
-    return drafting.text_of(stream, topic, kafka, found, made, datetime.now(UTC).date())
+    return drafting.text_of(stream, topic, kafka, format_, made, datetime.now(UTC).date())
 
 
 def _write(target: Path, text: str) -> None:

@@ -43,7 +43,7 @@ def show(
 
     Example: tidemark ledger show orders
     """
-    found = []
+    lanes = []
     book = finding.opened(stream).book
     register = book.register()
     heads = book.heads() if closed or register is None else open_heads(book, register[1])
@@ -52,7 +52,7 @@ def show(
         head, attempt = stored.head, stored.head.pending.attempt if stored.head.pending else None
         entry = entries.get(lane)
         paused = entry is not None and entry.paused is not None and head.state != LaneState.CLOSED
-        found.append(
+        lanes.append(
             {
                 "lane": lane,
                 "state": "paused" if paused else head.state.value,
@@ -71,7 +71,7 @@ def show(
         )
     columns = ("lane", "state", "windows", "pending", "held_by", "asked_by", "approved_by", "reason")
     headings = [name.replace("_", " ") for name in columns]
-    data(found, as_json=as_json, rows=[[one[name] or "" for name in columns] for one in found], columns=headings)
+    data(lanes, as_json=as_json, rows=[[row[name] or "" for name in columns] for row in lanes], columns=headings)
     if not closed and register is not None and (others := register[1].closed):
         error(f"{others} lanes are closed: --closed shows them too")
 
@@ -85,22 +85,30 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
     Example: tidemark ledger coverage orders --json
     """
     view = finding.opened(stream).book.view()
-    found = coverage_of(view.windows, Ingest.seen(view))
+    partitions = coverage_of(view.windows, Ingest.seen(view))
     plain = [
         {
-            "partition": str(one.partition),
-            "lanes": {lane: _ranges(ranges) for lane, ranges in one.lanes.items()},
-            "holes": _ranges(one.holes),
-            "again": _ranges(one.again),
-            "lost": _ranges(one.lost),
-            "skipped": _ranges(one.skipped),
-            "before": _ranges(one.before),
+            "partition": str(partition.partition),
+            "lanes": {lane: _ranges(ranges) for lane, ranges in partition.lanes.items()},
+            "holes": _ranges(partition.holes),
+            "again": _ranges(partition.again),
+            "lost": _ranges(partition.lost),
+            "skipped": _ranges(partition.skipped),
+            "before": _ranges(partition.before),
         }
-        for one in found
+        for partition in partitions
     ]
-    rows = [(one.partition, lane, _text(ranges)) for one in found for lane, ranges in one.lanes.items()]
+    rows = [
+        (partition.partition, lane, _text(ranges))
+        for partition in partitions
+        for lane, ranges in partition.lanes.items()
+    ]
     for what in ("lost", "skipped", "before", "holes"):
-        rows += [(one.partition, f"({what})", _text(part)) for one in found if (part := getattr(one, what))]
+        rows += [
+            (partition.partition, f"({what})", _text(part))
+            for partition in partitions
+            if (part := getattr(partition, what))
+        ]
     data(plain, as_json=as_json, rows=rows, columns=("partition", "lane", "offsets"))
 
 
@@ -147,8 +155,8 @@ def abandon(
         line(f"{opened.book.stream}/{lane} has no pending window")
     else:
         line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
-    found = opened.book.head(lane)
-    if lane != INGEST and found is not None and found.head.state != LaneState.CLOSED:
+    stored = opened.book.head(lane)
+    if lane != INGEST and stored is not None and stored.head.state != LaneState.CLOSED:
         line(f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ...")
 
 
@@ -179,11 +187,11 @@ def clock(
 
 
 def _show_clocks(book: Book, *, as_json: bool) -> None:
-    found = book.register()
+    stored = book.register()
     value = {
-        "generation": found[1].generation if found else None,
+        "generation": stored[1].generation if stored else None,
         "here": book.clock(),
-        "server": book.store.time() if found else None,
+        "server": book.store.time() if stored else None,
     }
     rows = [(what, moment(at)) for what, at in value.items()]
     data(value, as_json=as_json, rows=rows, columns=("clock", "time"))
@@ -210,18 +218,18 @@ def forget_place(
     Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
     """
     opened = finding.opened(stream)
-    found = places.named(opened.book, place, erasing.places_now(opened))
-    words = " ".join(found.words)
+    chosen = places.named(opened.book, place, erasing.places_now(opened))
+    words = " ".join(chosen.words)
     if back:
         if not asking.agrees(f"Clear in {words} what was erased, and let {opened.book.stream} write to it?"):
             return
-        cleared = places.come_back(opened.book, found, opened.sweeper.erase)
+        cleared = places.come_back(opened.book, chosen, opened.sweeper.erase)
         line(f"{words}: what {cleared} erasures have erased is cleared there, and {opened.book.stream} may write to it")
         return
     protocol.check_reason("forget-place", reason)
     if not asking.agrees(f"Say that {words} is gone for good, so that no erasure clears it any more?"):
         return
-    noted = places.forget(opened.book, found, reason, user())
+    noted = places.forget(opened.book, chosen, reason, user())
     line(f"{words}: {noted.said()}. What it holds of erased messages is not cleared")
 
 
@@ -231,9 +239,9 @@ def events(stream: Stream, as_json: Json = False) -> None:
 
     Example: tidemark ledger events orders
     """
-    found = [asdict(one) for one in events_of(finding.opened(stream).book)]
-    rows = [(moment(one["at"]), *(one[name] for name in ("what", "where", "why", "run"))) for one in found]
-    data(found, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
+    values = [asdict(event) for event in events_of(finding.opened(stream).book)]
+    rows = [(moment(event["at"]), *(event[name] for name in ("what", "where", "why", "run"))) for event in values]
+    data(values, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
 
 
 @app.command()
@@ -262,7 +270,8 @@ def skip(
         _show_gaps(shown, as_json=as_json)
         # What was shown is skipped, wherever the end is by then.
         target = {
-            (one.partition.topic, one.partition.partition): one.until for one in (gap.as_range() for gap in shown.gaps)
+            (range_.partition.topic, range_.partition.partition): range_.until
+            for range_ in (gap.as_range() for gap in shown.gaps)
         }
         offsets = sum(len(gap.as_range()) for gap in shown.gaps)
         if not asking.agrees(f"Skip {number(offsets, 'offset')} of {opened.book.stream}?"):
@@ -273,13 +282,13 @@ def skip(
 
 
 def _show_gaps(window: Window, *, as_json: bool) -> None:
-    found = [{"range": str(gap.as_range()), "kind": gap.kind.value} for gap in window.gaps]
-    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("offsets", ""))
+    gaps = [{"range": str(gap.as_range()), "kind": gap.kind.value} for gap in window.gaps]
+    data(gaps, as_json=as_json, rows=[list(gap.values()) for gap in gaps], columns=("offsets", ""))
 
 
 def _ranges(ranges: RangeSet) -> list[list[str]]:
     """[from, until) pairs, as strings: JavaScript loses digits above 2^53."""
-    return [[str(one.start), str(one.until)] for one in ranges]
+    return [[str(range_.start), str(range_.until)] for range_ in ranges]
 
 
 def _text(ranges: RangeSet) -> str:
@@ -288,9 +297,11 @@ def _text(ranges: RangeSet) -> str:
 
 def _target(said: Sequence[str]) -> skipping.Target:
     """Where a skip goes: `latest`, one time, or coordinates. Raises WrongUse."""
-    if any("@" in one for one in said):
-        wanted = [coordinate for one in said for coordinate in parse_coordinates(one)]
-        offsets = {(one.partition.topic, one.partition.partition): one.offset for one in wanted}
+    if any("@" in text for text in said):
+        wanted = [coordinate for text in said for coordinate in parse_coordinates(text)]
+        offsets = {
+            (coordinate.partition.topic, coordinate.partition.partition): coordinate.offset for coordinate in wanted
+        }
         if len(offsets) < len(wanted):
             raise WrongUse("--to names a partition twice")
         return offsets

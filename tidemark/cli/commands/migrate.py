@@ -56,7 +56,7 @@ def import_(
     offsets = stored_offsets(opened, source, group, connection)
     run = f"tidemark ledger import {source}"
     start = ingest.import_positions(opened, offsets, others, run, write=asking.yes, shift=shift)
-    found = [
+    positions = [
         {
             "partition": str(position.at),
             "offset": str(position.offset),
@@ -64,7 +64,12 @@ def import_(
         }
         for position in start
     ]
-    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "from"))
+    data(
+        positions,
+        as_json=as_json,
+        rows=[list(position.values()) for position in positions],
+        columns=("partition", "offset", "from"),
+    )
     for position in start:
         before = offsets.get((position.topic, position.partition))
         if before is not None and position.offset != before + shift:
@@ -72,7 +77,7 @@ def import_(
             error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
     if asking.shows and asking.agrees(f"Begin {opened.book.stream} there?"):
         # What was shown counts, wherever the ends are by then.
-        shown = {(one.topic, one.partition): one.offset for one in start}
+        shown = {(position.topic, position.partition): position.offset for position in start}
         ingest.import_positions(opened, shown, others, run, write=True)
 
 
@@ -100,12 +105,17 @@ def export(
         raise WrongUse(f"{opened.book.stream} has no positions yet: there is nothing to export")
     last = head.head.last
     offsets = next_offsets(head.head.positions) if last is None else exported(last)
-    found = [
+    positions = [
         {"partition": f"{topic}/{partition}", "offset": str(offset), "to": to}
         for topic, partitions in sorted(offsets.items())
         for partition, offset in sorted(partitions.items())
     ]
-    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "to"))
+    data(
+        positions,
+        as_json=as_json,
+        rows=[list(position.values()) for position in positions],
+        columns=("partition", "offset", "to"),
+    )
     if asking.agrees(f"Write these offsets to {to}, in place of what group {group} has there?"):
         _write(opened, kind, place, group, connection, offsets)
 

@@ -34,11 +34,11 @@ def offsets(
     first = {} if time is None else first_at(opened, logs, milliseconds(time))
     head = opened.book.head(INGEST)
     positions = next_offsets(head.head.positions if head is not None else ())
-    found = []
+    rows_ = []
     for topic, log in sorted(logs.items()):
         for partition, now in sorted(log.partitions.items()):
             position, there = positions.get(topic, {}).get(partition), first.get((topic, partition))
-            found.append(
+            rows_.append(
                 {
                     "topic": topic,
                     "partition": partition,
@@ -50,6 +50,6 @@ def offsets(
                 }
             )
     columns = ["topic", "partition", "log start", "end", "position", "lag", *([] if time is None else [at])]
-    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=columns)
+    data(rows_, as_json=as_json, rows=[list(row.values()) for row in rows_], columns=columns)
     for topic in sorted(set(topics) - set(logs)):
         error(f"topic {topic} does not exist")

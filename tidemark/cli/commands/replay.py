@@ -247,8 +247,8 @@ def _show_done(
     as_json: bool,
 ) -> None:
     """What the run has committed, the answer to each of its offsets, and in JSON what it was going to change."""
-    found = [one for lane in mine for one in answers_of(opened, committed_by(opened, lane, run))]
-    answers, more = sorted([*found, *exact(left_out)]), _comparison(changes)
+    given = [answer for lane in mine for answer in answers_of(opened, committed_by(opened, lane, run))]
+    answers, more = sorted([*given, *exact(left_out)]), _comparison(changes)
     show_committed(opened, mine, run, as_json=as_json, answers=answers, more=more)
 
 
@@ -258,7 +258,7 @@ def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
 
 def _question(opened: OpenStream, planned: Plan) -> str:
     """What a person agrees to: a replay replaces what is stored, and a backfill adds to it."""
-    names = planned.sinks if planned.sinks is not None else [one.name for one in opened.stream.sinks]
+    names = planned.sinks if planned.sinks is not None else [sink.name for sink in opened.stream.sinks]
     offsets, sinks = number(planned.all.count(), "offset"), number(len(names), "sink")
     replaces = planned.kind == LaneKind.REPLAY or planned.again
     if replaces:
@@ -285,15 +285,15 @@ def _values(
     opened: OpenStream, given: Mapping[str, Any], lower: list[str] | None, upper: list[str] | None, **more: Any
 ) -> dict[str, Any]:
     """The values of a request, whose ranges may be written as two bounds."""
-    found = request_options.values(given, **more)
+    fields = request_options.values(given, **more)
     if not lower and not upper:
-        return found
+        return fields
     if given.get("ranges"):
         raise WrongUse("use either --ranges, or --from and --until: both choose offsets")
     bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
     # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
     ranges = "\n".join(
-        f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
-        for one in between_offsets(opened, *bounds)
+        f"{range_.partition.topic}/{range_.partition.partition}@{range_.start}-{range_.until}"
+        for range_ in between_offsets(opened, *bounds)
     )
-    return {**found, "ranges": ranges}
+    return {**fields, "ranges": ranges}

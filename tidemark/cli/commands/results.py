@@ -47,17 +47,19 @@ def show(
     Example: tidemark show orders orders/3@91234
     """
     opened = finding.opened(stream)
-    found = where.located(opened, where.coordinate(opened, coordinate))
-    values = message_view.as_values(found)
+    located = where.located(opened, where.coordinate(opened, coordinate))
+    values = message_view.as_values(located)
     the_message = record = None
     if message:
-        the_message = message_view.message_shown(found.message)
-        record = message_view.record_shown(avro_record(opened.stream, opened.connections, found.message))
+        the_message = message_view.message_shown(located.message)
+        record = message_view.record_shown(avro_record(opened.stream, opened.connections, located.message))
     if as_json:
         data({**as_plain(values), **({"message": the_message, "avro": record} if message else {})}, as_json=True)
         return
     line(f"{values.coordinate}: {values.sentence}")
-    windows = [[one.lane, one.seq, one.generation, one.run, one.counts_said()] for one in values.windows]
+    windows = [
+        [window.lane, window.seq, window.generation, window.run, window.counts_said()] for window in values.windows
+    ]
     if windows:
         data(values, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
     for row in values.rows:
@@ -65,8 +67,8 @@ def show(
         line(f"{row.place} index {row.index}: {' '.join([*words, _named(row.fields)]).rstrip()}")
     for under in values.under_keys:
         line(f"{under.place}, under {_named(under.key)}: {_named(under.fields)} ({under.said})")
-    for one in values.unsaid:
-        line(f"{one.place}: {one.why}")
+    for sink in values.unsaid:
+        line(f"{sink.place}: {sink.why}")
     for gap in values.gaps:
         line(f"{gap.kind}: window {gap.seq} of {gap.lane} jumped over {gap.range} ({gap.policy})")
     line(f"Kafka: {values.kafka.sentence}")
@@ -78,21 +80,21 @@ def _named(fields: Mapping[str, object]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
-def _show_message(found: message_view.TheMessage | None) -> None:
-    if found is None:
+def _show_message(message: message_view.TheMessage | None) -> None:
+    if message is None:
         return
-    set_by = "the broker" if found.appended else "the producer"
-    line(f"time: {moment(found.timestamp) or 'none'}, set by {set_by}")
-    parts = [("key", found.key), ("value", found.value)]
-    parts += [(f"header {one.name.text}", one.value) for one in found.headers]
+    set_by = "the broker" if message.appended else "the producer"
+    line(f"time: {moment(message.timestamp) or 'none'}, set by {set_by}")
+    parts = [("key", message.key), ("value", message.value)]
+    parts += [(f"header {header.name.text}", header.value) for header in message.headers]
     for name, value in parts:
         line(f"{name}, {value.bytes} bytes: {_text(value)}" if isinstance(value, Value) else f"{name}: none")
 
 
-def _show_record(found: message_view.RecordShown | None) -> None:
-    if found is not None:
-        record = found.record
-        line(f"Avro: {found.problem}" if record is None else f"Avro, by {found.by}: {_text(record)}")
+def _show_record(shown: message_view.RecordShown | None) -> None:
+    if shown is not None:
+        record = shown.record
+        line(f"Avro: {shown.problem}" if record is None else f"Avro, by {shown.by}: {_text(record)}")
 
 
 def _text(value: Value) -> str:
@@ -116,14 +118,14 @@ def results(
     opened = finding.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
     with closing(rows_of(opened, chosen, limit)) as all_rows:
-        found = list(islice(all_rows, limit))
-    shown = _as_columns(opened, chosen, found)
-    data(found, as_json=as_json, rows=shown.rows, columns=shown.names)
+        rows = list(islice(all_rows, limit))
+    shown = _as_columns(opened, chosen, rows)
+    data(rows, as_json=as_json, rows=shown.rows, columns=shown.names)
 
 
 def readable(opened: OpenStream, name: str | None) -> SinkSettings:
     """The sink of this name, or the first one. Raises WrongUse naming those that there are."""
-    sinks = {one.name: one for one in opened.stream.sinks}
+    sinks = {sink.name: sink for sink in opened.stream.sinks}
     if name is not None and name not in sinks:
         raise WrongUse(f"{opened.stream.name} has no sink {name}; there are: {', '.join(sinks)}")
     return sinks[name] if name is not None else next(iter(sinks.values()))

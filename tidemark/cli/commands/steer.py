@@ -27,8 +27,8 @@ def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
     Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
     """
     opened = finding.opened(stream)
-    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.pause(opened, one, reason))
-    line(f"{_named(opened, found)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
+    outcomes = steering.of_all(steering.lanes_of(opened, lane), lambda name: steering.pause(opened, name, reason))
+    line(f"{_named(opened, outcomes)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
 
 
 def resume(stream: Stream, lane: Lane) -> None:
@@ -37,8 +37,8 @@ def resume(stream: Stream, lane: Lane) -> None:
     Example: tidemark resume orders replay-1f0c2d3e4b5a
     """
     opened = finding.opened(stream)
-    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.resume(opened, one))
-    line(f"{_named(opened, found)} may go on: run it again under its name, or clear its failed task in Airflow")
+    outcomes = steering.of_all(steering.lanes_of(opened, lane), lambda name: steering.resume(opened, name))
+    line(f"{_named(opened, outcomes)} may go on: run it again under its name, or clear its failed task in Airflow")
 
 
 @changes()
@@ -52,34 +52,36 @@ def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: 
     opened = finding.opened(stream)
     named = steering.lanes_of(opened, lane)
     if asking.shows:
-        open_now = steering.of_all(named, lambda one: steering.would_cancel(opened, one, reason))
+        open_now = steering.of_all(named, lambda name: steering.would_cancel(opened, name, reason))
         _show_cancelled(open_now, as_json=as_json and asking.dry_run)
-        unread = sum(one.left.count() for one in open_now.values())
+        unread = sum(lane_.left.count() for lane_ in open_now.values())
         if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number(unread, 'offset')} not read?"):
             return
-    found = steering.of_all(named, lambda one: steering.cancel(opened, one, reason))
-    windows, left, given_up = _show_cancelled(found, as_json=as_json)
+    cancelled = steering.of_all(named, lambda name: steering.cancel(opened, name, reason))
+    windows, left, given_up = _show_cancelled(cancelled, as_json=as_json)
     in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
-    error(f"{_named(opened, found)} is closed: {windows} windows are committed and stay{in_work}")
+    error(f"{_named(opened, cancelled)} is closed: {windows} windows are committed and stay{in_work}")
     error(f"{left.count()} offsets were not read, and are free for a later request")
 
 
-def _show_cancelled(found: Mapping[str, steering.Cancelled], *, as_json: bool) -> tuple[int, RangeSet, dict[str, int]]:
+def _show_cancelled(
+    cancelled: Mapping[str, steering.Cancelled], *, as_json: bool
+) -> tuple[int, RangeSet, dict[str, int]]:
     """Show what is not read of some lanes. Gives their committed windows, that, and the windows given up by lane."""
-    windows = sum(one.windows for one in found.values())
-    left = RangeSet(part for one in found.values() for part in one.left)
-    given_up = {name: one.given_up for name, one in found.items() if one.given_up is not None}
+    windows = sum(outcome.windows for outcome in cancelled.values())
+    left = RangeSet(part for outcome in cancelled.values() for part in outcome.left)
+    given_up = {name: outcome.given_up for name, outcome in cancelled.items() if outcome.given_up is not None}
     value = {
-        "lane": " ".join(found),
+        "lane": " ".join(cancelled),
         "committed_windows": windows,
         "given_up_window": next(iter(given_up.values()), None),
         "given_up": [f"{name}/{seq}" for name, seq in given_up.items()],
         "not_read": counted(left),
     }
-    rows = [(one.partition, one.start, one.until, len(one)) for one in left]
+    rows = [(range_.partition, range_.start, range_.until, len(range_)) for range_ in left]
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
     return windows, left, given_up
 
 
 def _named(opened: OpenStream, lanes: Iterable[str]) -> str:
-    return " and ".join(f"{opened.book.stream}/{one}" for one in lanes)
+    return " and ".join(f"{opened.book.stream}/{lane}" for lane in lanes)

@@ -28,28 +28,28 @@ def window(
     Example: tidemark window orders ingest/17
     """
     lane, seq = parse_window(named)
-    found = window_of(finding.opened(stream), lane, seq)
-    if found is None:
+    shown = window_of(finding.opened(stream), lane, seq)
+    if shown is None:
         raise WrongUse(f"{stream} has no window {named}")
     if as_json:
-        data(found, as_json=True)
+        data(shown, as_json=True)
         return
-    by = found.attempt.run if found.attempt else found.run
-    line(f"window {found.window}: {found.state}, {found.offsets} offsets, run {by}")
-    if found.reason:
-        line(f"reason: {found.reason}, asked by {found.asked_by or '-'}, approved by {found.approved_by or '-'}")
-    if found.only_sinks is not None:
-        line(f"into {', '.join(found.only_sinks)} alone: other sinks and the dead letters stay as they are")
+    by = shown.attempt.run if shown.attempt else shown.run
+    line(f"window {shown.window}: {shown.state}, {shown.offsets} offsets, run {by}")
+    if shown.reason:
+        line(f"reason: {shown.reason}, asked by {shown.asked_by or '-'}, approved by {shown.approved_by or '-'}")
+    if shown.only_sinks is not None:
+        line(f"into {', '.join(shown.only_sinks)} alone: other sinks and the dead letters stay as they are")
     headings = ("partition", "from", "until", "offsets", *(name.replace("_", " ") for name in _COUNTS))
-    data(found, as_json=False, rows=[_row(one) for one in found.partitions], columns=headings)
-    for gap in found.gaps:
+    data(shown, as_json=False, rows=[_row(partition) for partition in shown.partitions], columns=headings)
+    for gap in shown.gaps:
         line(
             f"{gap.kind}: {gap.partition}@{gap.start}-{gap.until}, {gap.offsets} offsets, {gap.policy}: {gap.sentence}"
         )
-    for step in found.times:
+    for step in shown.times:
         took = "" if step.took_ms is None else f", took {in_words(step.took_ms)}"
         line(f"{step.step}: {moment(step.at) or 'not yet'}{took}")
-    for sink in found.sinks:
+    for sink in shown.sinks:
         line(f"{sink.name} ({sink.type}): {' '.join(f'{name}={value}' for name, value in sink.place.items())}")
 
 
@@ -65,26 +65,26 @@ def dead_letters(
 
     Example: tidemark dead-letters orders --window ingest/17
     """
-    found = in_groups(finding.opened(stream), DeadLetterFilter(reason, window))
+    letters = in_groups(finding.opened(stream), DeadLetterFilter(reason, window))
     rows = [
         (
-            one.number,
-            one.reason,
-            one.error,
-            " ".join(f"{part.window} ({part.number})" for part in one.windows[:3])
-            + (" ..." if len(one.windows) > 3 else ""),
-            " ".join(one.examples[:2]),
+            group.number,
+            group.reason,
+            group.error,
+            " ".join(f"{part.window} ({part.number})" for part in group.windows[:3])
+            + (" ..." if len(group.windows) > 3 else ""),
+            " ".join(group.examples[:2]),
         )
-        for one in found.groups
+        for group in letters.groups
     ]
-    data(found, as_json=as_json, rows=rows, columns=("number", "reason", "error class", "windows", "examples"))
+    data(letters, as_json=as_json, rows=rows, columns=("number", "reason", "error class", "windows", "examples"))
     if as_json:
         return
-    error(f"{found.counted} dead letters in {found.windows} windows")
-    if found.more_groups:
-        error(f"{found.more_groups} more groups: name a reason or a window")
+    error(f"{letters.counted} dead letters in {letters.windows} windows")
+    if letters.more_groups:
+        error(f"{letters.more_groups} more groups: name a reason or a window")
 
 
-def _row(one: PartitionOfWindow) -> list[object]:
-    counts = [getattr(one.tally, name) if one.tally else None for name in _COUNTS]
-    return [one.partition, one.start, one.until, one.offsets, *counts]
+def _row(partition: PartitionOfWindow) -> list[object]:
+    counts = [getattr(partition.tally, name) if partition.tally else None for name in _COUNTS]
+    return [partition.partition, partition.start, partition.until, partition.offsets, *counts]

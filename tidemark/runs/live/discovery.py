@@ -34,10 +34,10 @@ def topics_now(opened: OpenStream) -> tuple[str, ...]:
         return source.named()
     ingest = opened.book.head(INGEST)
     read = {at.topic for at in ingest.head.offsets()} if ingest else set()
-    found = tuple(sorted(topic for topic in opened.log.names() | read if source.reads(topic)))
-    if not found:
+    topics = tuple(sorted(topic for topic in opened.log.names() | read if source.reads(topic)))
+    if not topics:
         raise TopicUnknown(f"no topic matches source.pattern {source.pattern!r}: create one, or correct the pattern")
-    return found
+    return topics
 
 
 def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Known:
@@ -47,8 +47,8 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Kn
     whoever asks and plans. Only what pins a window learns.
     """
     # Before Kafka is asked: an incarnation that another run has entered meanwhile is newer than this look at Kafka.
-    found = opened.book.register()
-    known = found[1].topics if found else {}
+    register = opened.book.register()
+    known = register[1].topics if register else {}
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     # A missing topic refuses the plan, so the ledger must stay as it is.
     missing = [topic for topic in topics if topic not in logs and not (topic in known and newest(known, topic).left)]
@@ -69,17 +69,17 @@ def held_in(opened: OpenStream, logs: Mapping[str, TopicLog]) -> RangeSet:
     known = register[1].topics if register else {}
     there = RangeSet(
         OffsetRange(TopicPartition(topic, number), log.start, log.end)
-        for topic, found in logs.items()
-        for number, log in found.partitions.items()
+        for topic, topic_log in logs.items()
+        for number, log in topic_log.partitions.items()
     )
     ours = {
-        (topic, one.incarnation)
-        for topic, found in logs.items()
-        for one in known.get(topic, ())
-        if one.topic_id == found.topic_id
+        (topic, incarnation.incarnation)
+        for topic, topic_log in logs.items()
+        for incarnation in known.get(topic, ())
+        if incarnation.topic_id == topic_log.topic_id
     }
-    found = by_cuts(known, there)
-    return found.only(at for at in found.partitions if (at.topic, at.incarnation) in ours)
+    cuts = by_cuts(known, there)
+    return cuts.only(at for at in cuts.partitions if (at.topic, at.incarnation) in ours)
 
 
 def as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
@@ -99,10 +99,10 @@ def as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
 
 def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> None:
     """Note where the logs of a topic with added partitions end now: there the order of its messages changes."""
-    found, now = opened.book.register(), opened.book.clock()
+    stored, now = opened.book.register(), opened.book.clock()
     read = ingest.offsets() if ingest else {}
     ends = {at: max(log.end, read.get(at, 0)) for at, log in known.partitions().items()}
-    if found is None or ordering.noted(found[1].topics, ends, now) is found[1].topics:
+    if stored is None or ordering.noted(stored[1].topics, ends, now) is stored[1].topics:
         return
     # Not the last stable offsets: messages that an open transaction holds back were written before too.
     high = opened.log.high_watermarks(known.logs)
@@ -116,8 +116,8 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
     Without `learn` the ledger stays as it is, and the answer is as if it had been changed.
     """
     known = with_epoch_ends(opened, known_up_to(opened, request.topics, checking.reached(head), learn=learn), head)
-    found = checking.changes(head, known, request)
-    if not found:
+    changes = checking.changes(head, known, request)
+    if not changes:
         return known
 
     def accept(topics: Topics) -> Topics:
@@ -130,7 +130,7 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
                 "changed. Nothing was accepted: run it again"
             )
         topics = _learned(opened, known.logs, topics)
-        for change in found:
+        for change in changes:
             topics = accepted(topics, change, request.run, request.now)
         return topics
 
@@ -180,14 +180,16 @@ def _known(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> 
     }
     return Known(
         logs,
-        {topic: one.incarnation for topic, one in current.items()},
+        {topic: incarnation.incarnation for topic, incarnation in current.items()},
         chosen=opened.stream.source.partitions,
-        newest={topic: one.incarnation for topic, one in last.items()},
-        left=frozenset(topic for topic, one in last.items() if one.left is not None and topic not in logs),
+        newest={topic: incarnation.incarnation for topic, incarnation in last.items()},
+        left=frozenset(
+            topic for topic, incarnation in last.items() if incarnation.left is not None and topic not in logs
+        ),
         starts={
-            TopicPartition(topic, partition, one.incarnation): offset
-            for topic, one in current.items()
-            for partition, offset in one.starts
+            TopicPartition(topic, partition, incarnation.incarnation): offset
+            for topic, incarnation in current.items()
+            for partition, offset in incarnation.starts
         },
     )
 
@@ -203,15 +205,17 @@ def newer_epochs(
 
     `ranges`: those of the window that are looked at; all of them without it.
     """
-    found = {}
-    for one in window.ranges if ranges is None else ranges:
-        log = logs.get(one.topic)
-        now = log.partitions.get(one.partition) if log and log.topic_id == window.topic_ids.get(one.topic) else None
+    ends = {}
+    for range_ in window.ranges if ranges is None else ranges:
+        log = logs.get(range_.topic)
+        now = (
+            log.partitions.get(range_.partition) if log and log.topic_id == window.topic_ids.get(range_.topic) else None
+        )
         if (
             now
             and now.leader_epoch is not None
-            and one.leader_epoch is not None
-            and now.leader_epoch > one.leader_epoch
+            and range_.leader_epoch is not None
+            and now.leader_epoch > range_.leader_epoch
         ):
-            found[one.topic, one.partition] = one.leader_epoch
-    return found
+            ends[range_.topic, range_.partition] = range_.leader_epoch
+    return ends

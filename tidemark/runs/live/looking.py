@@ -46,20 +46,20 @@ def of_the_stream(opened: OpenStream, named: Iterable[str]) -> set[str]:
     """
     source, wanted = opened.stream.source, set(named)
     register = opened.book.register()
-    found = wanted & (set(register[1].topics) if register else set()) | wanted & set(source.named())
-    if found == wanted or source.pattern is None:
-        return found
+    topics = wanted & (set(register[1].topics) if register else set()) | wanted & set(source.named())
+    if topics == wanted or source.pattern is None:
+        return topics
     try:
-        return found | wanted & set(topics_now(opened))
+        return topics | wanted & set(topics_now(opened))
     except TopicUnknown:
-        return found
+        return topics
 
 
 def check_known(opened: OpenStream, at: Coordinate) -> None:
     """Raises WrongUse for an incarnation that the ledger does not know. A topic that no window has read has the first one."""
     register = opened.book.register()
     known = register[1].topics.get(at.partition.topic, ()) if register else ()
-    numbers = sorted(one.incarnation for one in known) or [FIRST_INCARNATION]
+    numbers = sorted(incarnation.incarnation for incarnation in known) or [FIRST_INCARNATION]
     if at.partition.incarnation not in numbers:
         raise WrongUse(
             f"{at}: the ledger knows no incarnation {at.partition.incarnation} of {at.partition.topic}; it knows "
@@ -109,9 +109,9 @@ def _slot(
     """Kafka is asked for an offset by names: before that and after it, its topic has to be the one that was read."""
     if not _holds(known, now.topic_id, at):
         return None
-    found = opened.log.slot(at.partition.topic, at.partition.partition, at.offset)
+    slot = opened.log.slot(at.partition.topic, at.partition.partition, at.offset)
     check_same(opened, {at.partition.topic: now})
-    return found
+    return slot
 
 
 def _holds(known: Sequence[TopicIncarnation], topic_id: str, at: Coordinate) -> bool:
@@ -121,18 +121,18 @@ def _holds(known: Sequence[TopicIncarnation], topic_id: str, at: Coordinate) -> 
     """
     topic, partition, incarnation = at.partition
     anywhere = RangeSet([Coordinate(TopicPartition(topic, partition), at.offset).as_range()])
-    ours = {one.incarnation for one in known if one.topic_id == topic_id}
+    ours = {incarnation.incarnation for incarnation in known if incarnation.topic_id == topic_id}
     return incarnation in ours and (at.partition, at.offset) in by_cuts({topic: tuple(known)}, anywhere)
 
 
 def _erased(opened: OpenStream, known: Sequence[TopicIncarnation], at: Coordinate) -> str | None:
     """Why the message of a topic id, a partition and an offset was erased; None if it was not."""
-    ids = {one.topic_id for one in known if one.incarnation == at.partition.incarnation}
-    same = tuple(one for one in known if one.topic_id in ids)
+    ids = {incarnation.topic_id for incarnation in known if incarnation.incarnation == at.partition.incarnation}
+    same = tuple(incarnation for incarnation in known if incarnation.topic_id in ids)
     if any(erases(lane) for lane in all_lanes(opened.book)):
         # Also where it was erased as one of another incarnation: what was taken for a cut may have been none.
-        for one in same:
-            place = Coordinate(at.partition._replace(incarnation=one.incarnation), at.offset)
+        for incarnation in same:
+            place = Coordinate(at.partition._replace(incarnation=incarnation.incarnation), at.offset)
             record = look_up(opened.book, place).counting()
             if record is not None and is_erased(opened.book, record, place):
                 return f"{erased_by(record)}, as {in_four_parts(place)}"

@@ -41,15 +41,15 @@ class OpenStream:
     def file_system_settings(self) -> dict[str, str]:
         """Hadoop's settings for the files of a stream. They hold secrets. Raises WrongUse when two connections disagree."""
         names = sorted(self._files())
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for name in names:
             for setting, value in self._settings(name).items():
-                if found.setdefault(setting, value) != value:
+                if settings.setdefault(setting, value) != value:
                     raise WrongUse(
                         f"the connections {' and '.join(names)} give {setting} different values, and a Spark job has one; "
                         "name the bucket in the setting, as in fs.s3a.bucket.NAME.secret.key"
                     )
-        return found
+        return settings
 
     def _settings(self, name: str) -> dict[str, str]:
         """Hadoop's settings by one connection: those of its bucket, and what it sets itself."""
@@ -60,7 +60,7 @@ class OpenStream:
     def file_systems(self) -> set[str]:
         """The file systems that a stream writes to, as `s3a://bucket`; without those of this machine."""
         places = (urlsplit(str(self.connections(name).extra.get("path", ""))) for name in self._files())
-        return {f"{one.scheme}://{one.netloc}" for one in places if one.scheme not in ("", "file")}
+        return {f"{place.scheme}://{place.netloc}" for place in places if place.scheme not in ("", "file")}
 
     def _files(self) -> set[str]:
         return {*files_of(self.stream)}
@@ -84,13 +84,13 @@ class OpenStream:
 
 def files_of(stream: Stream) -> dict[str, list[str]]:
     """The connections of the file systems that a stream writes to, each with the stream's own folders there."""
-    found: dict[str, list[str]] = {}
+    by_connection: dict[str, list[str]] = {}
     for store in (*stream.sinks, stream.dead_letters):
         if store.file_system is not None:
-            folders = found.setdefault(store.file_system, [])
+            folders = by_connection.setdefault(store.file_system, [])
             if store.own_folder is not None:
                 folders.append(store.own_folder)
-    return found
+    return by_connection
 
 
 def open_stream(

@@ -37,19 +37,19 @@ def forecasts(
     ends = {(at.topic, at.partition): (now.position, now.end) for at, now in lagging.items()}
     timestamps = log.timestamps(ends) if ends else {}
     sizes = log.sizes(sized) if sized else {}
-    found = {}
+    by_partition = {}
     for at, now in moments.items():
         place = (at.topic, at.partition)
         seen = SeenPartition(now, before.get(at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
-        found[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS), seen.timestamp)
-    return found
+        by_partition[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS), seen.timestamp)
+    return by_partition
 
 
 def _oldest(records: Iterable[Record]) -> dict[TopicPartition, Moment]:
     """Each partition's state when the oldest of these windows with that partition was pinned."""
     newest_first = sorted((record.window for record in records), key=lambda window: -window.pinned_at)
     return {
-        one.at: Moment(window.pinned_at, one.log_start, one.log_end, one.start)
+        range_.at: Moment(window.pinned_at, range_.log_start, range_.log_end, range_.start)
         for window in newest_first
-        for one in window.ranges
+        for range_ in window.ranges
     }

@@ -18,9 +18,9 @@ def first_at(
     opened: OpenStream, logs: Mapping[str, TopicLog], milliseconds: int
 ) -> Mapping[tuple[str, int], int | None]:
     """Per (topic, partition), the first offset at or after a time, in the very logs that were looked at; see `check_same`."""
-    found = opened.log.first_at_or_after(logs, milliseconds, opened.stream.source.isolation)
+    offsets = opened.log.first_at_or_after(logs, milliseconds, opened.stream.source.isolation)
     check_same(opened, logs)
-    return found
+    return offsets
 
 
 def check_same(opened: OpenStream, logs: Mapping[str, TopicLog]) -> None:
@@ -37,10 +37,10 @@ def check_same(opened: OpenStream, logs: Mapping[str, TopicLog]) -> None:
             happened = "was deleted" if topic not in now else "was deleted and created again"
             raise _changed(f"topic {topic} {happened}")
         for partition, log in before.partitions.items():
-            found = now[topic].partitions.get(partition)
-            if found is None or found.leader_epoch is None or log.leader_epoch is None:
+            log_now = now[topic].partitions.get(partition)
+            if log_now is None or log_now.leader_epoch is None or log.leader_epoch is None:
                 continue
-            if found.leader_epoch > log.leader_epoch:
+            if log_now.leader_epoch > log.leader_epoch:
                 newer[topic, partition] = log.leader_epoch
     for (topic, partition), end in opened.log.epoch_ends(newer).items():
         if end < logs[topic].partitions[partition].written:

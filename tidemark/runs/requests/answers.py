@@ -78,12 +78,12 @@ def before(
     """
     logs, chosen = known.partitions(), known.to_read()
     rest = wanted
-    found: dict[str, RangeSet] = {}
+    by_answer: dict[str, RangeSet] = {}
 
     def answer(why: str, some: RangeSet) -> None:
         nonlocal rest
         if part := rest & some:
-            found[why] = found.get(why, RangeSet()) | part
+            by_answer[why] = by_answer.get(why, RangeSet()) | part
             rest = rest - part
 
     def whole(partitions: Iterable[TopicPartition]) -> RangeSet:
@@ -101,7 +101,7 @@ def before(
     answer(NOT_YET, RangeSet(OffsetRange(at, log.end, MAX_OFFSET) for at, log in logs.items()) - read)
     parts = by_lane(rest, read, below)
     ranges = parts.pop(NOT_READ if kind == LaneKind.BACKFILL else READ_ALREADY)
-    return ranges, found | {why: part for why, part in parts.items() if part}
+    return ranges, by_answer | {why: part for why, part in parts.items() if part}
 
 
 def by_lane(wanted: RangeSet, read: RangeSet, below: RangeSet) -> dict[str, RangeSet]:
@@ -127,7 +127,7 @@ def after(
     receipt. Where a partition has several of their answers, the XORs of the counts tell which offsets have which, while these
     are few. Otherwise each gets its number, within the same range. A run into `some_sinks` alone stores no dead letters.
     """
-    found = exact(dead)
+    answers = exact(dead)
     rest = covers
     for part in dead.values():
         rest = rest - part
@@ -141,9 +141,11 @@ def after(
             INVISIBLE: Count(covers.count(at) - read),
         }
         # Those that a later run has read again meanwhile are not among `dead`.
-        counts[NO_ROW if some_sinks else DEAD_LETTER] = Count(here.count() - sum(one.number for one in counts.values()))
-        found += _of_each(here, {why: count for why, count in counts.items() if count.number})
-    return sorted(found)
+        counts[NO_ROW if some_sinks else DEAD_LETTER] = Count(
+            here.count() - sum(count.number for count in counts.values())
+        )
+        answers += _of_each(here, {why: count for why, count in counts.items() if count.number})
+    return sorted(answers)
 
 
 def _of_each(here: RangeSet, counts: Mapping[str, Count]) -> list[OffsetAnswer]:
@@ -156,7 +158,7 @@ def _of_each(here: RangeSet, counts: Mapping[str, Count]) -> list[OffsetAnswer]:
     rest = {why: count.number for why, count in counts.items() if why not in told}
     if len(rest) == 1:
         return exact({**told, next(iter(rest)): left})
-    return exact(told) + [OffsetAnswer(one, number, why) for one in left.hull() for why, number in rest.items()]
+    return exact(told) + [OffsetAnswer(range_, number, why) for range_ in left.hull() for why, number in rest.items()]
 
 
 def exact(answers: Mapping[str, RangeSet]) -> list[OffsetAnswer]:
@@ -173,25 +175,25 @@ def exact(answers: Mapping[str, RangeSet]) -> list[OffsetAnswer]:
 
 def totals(answers: Iterable[OffsetAnswer]) -> dict[str, int]:
     """How many offsets have each answer."""
-    found: dict[str, int] = {}
-    for one in answers:
-        found[one.answer] = found.get(one.answer, 0) + one.offsets
-    return found
+    by_answer: dict[str, int] = {}
+    for answer in answers:
+        by_answer[answer.answer] = by_answer.get(answer.answer, 0) + answer.offsets
+    return by_answer
 
 
 def as_texts(answers: Sequence[OffsetAnswer], most: int) -> dict[str, Any]:
     """The totals and the first answers for browsers, which round large numbers: all of them are texts."""
-    fields = (one.as_fields() for one in answers[:most])
+    fields = (answer.as_fields() for answer in answers[:most])
     return {
         "totals": {why: str(number) for why, number in totals(answers).items()},
-        "answers": [{**one, "offsets": str(one["offsets"])} for one in fields],
+        "answers": [{**row, "offsets": str(row["offsets"])} for row in fields],
     }
 
 
 def table(answers: Sequence[OffsetAnswer]) -> list[str]:
     """The first answers as lines of a log, in columns."""
     names = ("partition", "from", "until", "offsets", "answer")
-    rows = [names, *([str(one.as_fields()[name]) for name in names] for one in answers[:MOST_LINES])]
+    rows = [names, *([str(answer.as_fields()[name]) for name in names] for answer in answers[:MOST_LINES])]
     first, *numbers = (max(len(row[column]) for row in rows) for column in range(len(names) - 1))
     lines = [
         "  ".join(
@@ -209,6 +211,6 @@ def said(answers: Mapping[str, RangeSet]) -> str:
 
 
 def _first(ranges: RangeSet) -> str:
-    shown = [str(one) for one in ranges]
+    shown = [str(range_) for range_ in ranges]
     more = len(shown) - MOST_NAMED
     return ", ".join(shown[:MOST_NAMED]) + (f" and {more} more ranges" if more > 0 else "")

@@ -32,8 +32,8 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     # It may have waited for a second person, or for a comparison.
     plan.check(opened, planned, planned.view)
     chosen = [
-        (one, name, part)
-        for one, name, part in (
+        (lane_kind, name, part)
+        for lane_kind, name, part in (
             (kind, run, planned.ranges),
             (LaneKind.REPLAY, lanes.again_of(run), planned.again),
         )
@@ -46,7 +46,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     if at_once > 1:
         rate = rate if rate is not None else opened.stream.limits.max_records_per_second
         at_once = at_once if rate is None else min(at_once, rate)
-    divided = [(one, name, _divided(opened, planned, one, part, at_once)) for one, name, part in chosen]
+    divided = [(kind, name, _divided(opened, planned, kind, part, at_once)) for kind, name, part in chosen]
     at_once = max(len(parts) for _, _, parts in divided)
     claimed = {name: opened.book.store_selection(part) for _, name, part in chosen}
     noted = RunRequest(
@@ -57,10 +57,10 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     )
     wanted = [
         NewLane(
-            lane=lanes.lane_name(one, name, number),
-            kind=one,
+            lane=lanes.lane_name(kind, name, number),
+            kind=kind,
             run=run,
-            start=positions({found.partition: found.start for found in part.hull()}),
+            start=positions({range_.partition: range_.start for range_ in part.hull()}),
             selection=opened.book.store_selection(part),
             reason=request.reason,
             asked_by=by.asked,
@@ -69,7 +69,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
             sinks=planned.sinks,
             asked=noted,
         )
-        for one, name, parts in divided
+        for kind, name, parts in divided
         for number, part in enumerate(parts, 1)
     ]
     open_together(opened.book, *wanted, judge=lambda now: plan.check(opened, planned, now))

@@ -52,13 +52,13 @@ class DeadLetterFilter:
             return []
         if not record.tallies:
             # It has not ended, or the ledger was made anew out of the sinks.
-            return [one.at for one in record.window.ranges]
+            return [range_.at for range_ in record.window.ranges]
         return [tally.at for tally in record.tallies if tally.dead_letters and self._may_have_time(tally)]
 
     def check(self, stream: str, view: View) -> None:
         """Raises WrongUse for a lane or window that has committed nothing: `no dead letters` would be no answer."""
-        known = (one.record for one in view.windows)
-        if self.window and not any(self.window in (one.lane, f"{one.lane}/{one.seq}") for one in known):
+        known = (record.record for record in view.windows)
+        if self.window and not any(self.window in (record.lane, f"{record.lane}/{record.seq}") for record in known):
             raise WrongUse(
                 f"window {self.window}: {stream} has no committed window of this name. Expected LANE, such as ingest, or "
                 "LANE/NUMBER, such as ingest/17"
@@ -105,21 +105,21 @@ def redrive(opened: OpenStream, wanted: DeadLetterFilter, view: View | None = No
     view = view or opened.book.view()
     wanted.check(opened.book.stream, view)
     rows = _rows(opened, wanted, view)
-    found, tired = chosen(rows, wanted, opened.stream.dead_letters.max_redrives)
-    if not found:
+    letters, tired = chosen(rows, wanted, opened.stream.dead_letters.max_redrives)
+    if not letters:
         raise WrongUse(f"no dead letter of {opened.book.stream} has {wanted}; reasons are: {_reasons(opened)}")
-    topics = tuple(sorted({at.topic for at in found.partitions}))
-    held = offsets_within(known_now(opened, topics, learn=False), found)
-    return Redrive(held - tired, found - held, held & tired)
+    topics = tuple(sorted({at.topic for at in letters.partitions}))
+    held = offsets_within(known_now(opened, topics, learn=False), letters)
+    return Redrive(held - tired, letters - held, held & tired)
 
 
 def _rows(opened: OpenStream, wanted: DeadLetterFilter, view: View) -> Iterator[StoredRow]:
     """The dead letters that count, where windows may have made some that are asked for."""
     there = RangeSet(
         part
-        for one in view.windows
-        if (places := wanted.may_be_in(one.record))
-        for part in view.authority.held_by(one.generation, one.covers.only(places))
+        for window in view.windows
+        if (places := wanted.may_be_in(window.record))
+        for part in view.authority.held_by(window.generation, window.covers.only(places))
     )
     table = opened.dead_letter_table().only(READ)
     return rows_of_pieces(opened.book, table, view, pieces(fewest_scans(there, there.hull())))
@@ -134,15 +134,15 @@ def _reasons(opened: OpenStream) -> str:
 
 def chosen(rows: Iterable[StoredRow], wanted: DeadLetterFilter, most: int) -> tuple[RangeSet, RangeSet]:
     """The coordinates of the rows that are asked for, and of those among them that were redriven `most` times or more."""
-    found: list[OffsetRange] = []
+    ranges: list[OffsetRange] = []
     tired: list[OffsetRange] = []
     for row in rows:
         if wanted.has(row):
             at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
-            found.append(at)
+            ranges.append(at)
             if redrives(row) >= most:
                 tired.append(at)
-    return RangeSet(found), RangeSet(tired)
+    return RangeSet(ranges), RangeSet(tired)
 
 
 def too_often(most: int) -> str:

@@ -33,9 +33,9 @@ from tidemark.settings.parts import form
 from tidemark.streams.audits import LevelName
 
 
-def _fits(text: str, found: ValidationInfo) -> str:
+def _fits(text: str, info: ValidationInfo) -> str:
     # A command has read the text from a file or an option, and sends it nowhere.
-    if len(text) > MOST_TEXT and not (found.context or {}).get("here"):
+    if len(text) > MOST_TEXT and not (info.context or {}).get("here"):
         raise ValueError(
             f"{len(text)} characters, and a field takes up to {MOST_TEXT}; write records to a file and name it as records_file"
         )
@@ -156,8 +156,8 @@ class _Request(BaseModel):
         given = [way for way in self._ways if any(getattr(self, name) for name in way)]
         together = bool(given) and set(given) == self._together
         if self._ways and len(given) != 1 and not together:
-            ways, found = (["/".join(way) for way in some] for some in (self._ways, given))
-            raise ValueError(f"fill in exactly one of {', '.join(ways)}; found {' and '.join(found) or 'none of them'}")
+            ways, used = (["/".join(way) for way in some] for some in (self._ways, given))
+            raise ValueError(f"fill in exactly one of {', '.join(ways)}; found {' and '.join(used) or 'none of them'}")
         return self
 
 

@@ -36,11 +36,11 @@ def fields_of(
 
 def fields_of_offsets(**named: RangeSet) -> dict[str, str]:
     """The fields of a request that a program makes of offsets. Stores none of them."""
-    return {name: _digest((str(one.partition), one) for one in part) for name, part in named.items() if part}
+    return {name: _digest((str(range_.partition), range_) for range_ in part) for name, part in named.items() if part}
 
 
 def _digest(ranges: Iterable[tuple[str, OffsetRange]]) -> str:
-    found = sha256()
-    for partition, one in ranges:
-        found.update(f"{partition} {one.start} {one.until}\n".encode())
-    return found.hexdigest()
+    digest = sha256()
+    for partition, range_ in ranges:
+        digest.update(f"{partition} {range_.start} {range_.until}\n".encode())
+    return digest.hexdigest()

@@ -58,7 +58,7 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
     held = as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
     reading.begin(held)
-    found = RangeSet(_in_kafka(opened, held, key, reading))
+    offsets = RangeSet(_in_kafka(opened, held, key, reading))
     # A log may be cut, or its topic recreated, while it is read: what was found above that may be of other messages.
     still = _up_to_its_end(held_now(opened, topics_now(opened)))
     still_read = as_read(opened, view.heads[INGEST], held & still)
@@ -70,7 +70,7 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     )
     # Of the same view: what the ingest reads meanwhile is not gone from Kafka.
     unseen = view.authority.covered() - still_read
-    return WithKey((found & still_read) | letters, held.count(), letters.count(), unseen.count())
+    return WithKey((offsets & still_read) | letters, held.count(), letters.count(), unseen.count())
 
 
 def _up_to_its_end(held: RangeSet) -> RangeSet:
@@ -80,12 +80,12 @@ def _up_to_its_end(held: RangeSet) -> RangeSet:
 
 def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:
     """The messages with a key at offsets that Kafka holds. Also those of aborted transactions: they are harmless here."""
-    for one, messages in opened.log.messages(held):
-        reached = one.start
-        for offset, found in messages:
-            reading.passed(one.partition, offset + 1 - reached)
+    for partition, messages in opened.log.messages(held):
+        reached = partition.start
+        for offset, message in messages:
+            reading.passed(partition.partition, offset + 1 - reached)
             reached = offset + 1
-            if found == key:
-                yield OffsetRange(one.partition, offset, offset + 1)
+            if message == key:
+                yield OffsetRange(partition.partition, offset, offset + 1)
         # Markers and compacted offsets may end it.
-        reading.passed(one.partition, one.until - reached)
+        reading.passed(partition.partition, partition.until - reached)

@@ -27,34 +27,36 @@ _REASONS = {
 
 def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[OffsetAnswer]:
     """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
-    covers = RangeSet(one for record in records for one in opened.book.covers(record.window))
+    covers = RangeSet(range_ for record in records for range_ in opened.book.covers(record.window))
     tallies = [tally for record in records for tally in record.tallies]
     # All windows of a lane write the same sinks.
     if any(not record.window.counts_for(None) for record in records):
-        found = answers.after(covers, tallies, {}, some_sinks=True)
+        outcomes = answers.after(covers, tallies, {}, some_sinks=True)
     else:
-        found = answers.after(covers, tallies, _dead_letters(opened, records, covers))
-    return _with_reasons(opened, found)
+        outcomes = answers.after(covers, tallies, _dead_letters(opened, records, covers))
+    return _with_reasons(opened, outcomes)
 
 
-def _with_reasons(opened: OpenStream, found: list[OffsetAnswer]) -> list[OffsetAnswer]:
+def _with_reasons(opened: OpenStream, outcomes: list[OffsetAnswer]) -> list[OffsetAnswer]:
     """The answers, with why there is no message at an offset, where few are without one and Kafka says why."""
-    missing = [one for one in found if one.answer == answers.INVISIBLE and one.offsets == len(one.within)]
-    if not missing or sum(one.offsets for one in missing) > _MOST_ASKED:
-        return found
+    missing = [
+        answer for answer in outcomes if answer.answer == answers.INVISIBLE and answer.offsets == len(answer.within)
+    ]
+    if not missing or sum(answer.offsets for answer in missing) > _MOST_ASKED:
+        return outcomes
     why: dict[str, list[OffsetRange]] = {}
-    for one in missing:
-        at = one.within.partition
-        for offset in range(one.within.start, one.within.until):
+    for answer in missing:
+        at = answer.within.partition
+        for offset in range(answer.within.start, answer.within.until):
             try:
                 there = slot_at(opened, Coordinate(at, offset))
             except (Conflict, Unreachable, NotAuthorized, AuthenticationFailed):
                 # The run is committed: its answers do not depend on Kafka.
-                return found
+                return outcomes
             said = answers.INVISIBLE if there is None else _REASONS.get(there.slot, answers.INVISIBLE)
             why.setdefault(said, []).append(OffsetRange(at, offset, offset + 1))
-    others = [one for one in found if one not in missing]
-    return sorted([*others, *answers.exact({one: RangeSet(part) for one, part in why.items()})])
+    others = [answer for answer in outcomes if answer not in missing]
+    return sorted([*others, *answers.exact({reason: RangeSet(part) for reason, part in why.items()})])
 
 
 def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSet) -> dict[str, RangeSet]:
@@ -68,9 +70,9 @@ def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSe
     table = opened.dead_letter_table().only(("redrives",))
     book, most = opened.book, opened.stream.dead_letters.max_redrives
     generations = {record.attempt.generation for record in records}
-    found: dict[str, list[OffsetRange]] = {}
+    offsets: dict[str, list[OffsetRange]] = {}
     for row in rows_of_pieces(book, table, book.view(), pieces(wanted)):
         if row.mark.generation in generations:
             at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
-            found.setdefault(answers.dead_letter(redrives(row), most), []).append(at)
-    return {why: RangeSet(ranges) for why, ranges in found.items()}
+            offsets.setdefault(answers.dead_letter(redrives(row), most), []).append(at)
+    return {why: RangeSet(ranges) for why, ranges in offsets.items()}

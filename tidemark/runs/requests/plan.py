@@ -167,27 +167,27 @@ def _plan(
     )
 
 
-def _readable(opened: OpenStream, view: View, request: Request, found: Selected) -> Selected:
+def _readable(opened: OpenStream, view: View, request: Request, selected: Selected) -> Selected:
     """Offsets without those of blocks that a sink needs whole, and that Kafka no longer has whole."""
     replays = request.kind == LaneKind.REPLAY
-    part = found.ranges if replays else found.again
+    part = selected.ranges if replays else selected.again
     lost = whole_blocks.lost_with(opened, view, part, chosen_sinks.named(opened, request.sinks))
     if not lost:
-        return found
-    left_out = {**found.left_out, answers.UNIT_LOST: lost}
-    return replace(found, left_out=left_out, **{"ranges" if replays else "again": part - lost})
+        return selected
+    left_out = {**selected.left_out, answers.UNIT_LOST: lost}
+    return replace(selected, left_out=left_out, **{"ranges" if replays else "again": part - lost})
 
 
-def _check(request: Request, found: Selected) -> None:
+def _check(request: Request, selected: Selected) -> None:
     what = request.kind.value
-    if request.strict and found.left_out:
-        number = sum(part.count() for part in found.left_out.values())
+    if request.strict and selected.left_out:
+        number = sum(part.count() for part in selected.left_out.values())
         raise WrongUse(
-            f"strict: {number} offsets cannot be read by a {what}. {answers.said(found.left_out)}. Nothing was changed. Leave "
-            "these offsets out, or leave out strict (--strict): the others are then read"
+            f"strict: {number} offsets cannot be read by a {what}. {answers.said(selected.left_out)}. Nothing was changed. "
+            "Leave these offsets out, or leave out strict (--strict): the others are then read"
         )
-    if not found.ranges and not found.again and not request.dry_run:
-        raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
+    if not selected.ranges and not selected.again and not request.dry_run:
+        raise WrongUse(f"there is nothing to {what}: {answers.said(selected.left_out) or 'the selection is empty'}")
 
 
 def check(opened: OpenStream, plan: Plan, now: View) -> None:
@@ -209,13 +209,13 @@ def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
     What is not among the offsets does not change it, such as what the ingest reads meanwhile.
     """
     view, request = now or plan.view, plan.request
-    found = sha256(f"{plan.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
+    checksum = sha256(f"{plan.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
     for name, part in (("read", plan.ranges), ("again", plan.again)):
-        for one in part:
-            found.update(f"{name} {one}\n".encode())
+        for range_ in part:
+            checksum.update(f"{name} {range_}\n".encode())
         for sink, at, start, until, generation in _authority(opened, view, request, part):
-            found.update(f"replaces {sink} {at} {start} {until} {generation}\n".encode())
-    return found.hexdigest()
+            checksum.update(f"replaces {sink} {at} {start} {until} {generation}\n".encode())
+    return checksum.hexdigest()
 
 
 def _authority(
@@ -223,23 +223,23 @@ def _authority(
 ) -> Iterator[tuple[str, TopicPartition, int, int, int]]:
     """What counts at some offsets, in each sink that a run writes; with all sinks, also for the dead letters."""
     seen: list[Authority] = []
-    for name in request.sinks or (None, *(one.name for one in opened.stream.sinks)):
+    for name in request.sinks or (None, *(sink.name for sink in opened.stream.sinks)):
         authority = view.of(name).authority
-        if any(authority is one for one in seen):
+        if any(authority is authority_ for authority_ in seen):
             continue
         seen.append(authority)
-        for one in chosen:
-            for segment in authority.within(one):
-                yield name or "", one.partition, segment.start, segment.until, segment.generation
+        for window in chosen:
+            for segment in authority.within(window):
+                yield name or "", window.partition, segment.start, segment.until, segment.generation
 
 
 def replaced(opened: OpenStream, plan: Plan) -> list[Replaced]:
     """The windows whose results a run replaces, in any sink that it writes, the newest first."""
-    found: dict[int, list[OffsetRange]] = {}
+    ranges: dict[int, list[OffsetRange]] = {}
     for _, at, start, until, generation in _authority(opened, plan.view, plan.request, plan.all):
-        found.setdefault(generation, []).append(OffsetRange(at, start, until))
-    windows = {one.generation: one for one in plan.view.windows}
-    return [Replaced(windows[generation], RangeSet(found[generation])) for generation in sorted(found, reverse=True)]
+        ranges.setdefault(generation, []).append(OffsetRange(at, start, until))
+    windows = {window.generation: window for window in plan.view.windows}
+    return [Replaced(windows[generation], RangeSet(ranges[generation])) for generation in sorted(ranges, reverse=True)]
 
 
 def estimated(opened: OpenStream, plan: Plan) -> dict[str, Any] | None:

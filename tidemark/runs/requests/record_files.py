@@ -169,14 +169,14 @@ def _of_json_lines(path: Path) -> Rows:
                 continue
             place = f"{path}:{number}"
             try:
-                found = json.loads(line, object_pairs_hook=each_once)
+                value = json.loads(line, object_pairs_hook=each_once)
             except (ValueError, RecursionError) as problem:
                 raise WrongUse(f"{place}: not JSON: {problem}") from problem
-            if not isinstance(found, dict):
+            if not isinstance(value, dict):
                 raise WrongUse(
-                    f'{place}: expected {{"topic": ..., "partition": ..., "offset": ...}}, found {_shown(found)}'
+                    f'{place}: expected {{"topic": ..., "partition": ..., "offset": ...}}, found {_shown(value)}'
                 )
-            yield place, [found[name] for name in _columns(place, list(found))]
+            yield place, [value[name] for name in _columns(place, list(value))]
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
@@ -212,7 +212,9 @@ def _of_parquet(path: Path) -> Rows:
                 columns = [batch.column(name) for name in names]
                 for name, column in zip(names, columns, strict=True):
                     _check_texts(f"{path}: column {name}, after row {before}", column)
-                for number, row in enumerate(zip(*(one.to_pylist() for one in columns), strict=True), start=before + 1):
+                for number, row in enumerate(
+                    zip(*(column.to_pylist() for column in columns), strict=True), start=before + 1
+                ):
                     yield f"{path}: row {number}", row
                 before += batch.num_rows
     except ArrowException as problem:
@@ -227,11 +229,11 @@ def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
     from pyarrow import types
 
     for name in names:
-        found = file.schema_arrow.field(name).type
-        found = found.value_type if types.is_dictionary(found) else found
-        plain = _is_text(found) or types.is_integer(found)
-        if not (plain or types.is_floating(found) or types.is_boolean(found) or types.is_null(found)):
-            raise WrongUse(f"{path}: the column {name} is of the type {found}; expected texts for topics, numbers else")
+        type_ = file.schema_arrow.field(name).type
+        type_ = type_.value_type if types.is_dictionary(type_) else type_
+        plain = _is_text(type_) or types.is_integer(type_)
+        if not (plain or types.is_floating(type_) or types.is_boolean(type_) or types.is_null(type_)):
+            raise WrongUse(f"{path}: the column {name} is of the type {type_}; expected texts for topics, numbers else")
     # As the footer says, all together; of folders of columns (a struct), nothing is read.
     for group in range(file.metadata.num_row_groups):
         part = file.metadata.row_group(group)
@@ -258,7 +260,7 @@ def _check_texts(place: str, column: Any) -> None:
     values = column.dictionary if types.is_dictionary(column.type) else column
     if _is_text(values.type):
         if types.is_string_view(values.type):
-            longest = max((one.as_buffer().size for one in values if one.is_valid), default=0)
+            longest = max((value.as_buffer().size for value in values if value.is_valid), default=0)
         else:
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(values)).as_py() or 0
         if longest > _MOST_OF_A_TEXT:
@@ -266,14 +268,14 @@ def _check_texts(place: str, column: Any) -> None:
 
 
 def _columns(place: str, there: Sequence[str]) -> tuple[str, str, str]:
-    found = next((names for names in _COLUMNS if set(names) <= set(there)), None)
-    if found is None:
+    columns = next((names for names in _COLUMNS if set(names) <= set(there)), None)
+    if columns is None:
         some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
         more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
         raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
-    if (twice := said_twice(found, there)) is not None:
+    if (twice := said_twice(columns, there)) is not None:
         raise WrongUse(f"{place}: the column {twice} stands there twice")
-    return found
+    return columns
 
 
 def _plain(name: str) -> str:
@@ -282,8 +284,8 @@ def _plain(name: str) -> str:
     return shown[:_MOST_SHOWN] + ("..." if len(shown) > _MOST_SHOWN else "")
 
 
-def _wrong(place: str, expected: str, found: object) -> WrongUse:
-    return WrongUse(f"{place}: expected {expected}, found {_shown(found)}")
+def _wrong(place: str, expected: str, value: object) -> WrongUse:
+    return WrongUse(f"{place}: expected {expected}, found {_shown(value)}")
 
 
 def _number(value: object) -> int | None:

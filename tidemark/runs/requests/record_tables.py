@@ -33,7 +33,7 @@ def named_records(opened: OpenStream, name: str) -> Named:
     table = _allowed(opened, name)
     gateway = Gateway(hbase_endpoint(opened.connections(table.hbase)))
     try:
-        return Named(records_of(name, _rows(gateway, table), [f", column {one}" for one in table.columns]))
+        return Named(records_of(name, _rows(gateway, table), [f", column {column}" for column in table.columns]))
     except TableMissing:
         raise RecordsGone(f"records_file {name}: HBase has no such table at the connection {table.hbase}") from None
     finally:
@@ -41,14 +41,14 @@ def named_records(opened: OpenStream, name: str) -> Named:
 
 
 def _allowed(opened: OpenStream, name: str) -> RecordTable:
-    allowed = {one.table: one for one in opened.stream.record_tables}
-    found = allowed.get(name.removeprefix(_TABLE))
-    if found is None:
+    allowed = {table.table: table for table in opened.stream.record_tables}
+    allowed_table = allowed.get(name.removeprefix(_TABLE))
+    if allowed_table is None:
         raise WrongUse(
             f"records_file {name}: the stream file does not allow this table. record_tables in {opened.file.path.name} "
             f"has {', '.join(allowed) or 'none'}"
         )
-    return found
+    return allowed_table
 
 
 def _rows(gateway: Gateway, table: RecordTable) -> Rows:

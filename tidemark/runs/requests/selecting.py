@@ -54,15 +54,15 @@ def select(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequ
     within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
-    found = answered(opened, view, request.kind, _named(opened, view, request) if within is None else within)
+    selected = answered(opened, view, request.kind, _named(opened, view, request) if within is None else within)
     if isinstance(request, BackfillRequest) and request.reprocess:
-        left_out = dict(found.left_out)
+        left_out = dict(selected.left_out)
         again = left_out.pop(answers.READ_ALREADY, RangeSet())
-        if request.sinks and found.ranges:
+        if request.sinks and selected.ranges:
             # The other sinks need these too: another backfill reads them, into all sinks.
-            return Selected(RangeSet(), again=again, left_out={answers.NOT_READ: found.ranges, **left_out})
-        return Selected(found.ranges, again=again, left_out=left_out)
-    return found
+            return Selected(RangeSet(), again=again, left_out={answers.NOT_READ: selected.ranges, **left_out})
+        return Selected(selected.ranges, again=again, left_out=left_out)
+    return selected
 
 
 def answered(opened: OpenStream, view: View, kind: LaneKind, wanted: RangeSet) -> Selected:
@@ -105,27 +105,27 @@ def with_incarnations(view: View, named: Named) -> RangeSet:
 
 
 def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetterFilter) -> Selected:
-    found = dead_letters.redrive(opened, wanted, view)
+    letters = dead_letters.redrive(opened, wanted, view)
     most = opened.stream.dead_letters.max_redrives
-    left_out = {answers.EXPIRED: found.expired, dead_letters.too_often(most): found.too_often}
-    return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges}, dead=found.ranges)
+    left_out = {answers.EXPIRED: letters.expired, dead_letters.too_often(most): letters.too_often}
+    return Selected(letters.ranges, {why: ranges for why, ranges in left_out.items() if ranges}, dead=letters.ranges)
 
 
 def _holes(opened: OpenStream, view: View) -> RangeSet:
     """The holes of the stream. Raises WrongUse when there are none."""
-    found = holes(view.windows, Ingest.seen(view))
-    if not found:
+    missing = holes(view.windows, Ingest.seen(view))
+    if not missing:
         raise WrongUse(
             f"{opened.book.stream} has no holes: from the beginning of the ingest to its position, every offset is in a "
             "window, lost, or skipped. To read what lies before that: everything_before (--before-first), or name the offsets"
         )
-    return found
+    return missing
 
 
 def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
     """Split offsets: those that were erased, that a window has read, that the ingest will read, and the others."""
     read, below, gone = _read_below_and_erased(opened.book.view())
-    left = wanted - RangeSet(one for part in gone.values() for one in part)
+    left = wanted - RangeSet(range_ for part in gone.values() for range_ in part)
     return {why: wanted & part for why, part in gone.items()} | answers.by_lane(left, read, below)
 
 
@@ -173,10 +173,10 @@ def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since
                 "or say if_none (--if-none) end to take nothing of such a partition"
             )
 
-    def bound(found: FirstAt | None, at: TopicPartition, unbounded: int) -> int:
-        if found is None:
+    def bound(at_time: FirstAt | None, at: TopicPartition, unbounded: int) -> int:
+        if at_time is None:
             return unbounded
-        first = found.get((at.topic, at.partition))
+        first = at_time.get((at.topic, at.partition))
         return logs[at].end if first is None else min(max(first, known.begins(at, logs[at])), logs[at].end)
 
     return RangeSet(
@@ -202,7 +202,7 @@ def between_offsets(
     Raises WrongUse for a partition that is named twice, or that Kafka does not have. Raises WrongUse too when both sides
     name partitions, and one partition is named on one side only.
     """
-    starts, ends = (_by_partition(found) for found in (lower, upper))
+    starts, ends = (_by_partition(bounds) for bounds in (lower, upper))
     if starts and ends and (alone := starts.keys() ^ ends.keys()):
         sides = ", ".join(f"{at} only in {'--from' if at in starts else '--until'}" for at in sorted(alone))
         raise WrongUse(
@@ -225,11 +225,13 @@ def between_offsets(
 
 
 def _by_partition(coordinates: Sequence[Coordinate]) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
-    for one in coordinates:
-        if found.setdefault(one.partition, one.offset) != one.offset:
-            raise WrongUse(f"{one.partition} is named twice, at {found[one.partition]} and at {one.offset}")
-    return found
+    offsets: dict[TopicPartition, int] = {}
+    for coordinate in coordinates:
+        if offsets.setdefault(coordinate.partition, coordinate.offset) != coordinate.offset:
+            raise WrongUse(
+                f"{coordinate.partition} is named twice, at {offsets[coordinate.partition]} and at {coordinate.offset}"
+            )
+    return offsets
 
 
 def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
@@ -237,13 +239,13 @@ def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
 
     Raises WrongUse for a topic that the stream has never read, and for an incarnation that the ledger does not know.
     """
-    found = opened.book.register()
-    topics = found[1].topics if found else {}
+    register = opened.book.register()
+    topics = register[1].topics if register else {}
     for at in (*named.open.partitions, *named.exact.partitions):
         if not topics.get(at.topic):
             raise WrongUse(f"{at.topic}: the stream {opened.book.stream} has never read this topic")
     for at in named.exact.partitions:
-        known = sorted(one.incarnation for one in topics[at.topic])
+        known = sorted(incarnation.incarnation for incarnation in topics[at.topic])
         if at.incarnation not in known:
             raise WrongUse(f"{at.topic} has no incarnation {at.incarnation}; known are {', '.join(map(str, known))}")
     return by_cuts(topics, named.open) | named.exact
@@ -255,7 +257,7 @@ def everything_from_the_start(opened: OpenStream, view: View | None = None) -> R
     topics = topics_now(opened)
     known = known_now(opened, topics, learn=False)
     start = start_positions(opened, known, topics)
-    above = RangeSet(OffsetRange(one.at, one.offset, MAX_OFFSET) for one in start)
+    above = RangeSet(OffsetRange(position.at, position.offset, MAX_OFFSET) for position in start)
     return planner.offsets_within(known, above) & view.authority.covered()
 
 
@@ -270,7 +272,7 @@ def before_the_first_window(opened: OpenStream, view: View | None = None) -> Ran
 
 def stored_selection(opened: OpenStream, digest: str) -> RangeSet:
     """The offsets of a stored selection. Raises WrongUse when no selection has this digest."""
-    found = opened.book.find_selection(digest)
-    if found is None:
+    selection = opened.book.find_selection(digest)
+    if selection is None:
         raise WrongUse(f"{opened.book.stream} has no stored selection {digest}")
-    return found
+    return selection

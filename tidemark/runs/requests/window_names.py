@@ -13,17 +13,17 @@ def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
 
     Raises WrongUse for a name of no such window, and for windows that have read nothing.
     """
-    found = [one for one in view.windows if _is(one, named)]
-    if not found:
+    windows = [window for window in view.windows if _is(window, named)]
+    if not windows:
         raise WrongUse(
             f"window {named}: {opened.book.stream} has no committed window of this name. Expected LANE, such as ingest; "
             "LANE/NUMBER, such as ingest/17; or the name of a run that has committed windows. "
             f"`tidemark ledger show {opened.book.stream} --closed` lists the lanes; "
             f"`tidemark window {opened.book.stream} LANE/NUMBER` names a window's run"
         )
-    offsets = RangeSet(one for window in found for one in window.covers)
+    offsets = RangeSet(range_ for window in windows for range_ in window.covers)
     if not offsets:
-        raise WrongUse(f"window {named}: its {len(found)} windows have read no offsets")
+        raise WrongUse(f"window {named}: its {len(windows)} windows have read no offsets")
     return offsets
 
 

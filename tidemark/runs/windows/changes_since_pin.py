@@ -47,29 +47,29 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
     `read`: the offsets that the window reads (`Book.reads`). Kafka need not have what it only erases.
     """
     judged = _judged(window, read)
-    now = kafka.topics({one.topic for one in judged}, window.isolation)
+    now = kafka.topics({range_.topic for range_ in judged}, window.isolation)
     ends = kafka.epoch_ends(newer_epochs(window, now, judged))
     changes = []
-    for topic in sorted({one.topic for one in judged}):
+    for topic in sorted({range_.topic for range_ in judged}):
         topic_id = window.topic_ids[topic]
         if topic not in now:
             changes.append(f"topic {topic} is gone")
         elif now[topic].topic_id != topic_id:
             changes.append(f"topic {topic} was recreated (id {now[topic].topic_id}, pinned {topic_id})")
-    for one in judged:
-        log = now.get(one.topic)
-        if log is None or log.topic_id != window.topic_ids[one.topic]:
+    for range_ in judged:
+        log = now.get(range_.topic)
+        if log is None or log.topic_id != window.topic_ids[range_.topic]:
             continue
-        partition = log.partitions.get(one.partition)
+        partition = log.partitions.get(range_.partition)
         if partition is None:
-            changes.append(f"{one.at} is gone")
-        elif one.start < one.until and one.start < partition.start:
-            changes.append(f"{one.at}: the log now begins at {partition.start}, the window at {one.start}")
-        elif partition.end < one.until:
-            changes.append(f"{one.at}: the log now ends at {partition.end}, the window at {one.until}")
-        elif ends.get((one.topic, one.partition), one.until) < one.until:
-            cut = ends[one.topic, one.partition]
-            changes.append(f"{one.at}: the log was cut at {cut} and written anew, the window ends at {one.until}")
+            changes.append(f"{range_.at} is gone")
+        elif range_.start < range_.until and range_.start < partition.start:
+            changes.append(f"{range_.at}: the log now begins at {partition.start}, the window at {range_.start}")
+        elif partition.end < range_.until:
+            changes.append(f"{range_.at}: the log now ends at {partition.end}, the window at {range_.until}")
+        elif ends.get((range_.topic, range_.partition), range_.until) < range_.until:
+            cut = ends[range_.topic, range_.partition]
+            changes.append(f"{range_.at}: the log was cut at {cut} and written anew, the window ends at {range_.until}")
     return changes
 
 
@@ -77,23 +77,23 @@ def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
     """The offsets that a pinned window reads, and that Kafka has deleted since."""
     read = opened.book.reads(window)
     judged = _judged(window, read)
-    logs = opened.log.topics({one.topic for one in judged}, window.isolation)
+    logs = opened.log.topics({range_.topic for range_ in judged}, window.isolation)
     return read & RangeSet(
-        OffsetRange(one.at, one.start, min(one.until, logs[one.topic].partitions[one.partition].start))
-        for one in judged
-        if one.topic in logs
-        and one.partition in logs[one.topic].partitions
-        and logs[one.topic].topic_id == window.topic_ids[one.topic]
-        and one.start < min(one.until, logs[one.topic].partitions[one.partition].start)
+        OffsetRange(range_.at, range_.start, min(range_.until, logs[range_.topic].partitions[range_.partition].start))
+        for range_ in judged
+        if range_.topic in logs
+        and range_.partition in logs[range_.topic].partitions
+        and logs[range_.topic].topic_id == window.topic_ids[range_.topic]
+        and range_.start < min(range_.until, logs[range_.topic].partitions[range_.partition].start)
     )
 
 
 def _judged(window: Window, read: RangeSet) -> tuple[WindowRange, ...]:
     """The ranges of a window, around what it reads. An empty range stays: the lane's position in it must not be cut."""
-    found = []
-    for one in window.ranges:
-        if one.start == one.until:
-            found.append(one)
-        for part in (read & RangeSet([one.as_range()])).hull():
-            found.append(structs.replace(one, start=part.start, until=part.until))
-    return tuple(found)
+    ranges = []
+    for range_ in window.ranges:
+        if range_.start == range_.until:
+            ranges.append(range_)
+        for part in (read & RangeSet([range_.as_range()])).hull():
+            ranges.append(structs.replace(range_, start=part.start, until=part.until))
+    return tuple(ranges)

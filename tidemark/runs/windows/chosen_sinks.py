@@ -16,7 +16,7 @@ def named(opened: OpenStream, sinks: Collection[str]) -> Sinks:
     if not sinks:
         return None
     _check(opened, sinks, "sinks: ")
-    return tuple(one.name for one in opened.stream.sinks if one.name in sinks)
+    return tuple(sink.name for sink in opened.stream.sinks if sink.name in sinks)
 
 
 def check_still_there(opened: OpenStream, where: str, sinks: Sinks) -> None:
@@ -26,8 +26,8 @@ def check_still_there(opened: OpenStream, where: str, sinks: Sinks) -> None:
 
 
 def _check(opened: OpenStream, sinks: Collection[str], said: str) -> None:
-    known = [one.name for one in opened.stream.sinks]
-    if unknown := [one for one in dict.fromkeys(sinks) if one not in known]:
+    known = [sink.name for sink in opened.stream.sinks]
+    if unknown := [sink for sink in dict.fromkeys(sinks) if sink not in known]:
         raise WrongUse(
             f"{said}the stream file of {opened.stream.name} has no sink {', '.join(unknown)}; it has: {', '.join(known)}. "
             "Name one of these, or put the missing one into the file"

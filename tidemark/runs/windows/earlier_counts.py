@@ -42,9 +42,9 @@ def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks)
         return widened
     other = {
         at.topic
-        for one in view.windows
-        if one.record.window.isolation != isolation
-        for at in one.covers.partitions
+        for window in view.windows
+        if window.record.window.isolation != isolation
+        for at in window.covers.partitions
         if at.topic in topics
     }
     suspect = opened.log.compacted(topics) | other
@@ -70,7 +70,7 @@ def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Atte
     transactions, readers of all messages may have read more.
     """
     widened = opened.book.widened(window)
-    read = {one.at: one.read.number for one in attempted.tallies}
+    read = {tally.at: tally.read.number for tally in attempted.tallies}
     view = opened.book.view() if widened and window.isolation == READ_UNCOMMITTED else None
     every = view is not None and _some_left_out(view)
     asked = widened.only(at for at in widened.partitions if every or read.get(at, 0) < attempted.covers.count(at))
@@ -93,21 +93,21 @@ def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Atte
 def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolation: str) -> RangeSet:
     there = _there(opened, wanted, isolation)
     holes = wanted - there
-    found = _come_up(opened, view, there, sinks) if isolation == READ_UNCOMMITTED else RangeSet()
+    offsets = _come_up(opened, view, there, sinks) if isolation == READ_UNCOMMITTED else RangeSet()
     if not holes:
-        return found
+        return offsets
     for window, here in _deciding(opened, view, holes, sinks):
         if not window.record.has_counts:
             # The ledger was made anew out of the sinks, or an attempt has died under at_most_once: nobody knows.
-            found |= here
+            offsets |= here
             continue
         counted = list(_counted(opened, window, here))
         # Messages of aborted transactions count only where both have read them.
         both = {isolation, window.record.window.isolation}
         level = READ_COMMITTED if READ_COMMITTED in both else READ_UNCOMMITTED
-        there = _there(opened, RangeSet(part for one in counted for part in one.offsets), level)
-        found |= vanished(here, counted, there)
-    return found
+        there = _there(opened, RangeSet(part for counts in counted for part in counts.offsets), level)
+        offsets |= vanished(here, counted, there)
+    return offsets
 
 
 def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attempted, asked: RangeSet) -> RangeSet:
@@ -115,23 +115,23 @@ def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attem
 
     Compared are the offsets that both have read, block by block, or by partition where somebody has not counted blocks.
     """
-    read = {one.at: one.read for one in attempted.tallies}
-    deciding = [one for one, _ in _deciding(opened, view, asked, window.sinks)]
-    if not all(one.record.has_counts for one in deciding):
+    read = {tally.at: tally.read for tally in attempted.tallies}
+    deciding = [before for before, _ in _deciding(opened, view, asked, window.sinks)]
+    if not all(window.record.has_counts for window in deciding):
         return RangeSet()
-    found = RangeSet()
+    unchanged = RangeSet()
     for at in asked.partitions:
         mine = _ByBlock.of(attempted.covers.only([at]), at, read.get(at, NOTHING), attempted.blocks)
         theirs = [
-            _ByBlock.of(own, at, _tally_of(one, at), opened.book.blocks(one.record))
-            for one in deciding
-            if (own := (one.covers - one.erased).only([at]))
+            _ByBlock.of(own, at, _tally_of(window, at), opened.book.blocks(window.record))
+            for window in deciding
+            if (own := (window.covers - window.erased).only([at]))
         ]
-        size = max(one.size for one in (mine, *theirs))
-        mine, theirs = mine.coarser(size), [one.coarser(size) for one in theirs]
+        size = max(part.size for part in (mine, *theirs))
+        mine, theirs = mine.coarser(size), [part.coarser(size) for part in theirs]
         same = [part for block, part in _blocks_of(at, asked.only([at]), size) if mine.is_sum_of(theirs, part, block)]
-        found |= asked & RangeSet(one for part in same for one in part)
-    return found
+        unchanged |= asked & RangeSet(range_ for part in same for range_ in part)
+    return unchanged
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,10 @@ class _ByBlock:
 
     @classmethod
     def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: BlockTallies | None) -> _ByBlock:
-        for one in blocks.partitions if blocks is not None else ():
-            counts = {tally.block: _messages(tally) for tally in one.blocks}
+        for partition in blocks.partitions if blocks is not None else ():
+            counts = {tally.block: _messages(tally) for tally in partition.blocks}
             # Older versions have not counted all outcomes by blocks.
-            if one.at == at and blocks is not None and sum(counts.values(), NOTHING) == read:
+            if partition.at == at and blocks is not None and sum(counts.values(), NOTHING) == read:
                 return cls(covers, blocks.size, counts)
         return cls(covers, WHOLE, {0: read})
 
@@ -162,16 +162,16 @@ class _ByBlock:
     def is_sum_of(self, others: Sequence[_ByBlock], part: RangeSet, block: int) -> bool:
         """Whether others have counted the same messages in a block, which is `part`, and each offset there by one of them."""
         mine = self.covers & part
-        here = [(one.counts.get(block, NOTHING), own) for one in others if (own := one.covers & part)]
+        here = [(other.counts.get(block, NOTHING), own) for other in others if (own := other.covers & part)]
         if sum(own.count() for _, own in here) != mine.count():
             return False
-        if RangeSet(one for _, own in here for one in own) != mine:
+        if RangeSet(range_ for _, own in here for range_ in own) != mine:
             return False
         return sum((count for count, _ in here), NOTHING) == self.counts.get(block, NOTHING)
 
 
 def _tally_of(window: Committed, at: TopicPartition) -> Count:
-    return next((one.read for one in window.record.tallies if one.at == at), NOTHING)
+    return next((tally.read for tally in window.record.tallies if tally.at == at), NOTHING)
 
 
 def _come_up(opened: OpenStream, view: View, there: RangeSet, sinks: Sinks) -> RangeSet:
@@ -188,7 +188,7 @@ def _come_up(opened: OpenStream, view: View, there: RangeSet, sinks: Sinks) -> R
 
 
 def _some_left_out(view: View) -> bool:
-    return any(one.record.window.isolation == READ_COMMITTED for one in view.windows)
+    return any(window.record.window.isolation == READ_COMMITTED for window in view.windows)
 
 
 def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
@@ -197,18 +197,20 @@ def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
     held = held_in(opened, logs)
     # Blocks lie around what was named: one read of both sides is faster than two.
     wanted = (
-        RangeSet(OffsetRange(one.partition, one.start, one.until + _NEAR) for one in offsets) & offsets.hull() & held
+        RangeSet(OffsetRange(range_.partition, range_.start, range_.until + _NEAR) for range_ in offsets)
+        & offsets.hull()
+        & held
     )
-    found: dict[TopicPartition, list[Interval]] = {}
-    for one, messages in opened.log.messages(wanted, isolation):
-        runs = found.setdefault(one.partition, [])
+    kept: dict[TopicPartition, list[Interval]] = {}
+    for partition, messages in opened.log.messages(wanted, isolation):
+        runs = kept.setdefault(partition.partition, [])
         for offset, _ in messages:
             if runs and runs[-1][1] == offset:
                 runs[-1] = (runs[-1][0], offset + 1)
             else:
                 runs.append((offset, offset + 1))
     check_same(opened, logs)
-    return offsets & RangeSet.of_intervals(found.items())
+    return offsets & RangeSet.of_intervals(kept.items())
 
 
 def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -> Iterator[tuple[Committed, RangeSet]]:
@@ -216,23 +218,23 @@ def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -
 
     Where all sinks are written, the dead letters are too.
     """
-    found: dict[int, list[OffsetRange]] = {}
-    for name in (None, *(one.name for one in opened.stream.sinks)) if sinks is None else sinks:
+    ranges: dict[int, list[OffsetRange]] = {}
+    for name in (None, *(sink.name for sink in opened.stream.sinks)) if sinks is None else sinks:
         authority = view.of(name).authority
-        for one in offsets:
-            for part in authority.within(one):
-                found.setdefault(part.generation, []).append(OffsetRange(one.partition, part.start, part.until))
+        for range_ in offsets:
+            for part in authority.within(range_):
+                ranges.setdefault(part.generation, []).append(OffsetRange(range_.partition, part.start, part.until))
     for window in view.windows:
-        if window.generation in found:
-            yield window, RangeSet(found[window.generation])
+        if window.generation in ranges:
+            yield window, RangeSet(ranges[window.generation])
 
 
 def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterator[CountedMessages]:
     """What a window has counted around some offsets: by blocks where its tallies of blocks have all messages."""
     record = window.record
-    tallies = {one.at: one for one in record.tallies}
+    tallies = {tally.at: tally for tally in record.tallies}
     blocks = opened.book.blocks(record)
-    by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
+    by_block = {partition.at: partition.blocks for partition in blocks.partitions} if blocks is not None else {}
     for at in offsets.partitions:
         # It has counted nothing of what it has erased, and Kafka may still have that.
         here = (window.covers - window.erased).only([at])
@@ -240,7 +242,7 @@ def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterat
         if tally is None:
             # It has read nothing there.
             continue
-        known = {one.block: _messages(one) for one in by_block.get(at, ())}
+        known = {block.block: _messages(block) for block in by_block.get(at, ())}
         if blocks is not None and sum(known.values(), NOTHING) == tally.read:
             for block, part in _blocks_of(at, offsets, blocks.size):
                 yield CountedMessages(here & part, known.get(block, NOTHING))
@@ -248,8 +250,8 @@ def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterat
             yield CountedMessages(here, tally.read)
 
 
-def _messages(one: BlockTally) -> Count:
-    return one.stored + one.skipped + one.dead_letters
+def _messages(tally: BlockTally) -> Count:
+    return tally.stored + tally.skipped + tally.dead_letters
 
 
 def _blocks_of(at: TopicPartition, offsets: RangeSet, size: int) -> Iterator[tuple[int, RangeSet]]:
@@ -259,5 +261,5 @@ def _blocks_of(at: TopicPartition, offsets: RangeSet, size: int) -> Iterator[tup
 
 
 def _some(ranges: RangeSet) -> str:
-    shown = [str(one) for one in ranges]
+    shown = [str(range_) for range_ in ranges]
     return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more ranges" if len(shown) > 5 else "")

@@ -32,27 +32,27 @@ def estimated(opened: OpenStream, wanted: RangeSet, rate: int | None = None) -> 
     """
     offsets = wanted.count()
     stored = opened.book.head(INGEST)
-    found = estimate(offsets, newest_of_lane(opened.book, INGEST, stored.head if stored else None, _WINDOWS))
-    if found is None:
+    likely = estimate(offsets, newest_of_lane(opened.book, INGEST, stored.head if stored else None, _WINDOWS))
+    if likely is None:
         return None
     between, longer = scatter(wanted, sizes_for(opened, wanted))
     return {
-        "records": found.records,
-        "bytes": found.bytes,
+        "records": likely.records,
+        "bytes": likely.bytes,
         "between": between,
-        "seconds": round(max(found.seconds + longer, pacing.seconds_to_wait(offsets, 0, rate)), 1),
+        "seconds": round(max(likely.seconds + longer, pacing.seconds_to_wait(offsets, 0, rate)), 1),
     }
 
 
-def said(found: dict[str, Any] | None) -> str:
+def said(estimate: dict[str, Any] | None) -> str:
     """An estimate in a line for people."""
-    if found is None:
+    if estimate is None:
         return "estimate: unknown, since no window has been read yet"
-    between = f" and {found['between']} between them that are only read" if found["between"] else ""
-    seconds = found["seconds"]
+    between = f" and {estimate['between']} between them that are only read" if estimate["between"] else ""
+    seconds = estimate["seconds"]
     took = f"{seconds} seconds" if seconds < 60 else in_words(round(seconds * 1_000))
     return (
-        f"estimate: {found['records']} records{between}, {found['bytes']} bytes, {took} "
+        f"estimate: {estimate['records']} records{between}, {estimate['bytes']} bytes, {took} "
         "and the start of Spark, by the windows before"
     )
 
@@ -64,20 +64,20 @@ def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, 
     """
     known = _dead_letters(opened, view, offsets - dead)
     letters, all_dead = dead | (known or RangeSet()), known is not None
-    names = sinks or tuple(one.name for one in opened.stream.sinks)
+    names = sinks or tuple(sink.name for sink in opened.stream.sinks)
     # The same counts in most sinks.
-    views = {id(one.authority): one for one in map(view.of, names)}
-    found = [stored_before(one, offsets, letters, all_dead=all_dead) for one in views.values()]
-    return together(found, offsets.count())
+    views = {id(sink_view.authority): sink_view for sink_view in map(view.of, names)}
+    parts = [stored_before(sink_view, offsets, letters, all_dead=all_dead) for sink_view in views.values()]
+    return together(parts, offsets.count())
 
 
 def _dead_letters(opened: OpenStream, view: View, offsets: RangeSet) -> RangeSet | None:
     """Which of some offsets are dead letters that count; None where that is not known."""
     there = RangeSet(
         part
-        for one in view.windows
-        if (places := [tally.at for tally in one.record.tallies if tally.dead_letters])
-        for part in view.authority.held_by(one.generation, one.covers.only(places) & offsets)
+        for window in view.windows
+        if (places := [tally.at for tally in window.record.tallies if tally.dead_letters])
+        for part in view.authority.held_by(window.generation, window.covers.only(places) & offsets)
     )
     if there.count() > _MOST_LOOKED_UP:
         return None
@@ -86,8 +86,8 @@ def _dead_letters(opened: OpenStream, view: View, offsets: RangeSet) -> RangeSet
     try:
         table = opened.dead_letter_table().only(("reason",))
         rows = rows_of_pieces(opened.book, table, view, pieces(fewest_scans(there, there.hull())))
-        found = [OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1) for row in rows]
+        ranges = [OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1) for row in rows]
     except TidemarkError:
         # A plan does not depend on it.
         return None
-    return there & RangeSet(found)
+    return there & RangeSet(ranges)

@@ -77,11 +77,11 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
 
     None when nothing is new. Raises what planning raises.
     """
-    found = opened.book.head(INGEST)
-    if found is not None and found.head.pending is not None:
-        return found.head.pending.window, True
+    stored = opened.book.head(INGEST)
+    if stored is not None and stored.head.pending is not None:
+        return stored.head.pending.window, True
     asked = request(opened, run, topics_now(opened))
-    head = found.head if found is not None else _nothing_read(opened)
+    head = stored.head if stored is not None else _nothing_read(opened)
     return _next_of_ingest(opened, asked, head, learn=False)[0], False
 
 
@@ -116,8 +116,8 @@ def start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) -
             topic, _, partition = name.rpartition("/")
             given[topic, int(partition)] = offset
         return starting.start_positions(known, topics, start.others, given)
-    found = first_at(opened, known.logs, milliseconds(start.time))
-    given = starting.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
+    at_time = first_at(opened, known.logs, milliseconds(start.time))
+    given = starting.offsets_at_time(known, at_time, start.time.isoformat(), start.if_none)
     return starting.start_positions(known, topics, "earliest", given)
 
 
@@ -136,18 +136,18 @@ def _next_of_ingest(
     *,
     learn: bool = True,
 ) -> tuple[Window | None, Known]:
-    found = known = known_to_ingest(opened, asked, head, learn=learn)
+    seen = known = known_to_ingest(opened, asked, head, learn=learn)
     if asked.guarantee == Guarantee.NONE or not head.positions:
         head = structs.replace(head, positions=_positions_of_run(opened, known, asked, head))
         # `start` does not say that the ingest has read up to there. Pinning checks what it has read.
         known = replace(known, epoch_ends={})
-    return planner.next_window(head, known, sized(opened, known, asked), goal), found
+    return planner.next_window(head, known, sized(opened, known, asked), goal), seen
 
 
 def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: Head) -> tuple[Position, ...]:
     """For a lane without stored positions: where this run is after its last window, or where `start` says."""
     if head.last is not None and head.last.window.run == asked.run:
-        return positions({one.at: one.until for one in head.last.window.ranges})
+        return positions({range_.at: range_.until for range_ in head.last.window.ranges})
     return start_positions(opened, known, asked.topics)
 
 

@@ -69,8 +69,8 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
     mine = lanes_of(opened, kind, run)
     if not mine:
         return None
-    found = opened.book.register()
-    entry = found[1].lanes.get(mine[0]) if found else None
+    register = opened.book.register()
+    entry = register[1].lanes.get(mine[0]) if register else None
     asked = entry.asked if entry is not None else required_head(opened.book, mine[0]).head.asked
     if fields is not None:
         check_asked(opened.book.stream, run, asked, fields)
@@ -141,9 +141,9 @@ def said_if_done(opened: OpenStream, kind: LaneKind, run: str) -> str:
 
 def selected_before(opened: OpenStream, lane: str) -> RangeSet:
     """The selection of a lane that an earlier try has opened; empty when there is no such lane."""
-    register, found = opened.book.register(), opened.book.head(lane)
+    register, stored = opened.book.register(), opened.book.head(lane)
     entry = register[1].lanes.get(lane) if register else None
-    last = found.head.last if found else None
+    last = stored.head.last if stored else None
     ref = entry.selection if entry is not None else last.window.selection if last else None
     return opened.book.selection(ref) if ref is not None else NOTHING
 
@@ -166,17 +166,17 @@ def lane_name(kind: LaneKind, run: str, number: int = 1) -> str:
 
 def committed_before(opened: OpenStream, lane: str, run: str) -> list[Record]:
     """The windows that a run has committed in a lane, in order; only among the newest `RETRIED_WITHIN` windows."""
-    found = opened.book.head(lane)
-    newest = newest_of_lane(opened.book, lane, found.head if found else None, RETRIED_WITHIN)
+    stored = opened.book.head(lane)
+    newest = newest_of_lane(opened.book, lane, stored.head if stored else None, RETRIED_WITHIN)
     return sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
 
 
 def is_done(opened: OpenStream, lane: str) -> bool:
     """Whether a backfill or replay has read its whole selection. Raises LaneClosed if the lane was closed before that."""
-    found = opened.book.head(lane)
-    if found is None or found.head.state != LaneState.CLOSED:
+    stored = opened.book.head(lane)
+    if stored is None or stored.head.state != LaneState.CLOSED:
         return False
-    check_not_early(found.head)
+    check_not_early(stored.head)
     return True
 
 
@@ -189,8 +189,8 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     """
     if is_done(opened, lane):
         return None
-    found = opened.book.register()
-    entry = found[1].lanes.get(lane) if found else None
+    register = opened.book.register()
+    entry = register[1].lanes.get(lane) if register else None
     if entry is None or entry.selection is None:
         raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
     try:
@@ -225,7 +225,7 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
     read = selection if erasing is None else selection - erasing.offsets
     named = entry.asked.named if entry.asked is not None else None
     topics = tuple(sorted({at.topic for at in read.partitions}))
-    ends = {one.partition: one.until for one in read.hull()}
+    ends = {range_.partition: range_.until for range_ in read.hull()}
     most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
 
@@ -257,8 +257,8 @@ def _erasing(opened: OpenStream, entry: LaneEntry) -> planner.PlannedErasure | N
 
 def rate_of(opened: OpenStream, lane: str) -> int | None:
     """The most records a second that an open lane reads on average; None for the ingest, and where nothing limits it."""
-    found = opened.book.register()
-    entry = found[1].lanes.get(lane) if found else None
+    register = opened.book.register()
+    entry = register[1].lanes.get(lane) if register else None
     return _rate(opened, entry) if lane != INGEST and entry is not None else None
 
 

@@ -33,5 +33,5 @@ def pin(opened: OpenStream, lane: str, plan: Plan) -> Pending | None:
 
 
 def _ingest(opened: OpenStream) -> Head | None:
-    found = opened.book.head(INGEST)
-    return found.head if found else None
+    stored = opened.book.head(INGEST)
+    return stored.head if stored else None

@@ -74,8 +74,8 @@ def widened(
     if needed is None:
         return selection
     first = FirstWindows(view.windows)
-    read = RangeSet(one for window in view.windows for one in window.covers)
-    if without := (selection & read) - RangeSet(one for covers in first.covers for one in covers):
+    read = RangeSet(range_ for window in view.windows for range_ in window.covers)
+    if without := (selection & read) - RangeSet(range_ for covers in first.covers for range_ in covers):
         raise WrongUse(
             f"sink {needed.sink} cannot tell which window {', '.join(map(str, without))} belong to: they were read with "
             "guarantee none. Leave them out, or read the topics with a new stream"
@@ -123,12 +123,12 @@ def _not_whole(needed: _Needed, first: FirstWindows, selection: RangeSet, lost: 
 
 def _needed(opened: OpenStream, sinks: Sinks) -> _Needed | None:
     """None when none of the sinks needs whole units."""
-    found = [
-        (one, one.whole_blocks)
-        for one in opened.stream.sinks
-        if one.whole_blocks is not None and (sinks is None or one.name in sinks)
+    units = [
+        (sink, sink.whole_blocks)
+        for sink in opened.stream.sinks
+        if sink.whole_blocks is not None and (sinks is None or sink.name in sinks)
     ]
-    if not found:
+    if not units:
         return None
-    first, _ = found[0]
-    return _Needed(first.name, first.contributions, tuple(block for _, block in found))
+    first, _ = units[0]
+    return _Needed(first.name, first.contributions, tuple(block for _, block in units))
