@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.support.command_line import asked
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
@@ -34,6 +35,7 @@ from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.catalog import opened as iceberg_opened
 from tidemark.sinks.iceberg.compacting import where_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
+from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.values import value_of
@@ -260,7 +262,7 @@ def test_a_stream_of_all_types(
 def foreign_rows(spark: SparkSession, live: LiveStream) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The rows of each lake, as DuckDB, polars, PyArrow and Spark read them; of a table, from the files that it names."""
     base = f"{live.site.folder('lake')}/{live.name}"
-    (sink,) = (one for one in live.opened.stream.sinks if one.type == "iceberg")
+    (sink,) = (one for one in live.opened.stream.sinks if isinstance(one, IcebergSink))
     iceberg, delta = iceberg_opened(where_of(live.opened, sink)), DeltaTable(f"{base}_delta")
     assert iceberg is not None
     folder = Path(base.removeprefix("file://"))
@@ -485,6 +487,69 @@ def test_old_and_new_files_are_read_as_one(make: Make, spark: SparkSession) -> N
     table = pa.concat_tables(parquet_tables(live.opened.book, "parquet"))
     assert sorted(table.column("n").to_pylist())[:2] == [0, 1]
     assert (table.num_rows, str(table.schema.field("d").type)) == (31, "decimal128(12, 2)")
+
+
+# A field that gets another name, while another one becomes wider within an array
+
+NAMED = {"id": "integer", "client": "string", "lines": "array<struct<n:int>>"}
+RENAMED = {"id": "integer", "customer": "string", "lines": "array<struct<n:integer>>"}
+
+
+def renamed(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    for number in range(first, first + count):
+        name = f"é{number}"
+        yield b"key", json.dumps({"id": number, "client": name, "customer": name, "lines": [{"n": number}]}).encode()
+
+
+NEWLY_NAMED = Example(
+    "renamed",
+    {**STREAM, "scheme": {"type": "json", "fields": NAMED}},
+    ("renamed",),
+    1,
+    renamed,
+    lambda value: Outcome(None, None),
+)
+
+
+@pytest.mark.covers("N91", "N108")
+def test_a_field_gets_another_name(
+    make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = make(NEWLY_NAMED)
+    parquet, _, iceberg = lakes(live, tmp_path, monkeypatch)
+    latest = {"type": "hbase_latest", "table": f"{live.name}_latest", "key": ["client", "id"]}
+    packed = {"type": "hbase", "name": "packed", "table": f"{live.name}_packed", "packed": True}
+    sinks = [{"type": "hbase", "table": live.name}, packed, latest, parquet, iceberg]
+    live.rewrite(sinks=sinks)
+    live.produce(8)
+    live.ingest()
+    sinks[2] = {**latest, "key": ["customer", "id"]}
+    today: dict[str, Any] = {"scheme": {"type": "json", "fields": RENAMED}, "was": {"customer": "client"}}
+    live.rewrite(sinks=sinks, **today)
+
+    def assert_read(count: int) -> None:
+        wanted = {number: (f"é{number}", number) for number in range(count)}
+        for sink in live.opened.stream.sinks:
+            rows = results(spark, live.opened, sink.name).collect()
+            assert {row["id"]: (row["customer"], row["lines"][0]["n"]) for row in rows} == wanted, sink.name
+        report = audit(live.opened, live.new_run())
+        assert report.clean, report.sentence()
+
+    # Before any run has written the new name.
+    assert_read(8)
+    live.produce(4)
+    live.ingest()
+    assert_read(12)
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (2, 4), (9, 10)))
+    chosen = sink_to_compact(live.opened.stream.sinks, live.name, "parquet")
+    compact(live.opened, chosen, live.new_run(), CompactionRequest())
+    assert_read(12)
+    # Programs without a stream file.
+    for table in (*parquet_tables(live.opened.book, "parquet"), *iceberg_tables(live.opened.book, "iceberg")):
+        assert {"customer", "client"} & {*table.column_names} == {"customer"}
+    shown = asked("show", str(live.file), f"{live.topics[0]}/0@1")
+    named = [row["fields"].get("customer") for row in shown["rows"]]
+    assert named == ["é1"] * 4, shown["rows"]
 
 
 # Texts in many forms

@@ -388,7 +388,7 @@ def test_columns_become_wider(where: Where) -> None:
         assert iceberg_table.as_stored(where, {**before, **one}) == stored
     columns = foreign(where).scan().to_arrow().schema
     assert [str(columns.field(name).type) for name in after] == ["int64", "double", "decimal128(12, 2)"]
-    for wrong in ({"n": "decimal(20,0)"}, {"d": "decimal(12,3)"}, {"a": "array<integer>"}):
+    for wrong in ({"n": "decimal(20,0)"}, {"d": "decimal(12,3)"}, {"a": "array<decimal(12,0)>"}):
         with pytest.raises(WrongUse, match=r"and the stream file now has it as .*: name another table"):
             iceberg_table.prepare(where, {**FIELDS, **wrong}, "s", "ledger")
 

@@ -24,6 +24,7 @@ from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import Where
 from tidemark.sinks.iceberg.compacting import copied
 from tidemark.sinks.iceberg.live_files import live_files
+from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.types.fields import arrow_type
 
 AT = TopicPartition("logs", 0)
@@ -160,3 +161,34 @@ def test_a_type_that_iceberg_does_not_widen_is_refused(tmp_path: Path, old: str,
     for check in (iceberg_table.as_stored, lambda at, fields: iceberg_table.prepare(at, fields, "s", "ledger")):
         with pytest.raises(WrongUse, match="has the column n as"):
             check(where, {"n": new})
+
+
+@pytest.mark.covers("N108")
+def test_a_column_of_iceberg_keeps_its_id(tmp_path: Path) -> None:
+    was = {"customer": ("client",)}
+    where, before = of(tmp_path), {"client": "string", "lines": "array<struct<n:int>>"}
+    keys = (PartitionKey("client", "bucket", 4),)
+    iceberg_table.prepare(where, before, "s", "ledger", keys)
+    row: dict[str, Any] = {"client": "ann", "lines": [{"n": 1}, None]}
+    publish(where, window(where, before, 1, range(4), row), RangeSet())
+    # An attempt that began before the new name, and is published after it.
+    late = window(where, before, 2, range(4, 8), row)
+    after, keys = {"customer": "string", "lines": "array<struct<n:bigint>>"}, (PartitionKey("customer", "bucket", 4),)
+    assert iceberg_table.as_stored(where, after, was) == after
+    iceberg_table.prepare(where, after, "s", "ledger", keys, was)
+    iceberg_table.prepare(where, after, "s", "ledger", keys, was)
+    publish(where, late, RangeSet())
+    row = {"customer": "zoë", "lines": [{"n": 2**40}]}
+    publish(where, window(where, after, 3, range(8, 12), row), RangeSet())
+    # What stays of the first window is copied.
+    publish(where, window(where, after, 5, range(2), row), RangeSet([OffsetRange(AT, 0, 2)]))
+    rows = foreign(where).scan().to_arrow().sort_by("_offset")
+    assert "client" not in rows.column_names
+    names = {at: "ann" if 2 <= at < 8 else "zoë" for at in range(12)}
+    assert rows["customer"].to_pylist() == [names[at] if at % 2 else None for at in range(12)]
+    assert rows["lines"].to_pylist()[9] == [{"n": 2**40}]
+    assert rows["lines"].to_pylist()[3] == [{"n": 1}, None]
+    assert iceberg_table.names_of(where) == {"customer": ["client"]}
+    # A stream file of before would add a column that takes the older files' values.
+    with pytest.raises(WrongUse, match="under the name customer what was client before"):
+        iceberg_table.prepare(where, before, "s", "ledger", keys)

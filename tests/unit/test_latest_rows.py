@@ -187,7 +187,7 @@ def test_the_newest_value_of_a_key_is_none_that_another_stream_has_erased(
     made.ingest()
     (window,) = made.opened.book.committed()
     table = LatestTable(InMemory(Cluster()), "newest")
-    monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_: table)
+    monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_, **__: table)
     mark = Mark(window.generation, 0, "ingest", 1, False)
     for offset in (1, 3):
         cell = encode_cell(mark, [("id", b"ann"), ("value", b"of %d" % offset)])

@@ -110,7 +110,7 @@ def test_files_are_read_and_written_with_the_widest_type(base: str, old: str, ne
         ("integer", "string"),
         ("timestamp", "timestamp_ntz"),
         ("date", "timestamp"),
-        ("array<int>", "array<integer>"),
+        ("array<int>", "array<decimal(12,0)>"),
         ("struct<a:int>", "struct<a:int,b:int>"),
         ("map<string,int>", "array<int>"),
     ],

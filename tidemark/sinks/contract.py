@@ -18,6 +18,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.settings.parts import Name, Part
 from tidemark.types.fields import is_nested
+from tidemark.types.renamed import Names
 
 if TYPE_CHECKING:
     from tidemark.ledger.lookup import CoveringWindows
@@ -123,6 +124,9 @@ class Opened(Protocol):
 
     @property
     def fields(self) -> Fields: ...
+
+    @property
+    def was(self) -> Names: ...
 
 
 @dataclass(frozen=True)

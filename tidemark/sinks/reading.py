@@ -21,6 +21,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import BLOCK_BITS
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.stored import Place, StoredRow
+from tidemark.types.renamed import NEVER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +145,7 @@ def delta_tables(book: Book, sink: str) -> list[pa.Table]:
     from tidemark.sinks.parquet.files import tables_that_count
 
     authority, parts = parts_that_count(for_readers(book), sink)
-    return list(tables_that_count(parts, authority))
+    return list(tables_that_count(parts, authority, NEVER))
 
 
 def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
@@ -153,7 +154,7 @@ def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
     from tidemark.sinks.parquet.files import tables_that_count
 
     authority, parts = parts_that_count(book, sink)
-    return first_rows(tables_that_count(parts, authority), limit)
+    return first_rows(tables_that_count(parts, authority, NEVER), limit)
 
 
 def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import (
+    BeforeValidator,
     Discriminator,
     Field,
     Tag,
@@ -16,7 +17,7 @@ from tidemark.ledger.stores.kinds import KINDS as LEDGER_KINDS
 from tidemark.ledger.stores.settings import HBaseLedger, SQLLedger
 from tidemark.schemes.kinds import AvroScheme, Fields, FunctionScheme
 from tidemark.schemes.union import Scheme
-from tidemark.settings.parts import FunctionName, Items, Name, Part, Text
+from tidemark.settings.parts import FieldName, FunctionName, Items, Name, Part, Text
 from tidemark.sinks.contract import SinkSettings, Surroundings
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
@@ -69,6 +70,10 @@ else:
     DeadLetters = Annotated[Union[_DEAD_LETTERS], Discriminator(_type_or_hbase)]  # noqa: UP007
     _LEDGERS = tuple(Annotated[kind.settings, Tag(type_)] for type_, kind in LEDGER_KINDS.items())
     Ledger = Annotated[Union[_LEDGERS], Discriminator(_type_or_hbase)]  # noqa: UP007
+
+
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
 
 
 class MaxInvalid(Part):
@@ -177,6 +182,11 @@ class Stream(Part):
         default=None,
         description="Rows into other rows: [checks-and-transforms.md](checks-and-transforms.md#transform).",
     )
+    was: dict[FieldName, Annotated[Items[FieldName], Field(min_length=1), BeforeValidator(_listed)]] = Field(
+        default_factory=dict,
+        description="Fields that had another name, each with that name, or a list of several: "
+        "[sinks.md](sinks.md#when-a-field-gets-another-name).",
+    )
     sinks: Annotated[
         Items[Sink],
         Field(min_length=1, description="Where rows go: [below](#sinks), [sinks.md](sinks.md)."),
@@ -269,6 +279,23 @@ class Stream(Part):
         for sink in self.sinks:
             if problem := sink.problem_with(Surroundings(self.fields, self.guarantee, reads)):
                 raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _names_of_before(self) -> Stream:
+        fields = {name.lower(): name for name in self.fields}
+        before = [old for names in self.was.values() for old in names]
+        for name in self.was:
+            if name not in self.fields:
+                raise ValueError(f"was: the stream has no field {name}; expected the names that fields have now")
+        for old in before:
+            if old.lower() in fields:
+                raise ValueError(
+                    f"was: {old} is the name of a field of today ({fields[old.lower()]}); older files could not tell the two "
+                    "apart"
+                )
+            if before.count(old) > 1:
+                raise ValueError(f"was: {old} is named twice; it can have become one field")
         return self
 
     @model_validator(mode="after")

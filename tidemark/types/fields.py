@@ -25,6 +25,7 @@ A new target, such as a table format, gets its mapping here, from `Type`: see `a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,15 +123,38 @@ def holds(wanted: Type, given: Type) -> bool:
 def joined(one: FieldType, other: FieldType) -> FieldType | None:
     """The type that holds the values of two types, with their digests; None if there is none.
 
-    It is one of the two, or for decimals may have the larger p of both. Digests say whether a stored value is whole, so a type
-    with other digests for the same value, such as a decimal for an integer, is another type of field.
+    Within arrays, maps and structs too, whose members are the same in the same order. Digests say whether a stored value is
+    whole, so a type with other digests for the same value, such as a decimal for an integer, is another type of field.
     """
-    mine, theirs = type_of(one), type_of(other)
-    if mine.name == theirs.name == "decimal" and mine.scale != theirs.scale:
+    found = _joined(type_of(one), type_of(other))
+    return None if found is None else text_of(found)
+
+
+def _joined(one: Type, other: Type) -> Type | None:
+    if one.name == other.name == "decimal" and one.scale != other.scale:
         return None
-    if is_nested(one) or is_nested(other):
-        return one if one == other else None
-    return one if holds(mine, theirs) else other if holds(theirs, mine) else None
+    if one.name in NESTED and one.name == other.name:
+        parts = [_joined(mine, theirs) for mine, theirs in zip(_parts(one), _parts(other), strict=False)]
+        if [each.name for each in one.members] != [each.name for each in other.members] or None in parts:
+            return None
+        return _of_parts(one, [each for each in parts if each is not None])
+    return one if holds(one, other) else other if holds(other, one) else None
+
+
+def _of_parts(kind: Type, parts: list[Type]) -> Type:
+    if kind.of is not None:
+        return replace(kind, of=parts[0])
+    members = (replace(one, type=part) for one, part in zip(kind.members, parts, strict=True))
+    return replace(kind, members=tuple(members))
+
+
+def leaves(kind: Type, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Type]:
+    """The flat types within a type, each by the names that lead to it, as Parquet and Iceberg have them."""
+    if kind.of is not None:
+        return leaves(kind.of, (*path, "element" if kind.name == "array" else "value"))
+    if kind.name == "struct":
+        return {at: one for each in kind.members for at, one in leaves(each.type, (*path, each.name)).items()}
+    return {path: kind}
 
 
 def _parts(kind: Type) -> list[Type]:

@@ -26,6 +26,7 @@ from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Stream
+from tidemark.types.renamed import Names
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,13 @@ class OpenStream:
         """The fields of the result rows and their types."""
         return self.stream.fields
 
+    @property
+    def was(self) -> Names:
+        """The names that fields had before, by those of today."""
+        return self.stream.was
+
     def result_table(self, connection: str, table: str) -> ResultTable:
-        return result_table(self.connections, connection, table)
+        return result_table(self.connections, connection, table, self.was)
 
     def dead_letter_table(self) -> DeadLetters:
         """The dead letters, in whatever store the stream file names. Asks no server."""

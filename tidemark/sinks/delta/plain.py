@@ -41,7 +41,7 @@ class PlainDelta(PlainSink):
     def check_fields(self, opened: Opened, settings: DeltaSink) -> None:
         from tidemark.sinks.delta import table
 
-        table.check_columns(settings.base(opened.connections), opened.fields)
+        table.check_columns(settings.base(opened.connections), opened.fields, opened.was)
 
     def place(self, opened: Opened, settings: DeltaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.delta import table

@@ -40,6 +40,7 @@ from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.sinks.parquet.types import hint
 from tidemark.sinks.versions import versions_of as versions_of
 from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
+from tidemark.types.renamed import NEVER, Names
 
 TYPE = "delta"
 GENERATION = "_generation"
@@ -67,7 +68,7 @@ def columns(fields: Mapping[str, FieldType]) -> pa.Schema:
     return pa.schema([*ours, *((name, arrow_type(kind)) for name, kind in fields.items()), (GENERATION, pa.int64())])
 
 
-def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
+def prepare(base: str, schema: pa.Schema, stream: str, ledger: str, was: Names = NEVER) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
     Raises what `check_owner` raises. Raises WrongUse for a table that cannot be read as plain files, for a column of
@@ -86,6 +87,7 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
                 f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
             )
         there = {field.name: field for field in table.schema().fields}
+        _refuse_other_name(base, table, was)
         _refuse_other_case(base, table, (one.name for one in wanted.fields))
         _stored(base, table, {one.name: text_of(of_arrow(one.type)) for one in schema})
         if missing := [one for one in wanted.fields if one.name not in there]:
@@ -140,12 +142,23 @@ def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType
     return dict(fields)
 
 
-def check_columns(base: str, fields: Mapping[str, FieldType]) -> None:
-    """Raises WrongUse for a field whose column has another type or differs in case alone."""
+def check_columns(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> None:
+    """Raises WrongUse for a field whose column has another type or another name, also in case alone."""
     with suppress(TableNotFoundError):
         table = _opened(base)
+        _refuse_other_name(base, table, was)
         _refuse_other_case(base, table, fields)
         _stored(base, table, fields)
+
+
+def _refuse_other_name(base: str, table: DeltaTable, was: Names) -> None:
+    there = {one.name for one in table.schema().fields}
+    for name, before in was.items():
+        if old := [one for one in before if one in there]:
+            raise WrongUse(
+                f"{base} has the column {old[0]}, and the stream file says that it is now {name}: delta-rs cannot rename a "
+                f"column. Name another folder and fill it by a replay, or let a transform go on with the name {old[0]}"
+            )
 
 
 def _refuse_other_case(base: str, table: DeltaTable, wanted: Iterable[str]) -> None:

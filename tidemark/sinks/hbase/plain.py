@@ -52,4 +52,4 @@ class PlainHBase(PlainSink):
 
 
 def _table(opened: Opened, settings: HBaseSink) -> ResultTable:
-    return result_table(opened.connections, settings.hbase, settings.table)
+    return result_table(opened.connections, settings.hbase, settings.table, opened.was)

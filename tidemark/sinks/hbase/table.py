@@ -22,6 +22,7 @@ from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, MARK, MARK_FAMIL
 from tidemark.sinks.hbase.settings import HBaseTableSettings
 from tidemark.sinks.owners import OWNER_ROW, check_owner
 from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.types.renamed import NEVER, Names, by_today
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import EncodedRows
@@ -53,9 +54,10 @@ Put = tuple[bytes, bytes, bytes]
 class ResultTable:
     """One HBase table with rows by coordinate."""
 
-    def __init__(self, gateway: Gateway, table: str) -> None:
+    def __init__(self, gateway: Gateway, table: str, was: Names = NEVER) -> None:
         self._gateway = gateway
         self._table = table
+        self._was = was
         self._layout: CellLayout | None = None
         self._columns: list[bytes] | None = None
         # By topic: messages of one may be far larger than those of another.
@@ -84,6 +86,8 @@ class ResultTable:
         )
         owner = self.owner()
         check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        if "columns" in owner:
+            owner = {**owner, "columns": by_today(self._was, owner["columns"])}
         layout.check(f"HBase table {self._table}", owner)
 
     def owner(self) -> dict[str, Any]:
@@ -160,7 +164,7 @@ class ResultTable:
             for column, (value, timestamp) in cells.items()
             if timestamp == generation and column.startswith(DATA_PREFIX)
         }
-        return StoredRow(place, mark, self._layout.fields(data))
+        return StoredRow(place, mark, by_today(self._was, self._layout.fields(data)))
 
     def _below(self, key: bytes, generation: int) -> dict[bytes, tuple[bytes, int]]:
         """The newest cells of a row, up to a generation."""
@@ -263,9 +267,9 @@ def make_with_regions(connections: Connections, settings: HBaseTableSettings) ->
     ensure_table(gateway2(connections, settings.hbase), settings.table, FAMILIES, regions)
 
 
-def result_table(connections: Connections, connection: str, table: str) -> ResultTable:
-    """The table of this name, over a connection. Sends no request yet."""
-    return ResultTable(Gateway(hbase_endpoint(connections(connection))), table)
+def result_table(connections: Connections, connection: str, table: str, was: Names = NEVER) -> ResultTable:
+    """The table of this name, over a connection. Sends no request yet. `was`: names that fields had before."""
+    return ResultTable(Gateway(hbase_endpoint(connections(connection))), table, was)
 
 
 def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:

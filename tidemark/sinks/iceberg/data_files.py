@@ -26,7 +26,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg.catalog import LakeIO
 from tidemark.sinks.iceberg.live_files import LiveFile
 from tidemark.sinks.iceberg.partitions import partition_of
-from tidemark.sinks.iceberg.schema import GENERATION
+from tidemark.sinks.iceberg.schema import GENERATION, older_names, today
 from tidemark.sinks.parquet import folders
 
 _COORDINATE = ("_topic", "_incarnation", "_partition", "_offset")
@@ -60,7 +60,7 @@ def described(metadata: TableMetadata, name: str, partition: Record | None = Non
         return None
     schema = metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
-        footer, compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
+        footer, compute_statistics_plan(schema, metadata.properties), _ids(metadata)
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
@@ -74,6 +74,15 @@ def described(metadata: TableMetadata, name: str, partition: Record | None = Non
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
+
+
+def _ids(metadata: TableMetadata) -> dict[str, int]:
+    """The field of each path in a file, which may have the names of before."""
+    found = parquet_path_to_id_mapping(metadata.schema())
+    for name, before in older_names(metadata).items():
+        inner = {path: field for path, field in found.items() if path == name or path.startswith(f"{name}.")}
+        found |= {old + path.removeprefix(name): field for old in before for path, field in inner.items()}
+    return found
 
 
 def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet, below: int) -> str | None:
@@ -111,7 +120,7 @@ def batches_of(metadata: TableMetadata, name: str) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with the names that its columns have today."""
     with folders.opened(name) as (filesystem, path):
         for batch in _batches(filesystem, path):
-            yield batch.rename_columns([_today(metadata, column) for column in batch.schema.names])
+            yield batch.rename_columns([today(metadata, column) for column in batch.schema.names])
 
 
 def compression_of(name: str) -> str:
@@ -131,21 +140,13 @@ def _copy(
     with filesystem.open_input_file(path) as file:
         footer = pq.read_metadata(file)
     schema = footer.schema.to_arrow_schema()
-    names = [_today(metadata, name) for name in schema.names]
-    today = pa.schema([one.with_name(name) for one, name in zip(schema, names, strict=True)])
-    with copy.create() as stream, pq.ParquetWriter(stream, today, compression=_compression(footer)) as writer:
+    names = [today(metadata, name) for name in schema.names]
+    renamed = pa.schema([one.with_name(name) for one, name in zip(schema, names, strict=True)])
+    with copy.create() as stream, pq.ParquetWriter(stream, renamed, compression=_compression(footer)) as writer:
         for batch, mask in zip(_batches(filesystem, path), dropped, strict=True):
             if not mask.all():
                 kept = batch.filter(pa.array(~mask))
-                writer.write_batch(pa.RecordBatch.from_arrays(kept.columns, schema=today))
-
-
-def _today(metadata: TableMetadata, name: str) -> str:
-    """What a file's column is called now."""
-    mapping = metadata.name_mapping()
-    field = next((one.field_id for one in mapping.root if name in one.names), None) if mapping else None
-    found = None if field is None else metadata.schema().find_column_name(field)
-    return name if found is None else found
+                writer.write_batch(pa.RecordBatch.from_arrays(kept.columns, schema=renamed))
 
 
 def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
 from tidemark.errors import WrongUse
+from tidemark.sinks.iceberg.schema import today
 from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.sinks.parquet import folders
 
@@ -38,11 +39,14 @@ def _transform(key: PartitionKey) -> Transform[Any, Any]:
     return BucketTransform(key.buckets)
 
 
-def check_spec(where: object, keys: Iterable[PartitionKey], metadata: TableMetadata) -> None:
-    """Raises WrongUse for a table that is partitioned by something else."""
+def check_spec(
+    where: object, keys: Iterable[PartitionKey], metadata: TableMetadata, renamed: Mapping[str, str]
+) -> None:
+    """Raises WrongUse for a table that is partitioned by something else. `renamed`: columns that are about to be, to what."""
     wanted = [(key.field, str(_transform(key))) for key in keys]
     schema = metadata.schema()
-    found = [(schema.find_column_name(one.source_id), str(one.transform)) for one in metadata.spec().fields]
+    sources = [(schema.find_field(one.source_id).name, str(one.transform)) for one in metadata.spec().fields]
+    found = [(renamed.get(name, name), transform) for name, transform in sources]
     if found != wanted:
         said = ", ".join(f"{transform} of {field}" for field, transform in found) or "nothing"
         raise WrongUse(
@@ -56,21 +60,22 @@ def partition_of(metadata: TableMetadata, name: str) -> Record:
     if not spec.fields:
         return Record()
     sources = [schema.find_field(one.source_id) for one in spec.fields]
-    first = _first_row(name, [one.name for one in sources])
+    first = _first_row(metadata, name, {one.name for one in sources})
     transforms = (
         field.transform.transform(source.field_type) for field, source in zip(spec.fields, sources, strict=True)
     )
     return Record(*(apply(_plain(first[one.name])) for apply, one in zip(transforms, sources, strict=True)))
 
 
-def _first_row(name: str, columns: list[str]) -> dict[str, pa.Scalar]:
+def _first_row(metadata: TableMetadata, name: str, columns: set[str]) -> dict[str, pa.Scalar]:
     with (
         folders.opened(name) as (filesystem, path),
         filesystem.open_input_file(path) as file,
         pq.ParquetFile(file) as parquet,
     ):
-        batch = next(parquet.iter_batches(1, columns=columns))
-        return {column: batch.column(column)[0] for column in columns}
+        named = {one: now for one in parquet.schema_arrow.names if (now := today(metadata, one)) in columns}
+        batch = next(parquet.iter_batches(1, columns=[*named]))
+        return {now: batch.column(one)[0] for one, now in named.items()}
 
 
 def _plain(value: pa.Scalar) -> Any:

@@ -14,6 +14,7 @@ from tidemark.sinks.contract import Erasing, Opened, PlainSink
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
+from tidemark.types.renamed import both
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
@@ -72,7 +73,7 @@ class PlainIceberg(PlainSink):
         from tidemark.sinks.iceberg.catalog import located
 
         place = place_of(settings, settings.base(opened.connections))
-        table.as_stored(located(opened.connections, place), opened.fields)
+        table.as_stored(located(opened.connections, place), opened.fields, opened.was)
 
     def place(self, opened: Opened, settings: IcebergSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet.files import attempt_folder
@@ -81,7 +82,9 @@ class PlainIceberg(PlainSink):
         return {**place_of(settings, base), "folder": attempt_folder(f"{base}/data", lane, seq, generation)}
 
     def rows_at(self, opened: Opened, settings: IcebergSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        from tidemark.sinks.iceberg.catalog import located
         from tidemark.sinks.iceberg.reading import files_of_window
+        from tidemark.sinks.iceberg.table import names_of
         from tidemark.sinks.parquet.looking import rows_of_message
         from tidemark.sinks.versions import versions_of
 
@@ -89,7 +92,8 @@ class PlainIceberg(PlainSink):
         if place is None:
             return []
         paths = files_of_window(record, place, opened.connections, versions_of(opened.book))
-        return rows_of_message(paths, at, record, compacted=True)
+        was = both(names_of(located(opened.connections, place)), opened.was)
+        return rows_of_message(paths, at, record, compacted=True, was=was)
 
     def rows(self, opened: Opened, settings: IcebergSink, limit: int) -> Iterator[dict[str, Any]]:
         from tidemark.sinks.iceberg.reading import iceberg_rows

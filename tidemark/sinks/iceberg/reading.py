@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -18,24 +19,30 @@ from tidemark.offsets.authority import Authority
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, located
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
-from tidemark.sinks.iceberg.table import TYPE, check_there, published
+from tidemark.sinks.iceberg.table import TYPE, check_there, names_of, published
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.sinks.reading import first_rows
 from tidemark.sinks.versions import versions_of
+from tidemark.types.renamed import NEVER, Names, both
 
 
 def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
     """The rows of a sink `iceberg` that count, one table for each window, or for several that share files."""
     authority, found = parts_that_count(for_readers(book), sink, connections)
-    return list(tables_that_count(found, authority))
+    return list(tables_that_count(found, authority, _names(found, sink, connections)))
 
 
 def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
     """The first rows of a sink `iceberg` that count, at most `limit`; times are texts."""
     authority, found = parts_that_count(book, sink, connections)
-    return first_rows(tables_that_count(found, authority), limit)
+    return first_rows(tables_that_count(found, authority, _names(found, sink, connections)), limit)
+
+
+def _names(found: list[FolderPart], sink: str, connections: Connections) -> Names:
+    """The older names of the columns. A stream has one table, or had others before: a name that was is one column's."""
+    return reduce(both, map(names_of, _tables(found, sink, connections)), NEVER)
 
 
 def parts_that_count(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -93,6 +94,24 @@ def field_type(found: IcebergType) -> FieldType | None:
 def arrow_schema(schema: Schema) -> pa.Schema:
     """A table's columns as files have them that Spark or Arrow has written."""
     return pa.schema([(one.name, arrow_type(_of_iceberg(one.field_type))) for one in schema.fields])
+
+
+def today(metadata: TableMetadata, name: str) -> str:
+    """What a column of a file is called now."""
+    mapping = metadata.name_mapping()
+    field = next((one.field_id for one in mapping.root if name in one.names), None) if mapping else None
+    found = None if field is None else metadata.schema().find_column_name(field)
+    return name if found is None else found
+
+
+def older_names(metadata: TableMetadata) -> dict[str, list[str]]:
+    """The names that columns had before, by those of today."""
+    mapping = metadata.name_mapping()
+    found: dict[str, list[str]] = {}
+    for old in (name for one in (mapping.root if mapping else ()) for name in one.names):
+        if (name := today(metadata, old)) != old:
+            found.setdefault(name, []).append(old)
+    return found
 
 
 def _of_iceberg(found: IcebergType) -> Type:

@@ -20,8 +20,8 @@ from functools import partial
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
 from tidemark.ledger.records import Record
@@ -30,12 +30,13 @@ from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import check_spec, spec_of
-from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, same
+from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
 from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.types import hint
-from tidemark.types.fields import FieldType, joined
+from tidemark.types.fields import FieldType, joined, leaves, type_of
+from tidemark.types.renamed import NEVER, Names
 
 TYPE = "iceberg"
 # Of a snapshot that takes out what was erased.
@@ -62,13 +63,18 @@ def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
 
 
 def prepare(
-    where: Where, fields: Mapping[str, FieldType], stream: str, ledger: str, keys: Sequence[PartitionKey] = ()
+    where: Where,
+    fields: Mapping[str, FieldType],
+    stream: str,
+    ledger: str,
+    keys: Sequence[PartitionKey] = (),
+    was: Names = NEVER,
 ) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
-    A column also takes a wider type, as Iceberg allows it. Raises what `check_owner` raises. Raises WrongUse for a table
-    elsewhere or with other partitions, for a column of another type or whose name differs in case, and for a place that
-    readers of Iceberg take for another.
+    A column also takes a wider type, as Iceberg allows it, and another name, if `was` says so. Raises what `check_owner`
+    raises. Raises WrongUse for a table elsewhere or with other partitions, for a column of another type or whose name differs
+    in case, and for a place that readers of Iceberg take for another.
     """
     folders.path_of(where.base)
     if "#" in where.base:
@@ -77,7 +83,7 @@ def prepare(
     if opened(where) is None:
         mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json()}
         create(where, wanted, spec_of(keys, wanted), {**mark, **_SETTINGS})
-    change(where, partial(_prepared, where, fields, stream, ledger, keys))
+    change(where, partial(_prepared, where, fields, stream, ledger, keys, was))
 
 
 def _prepared(
@@ -86,6 +92,7 @@ def _prepared(
     stream: str,
     ledger: str,
     keys: Sequence[PartitionKey],
+    was: Names,
     table: Table,
     made: Transaction,
     _: list[str],
@@ -95,34 +102,68 @@ def _prepared(
         raise WrongUse(
             f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
         )
-    stored = _stored(where, table.schema(), fields)
-    check_spec(where, keys, table.metadata)
+    stored = _stored(where, table.metadata, fields, was)
     there = {one.name: one.field_type for one in table.schema().fields}
+    renamed = {old: name for name, old in _columns(there, fields, was).items() if old != name}
+    check_spec(where, keys, table.metadata, renamed)
+    there |= {name: there[old] for old, name in renamed.items()}
     missing = {name: kind for name, kind in fields.items() if name not in there}
     settings = {name: value for name, value in _SETTINGS.items() if table.properties.get(name) != value}
     if settings:
         made.set_properties(settings)
     wider = {name: kind for name, kind in stored.items() if name in there and not same(there[name], kind)}
-    if missing or wider:
+    if missing or wider or renamed:
+        before = {name: old for old, name in renamed.items()}
         with made.update_schema() as update:
             for name, kind in missing.items():
                 update.add_column(name, iceberg_type(kind))
             for name, kind in wider.items():
-                update.update_column(name, iceberg_type(kind))
-    return bool(settings or missing or wider)
+                for path, leaf in leaves(type_of(kind)).items():
+                    update.update_column((before.get(name, name), *path), iceberg_type(leaf))
+            for old, name in renamed.items():
+                update.rename_column(old, name)
+    return bool(settings or missing or wider or renamed)
 
 
-def as_stored(where: Where, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
+def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
     """The fields with the types that the table's columns have, or get: the wider ones of both.
 
-    Raises WrongUse for a column of another type: its files cannot be read as those of the stream.
+    Raises WrongUse for a column of another type: its files cannot be read as those of the stream. So it does for a field
+    under a name that a column had before, and for two columns that `was` says to be one field.
     """
     table = opened(where)
-    return _stored(where, Schema() if table is None else table.schema(), fields)
+    return _stored(where, None if table is None else table.metadata, fields, was)
 
 
-def _stored(where: Where, schema: Schema, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
-    there = {one.name: one.field_type for one in schema.fields}
+def names_of(where: Where) -> Names:
+    """The names that columns had before, by those of today."""
+    table = opened(where)
+    return {} if table is None else older_names(table.metadata)
+
+
+def _columns(there: Mapping[str, object], fields: Mapping[str, FieldType], was: Names) -> dict[str, str]:
+    """The column of each field that has one, under today's name or an older one."""
+    named = ((name, next((one for one in (name, *was.get(name, ())) if one in there), None)) for name in fields)
+    return {name: column for name, column in named if column is not None}
+
+
+def _stored(
+    where: Where, metadata: TableMetadata | None, fields: Mapping[str, FieldType], was: Names
+) -> dict[str, FieldType]:
+    there = {} if metadata is None else {one.name: one.field_type for one in metadata.schema().fields}
+    for name, earlier in ({} if metadata is None else older_names(metadata)).items():
+        if reused := [old for old in earlier if old in fields]:
+            raise WrongUse(
+                f"{where} has under the name {name} what was {reused[0]} before, and the stream file has a field {reused[0]}: "
+                f"name the field {name}, or with another name if it is another one, or name another table"
+            )
+    for name, before in was.items():
+        if name in there and (two := [old for old in before if old in there]):
+            raise WrongUse(
+                f"{where} has the columns {name} and {two[0]}, and the stream file says that one was the other: leave `was` "
+                "out, or name another table"
+            )
+    columns_there = _columns(there, fields, was)
     in_small = {name.lower(): name for name in there}
     found = {}
     for name, kind in fields.items():
@@ -134,12 +175,13 @@ def _stored(where: Where, schema: Schema, fields: Mapping[str, FieldType]) -> di
             )
         # Iceberg has no integers of less than 32 bits.
         mine = field_type(iceberg_type(kind)) or kind
-        known = field_type(there[name]) if name in there else mine
+        column = columns_there.get(name)
+        known = mine if column is None else field_type(there[column])
         wider = None if known is None else joined(known, mine)
         if wider is None:
             raise WrongUse(
-                f"{where} has the column {name} as {there[name]}, and the stream file now has it as {kind}: name another "
-                f"table, or give the field another name{hint(known or '', kind)}"
+                f"{where} has the column {column} as {there[column or name]}, and the stream file now has it as {kind}: "
+                f"name another table, or give the field another name{hint(known or '', kind)}"
             )
         found[name] = wider
     return found

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +32,10 @@ from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.owners import check_owner
-from tidemark.sinks.parquet import folders, marking
+from tidemark.sinks.parquet import folders, marking, types
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import TYPE, FolderPart
+from tidemark.types.renamed import NEVER, Names, by_today
 
 __all__ = ["TYPE", "WINDOW_COLUMNS"]
 
@@ -281,16 +283,19 @@ def schema_of_file(part: FolderPart) -> pa.Schema:
         return ds.dataset(path, filesystem=filesystem, format=FORMAT).schema
 
 
-def tables_that_count(parts: Iterable[FolderPart], authority: Authority) -> Iterator[pa.Table]:
+def tables_that_count(
+    parts: Iterable[FolderPart], authority: Authority, was: Names | None = None
+) -> Iterator[pa.Table]:
     """The rows that count, a table for each folder that has any, in the order of the folders.
 
-    Raises LedgerContradiction when a folder is missing.
+    `was`: the older names of fields; None: those that are noted in the folder. Raises LedgerContradiction when a folder is
+    missing.
     """
-    counts = _Counts(authority)
+    counts, names = _Counts(authority), lru_cache(types.names_of)
     for part in parts:
         if not part.holds:
             continue
-        table = _table(part)
+        table = _table(part, names(part.base) if was is None else was)
         if part.compacted:
             generations = table.column(GENERATION).to_numpy()
         else:
@@ -336,7 +341,7 @@ def _have(found: ds.Dataset, wanted: RangeSet) -> bool:
     return False
 
 
-def _table(part: FolderPart) -> pa.Table:
+def _table(part: FolderPart, was: Names = NEVER) -> pa.Table:
     found = []
     for place in part.paths:
         with folders.opened(place) as (filesystem, path):
@@ -346,7 +351,8 @@ def _table(part: FolderPart) -> pa.Table:
                     "Replay their offsets to write them again."
                 )
             dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
-            found.append(dataset.to_table().cast(alike(dataset)))
+            table = dataset.to_table().cast(alike(dataset))
+            found.append(table.rename_columns([*by_today(was, dict.fromkeys(table.column_names))]))
     # One of several files may have been rewritten after a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 

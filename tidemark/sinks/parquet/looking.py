@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.files import FORMAT, GENERATION, alike
 from tidemark.sinks.stored import Mark, Place, StoredRow
 from tidemark.sinks.texts import of_file
+from tidemark.types.renamed import NEVER, Names, by_today
 
 # Of a window with more files, the coordinate alone does not say which has the message: each would have to be opened.
 MOST_FILES = 1_000
@@ -28,7 +30,9 @@ MOST_ROWS = 20
 _BATCH_ROWS = 1_000
 
 
-def rows_of_message(paths: Sequence[str], at: Coordinate, record: Record, *, compacted: bool) -> list[StoredRow] | str:
+def rows_of_message(
+    paths: Sequence[str], at: Coordinate, record: Record, *, compacted: bool, was: Names = NEVER
+) -> list[StoredRow] | str:
     """The first rows of a message in the files or folders of its window; or, in a sentence, why they are not searched.
 
     Raises LedgerContradiction when one of them is gone or damaged, and OSError.
@@ -47,7 +51,8 @@ def rows_of_message(paths: Sequence[str], at: Coordinate, record: Record, *, com
                 if dataset.files:
                     schema = alike(dataset)
                     plain = ds.dataset(dataset.files, schema=schema, filesystem=filesystem, format=FORMAT)
-                    found += _rows(plain, at, record, compacted=compacted)
+                    rows = _rows(plain, at, record, compacted=compacted)
+                    found += [replace(row, fields=by_today(was, dict(row.fields))) for row in rows]
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{place} cannot be read: {problem}") from problem
         if len(found) >= MOST_ROWS:

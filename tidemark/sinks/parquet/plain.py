@@ -33,7 +33,7 @@ class PlainParquet(InFolders):
     def check_fields(self, opened: Opened, settings: ParquetSink) -> None:
         from tidemark.sinks.parquet import types
 
-        types.check(settings.base(opened.connections), opened.fields)
+        types.check(settings.base(opened.connections), opened.fields, opened.was)
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.parquet import folders
@@ -96,15 +96,17 @@ class PlainParquet(InFolders):
         if place is None:
             return []
         from tidemark.sinks.parquet.folders import check_there
+        from tidemark.sinks.parquet.types import names_of
 
         check_there(place["base"], [record])
+        was = names_of(place["base"], opened.was)
         while True:
             # A compaction removes the folders that it has replaced.
             known = compactions.find(opened.book, settings.name)
             folder = known.value.located().get((record.lane, record.seq)) if known else None
             paths = [place["folder"] if folder is None else folder.folder]
             try:
-                return rows_of_message(paths, at, record, compacted=folder is not None)
+                return rows_of_message(paths, at, record, compacted=folder is not None, was=was)
             except Exception:
                 if known == compactions.find(opened.book, settings.name):
                     raise

@@ -6,6 +6,10 @@ Spark reads all files of a sink with one type for each field, and fails at a fil
 are the notes: nothing is ever changed in them, so programs may add theirs at the same time. TYPE is a word, or for
 decimals `decimal_12_2`. The type of an array, map or struct is in its note, and TYPE is `nested_` with its digest.
 
+    BASE/_tidemark_fields/FIELD.was_OLDER
+
+A field may have had another name: the note says which, and readers take its column where a file lacks the field's own.
+
 A field may become wider, where the digests of its values stay what they are. It then has several notes. All files are read
 with the widest of them, and new ones are written with it, also where the stream file names a narrower one again.
 """
@@ -24,33 +28,64 @@ from pyarrow import fs
 from tidemark.errors import WrongUse
 from tidemark.sinks.parquet import folders
 from tidemark.types.fields import NESTED, FieldType, is_nested, joined, of_arrow, text_of, type_of
+from tidemark.types.renamed import NEVER, Names, both
 
-_NOTES = "_tidemark_fields"
+_NOTES, _WAS = "_tidemark_fields", "was_"
 
 
-def keep(base: str, fields: Mapping[str, FieldType]) -> None:
+def keep(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> None:
     """Note the types of fields whose files are about to be written. Raises WrongUse as `check` does, and notes nothing."""
-    known = check(base, fields)
+    known = check(base, fields, was)
     with folders.opened(base) as (filesystem, path):
         filesystem.create_dir(f"{path}/{_NOTES}", recursive=True)
-        for name, kind in {**known, **as_stored(base, fields)}.items():
+        # First of all: no file has the new name before.
+        for name, before in was.items():
+            for old in (one for one in before if one in known):
+                filesystem.open_output_stream(f"{path}/{_NOTES}/{name}.{_WAS}{old}").close()
+        for name, kind in {**known, **as_stored(base, fields, was)}.items():
             note = f"{path}/{_NOTES}/{name}.{_word(kind)}"
             if filesystem.get_file_info(note).type == fs.FileType.NotFound:
                 with filesystem.open_output_stream(note) as file:
                     file.write(kind.encode() if is_nested(kind) else b"")
 
 
-def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
-    """The types of all fields that the files have.
+def names_of(base: str, was: Names = NEVER) -> Names:
+    """The older names of fields: those that are noted, and those that a stream file says in `was`."""
+    with folders.opened(base) as (filesystem, path):
+        return both(_names(_notes(filesystem, path)), was)
+
+
+def _notes(filesystem: fs.FileSystem, path: str) -> list[tuple[str, str]]:
+    """The paths of the notes, each with its field and what it says."""
+    found = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
+    return [(one.path, posixpath.basename(one.path)) for one in found]
+
+
+def _names(notes: list[tuple[str, str]]) -> Names:
+    found: dict[str, list[str]] = {}
+    for name, _, word in (note.rpartition(".") for _, note in notes):
+        if word.startswith(_WAS):
+            found.setdefault(name, []).append(word.removeprefix(_WAS))
+    return found
+
+
+def check(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, str]:
+    """The types of all fields that the files have; of one with another name now, of all its names together.
 
     Raises WrongUse for a field that now has another type, or a name that differs in case alone: Spark takes the two for one.
+    So it does for a name that files have for another field.
     """
     with folders.opened(base) as (filesystem, path):
-        found = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
+        notes = _notes(filesystem, path)
         known: dict[str, FieldType] = {}
-        for name, kind in (_noted(filesystem, one.path) for one in found):
+        for name, kind in (_noted(filesystem, one) for one, note in notes if f".{_WAS}" not in note):
             known[name] = joined(known.get(name, kind), kind) or kind
         known = known or _of_newest(filesystem, path)
+    renamed = _names(notes)
+    _check_names(base, fields, known, renamed, was)
+    for name, before in both(renamed, was).items():
+        for kind in (known[old] for old in before if old in known):
+            known[name] = joined(known.get(name, kind), kind) or kind
     in_small = {name.lower(): name for name in known}
     for name, kind in fields.items():
         if name not in known and (old := in_small.get(name.lower())) is not None:
@@ -66,9 +101,26 @@ def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
     return known
 
 
-def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
+def _check_names(
+    base: str, fields: Mapping[str, FieldType], known: Mapping[str, str], noted: Names, was: Names
+) -> None:
+    for name, before in noted.items():
+        if reused := [old for old in before if old in fields]:
+            raise WrongUse(
+                f"{base} has under the name {reused[0]} what is now {name}, and the stream file has another field {reused[0]}: "
+                f"give that field another name, or name another folder"
+            )
+    for name, before in was.items():
+        if name in known and (two := [old for old in before if old in known and old not in noted.get(name, ())]):
+            raise WrongUse(
+                f"{base} has files with the field {name} and files with the field {two[0]}, which may have been two: it is too "
+                "late to say that one was the other. Leave `was` out, or name another folder"
+            )
+
+
+def as_stored(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
     """The fields with the types that files have, or get. Raises WrongUse as `check` does."""
-    known = check(base, fields)
+    known = check(base, fields, was)
     return {name: joined(known.get(name, kind), kind) or kind for name, kind in fields.items()}
 
 

@@ -21,6 +21,7 @@ from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark.spark.rows.selecting import without_lost
 from tidemark.spark.runtime.session import PARQUET_ROWS, setting
 from tidemark.types.fields import columns_in_ddl
+from tidemark.types.renamed import NEVER, Names
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
 
@@ -40,12 +41,12 @@ def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
 
 
 def rows_of(
-    spark: SparkSession, parts: Iterable[FolderPart], schema: StructType, *, windows: bool = False
+    spark: SparkSession, parts: Iterable[FolderPart], schema: StructType, was: Names = NEVER, *, windows: bool = False
 ) -> DataFrame:
     """The rows that count in some folders. The plan has two reads at most, however many folders and newer windows there are.
 
-    Columns: those of `schema`, null where a file lacks one. With `windows`, also the window and generation that wrote the
-    row (not for Delta tables). If a folder is missing, Spark fails and names it.
+    Columns: those of `schema`, null where a file lacks one under its name and under those of `was`. With `windows`, also the
+    window and generation that wrote the row (not for Delta tables). If a folder is missing, Spark fails and names it.
     """
     # Rows whose generation is not asked for cost less to read.
     whole: list[str] = []
@@ -70,23 +71,31 @@ def rows_of(
     everything = StructType([*schema.fields, *_WINDOW])
     # Delta's folders are named after the column.
     found = (
-        [_with_windows(_read(spark, everything, named), schema, GENERATION if delta else "generation")] if named else []
+        [_with_windows(_read(spark, everything, named, was), schema, GENERATION if delta else "generation")]
+        if named
+        else []
     )
     # Another program may have put files of a Delta table into other folders.
     found += [
-        _read(spark, everything, some).withColumn(GENERATION, F.lit(generation)) for generation, some in unnamed.items()
+        _read(spark, everything, some, was).withColumn(GENERATION, F.lit(generation))
+        for generation, some in unnamed.items()
     ]
     kept = [without_lost(reduce(DataFrame.unionAll, found), GENERATION, lost)] if found else []
     if not windows:
         kept = [one.drop(*WINDOW_COLUMNS) for one in kept]
     if whole:
-        kept.append(_read(spark, schema, whole))
+        kept.append(_read(spark, schema, whole, was))
     return reduce(DataFrame.unionAll, kept) if kept else spark.createDataFrame([], everything if windows else schema)
 
 
-def _read(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
+def _read(spark: SparkSession, schema: StructType, paths: Sequence[str], was: Names) -> DataFrame:
+    before = {one.name: was[one.name] for one in schema if one.name in was}
+    older = [StructField(old, schema[name].dataType) for name, names in before.items() for old in names]
     # The files have all columns. The names of their folders may differ from window to window.
-    return spark.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths)
+    files = spark.read.schema(StructType([*schema, *older])).option("recursiveFileLookup", True).parquet(*paths)
+    if not before:
+        return files
+    return files.select(*(F.coalesce(*map(field, (name, *before.get(name, ())))).alias(name) for name in schema.names))
 
 
 def _with_windows(rows: DataFrame, schema: StructType, generation: str) -> DataFrame:
@@ -108,14 +117,17 @@ def columns_of(spark: SparkSession, part: FolderPart) -> StructType:
     return StructType([one for one in found if one.name not in WINDOW_COLUMNS])
 
 
-def parquet_rows(spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, *, gone: bool = False) -> DataFrame:
+def parquet_rows(
+    spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, was: Names = NEVER, *, gone: bool = False
+) -> DataFrame:
     """The rows of some folders of a Parquet sink that count: coordinate, `_index`, `_tombstone`, `_digest`, and the fields.
 
-    The fields are those of today's stream file; a field that older files lack is null. With `gone`, a missing folder has no
-    rows, so that the audit finds its rows missing. Without `gone`, Spark fails and names the folder.
+    The fields are those of today's stream file; a field that older files lack, under its name and those of `was`, is null.
+    With `gone`, a missing folder has no rows, so that the audit finds its rows missing. Without `gone`, Spark fails and names
+    the folder.
     """
     there = [one for one in parts if not gone or all(map(exists, one.paths))]
-    return rows_of(spark, there, schema_of(fields))
+    return rows_of(spark, there, schema_of(fields), was)
 
 
 def schema_of(fields: Fields) -> StructType:
@@ -127,7 +139,7 @@ def schema_of(fields: Fields) -> StructType:
 
 
 def places_of(
-    spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet | None = None
+    spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, was: Names = NEVER, within: RangeSet | None = None
 ) -> DataFrame:
     """The rows of some folders as an audit compares them: with `_counts` and `_found_digest`. Missing folders have no rows.
 
@@ -135,30 +147,33 @@ def places_of(
     """
     if within is not None:
         parts = [one for one in parts if any(part.covers & within for part in one.windows)]
-    rows = parquet_rows(spark, parts, fields, gone=True)
+    rows = parquet_rows(spark, parts, fields, was, gone=True)
     return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest(fields)})
 
 
-def values_of(spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet) -> DataFrame:
+def values_of(
+    spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet, was: Names = NEVER
+) -> DataFrame:
     """The rows of some folders as a comparison takes them: coordinate, `_index`, the fields' text or bytes, `_others`.
 
     Only of folders whose windows cover some of `within`. `_others` names the columns with a value that today's stream file
     does not have. Missing folders have no rows.
     """
     ours = schema_of(fields)
+    known = {*ours.names, *(old for name in fields for old in was.get(name, ()))}
     chosen = [one for one in parts if any(part.covers & within for part in one.windows) and all(map(exists, one.paths))]
     # Folders of one stream file have the same columns: mostly all of them. To ask Spark of each takes a job.
     alike: dict[tuple[str, ...], list[FolderPart]] = {}
     for part in chosen:
         if part.holds:
-            beyond = [f"{one.name} {one.type}" for one in schema_of_file(part) if one.name not in ours.names]
+            beyond = [f"{one.name} {one.type}" for one in schema_of_file(part) if one.name not in known]
             alike.setdefault(tuple(beyond), []).append(part)
     found = []
     for some in alike.values() or [[]]:
-        more = [one for one in columns_of(spark, some[0]) if one.name not in ours.names] if some else []
+        more = [one for one in columns_of(spark, some[0]) if one.name not in known] if some else []
         others = F.array(*(F.when(F.col(f"`{one.name}`").isNotNull(), F.lit(one.name)) for one in more))
         found.append(
-            rows_of(spark, some, StructType([*ours, *more])).select(
+            rows_of(spark, some, StructType([*ours, *more]), was).select(
                 *COORDINATE,
                 INDEX,
                 *(text(name, kind).alias(f"field_{number}") for number, (name, kind) in enumerate(fields.items())),

@@ -52,7 +52,7 @@ class PlainLatest(PlainSink):
     ) -> UnderKey | None:
         from tidemark.sinks.hbase.latest.table import latest_table
 
-        table = latest_table(opened.connections, settings.hbase, settings.table)
+        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         key = {name: row.fields.get(name) for name in settings.key}
         topic = row.place.partition.topic
         newest = table.newest_of(topic, list(key.values()), LookedUp(opened.book, settings.name))
@@ -68,6 +68,6 @@ class PlainLatest(PlainSink):
         # Thrift 2 takes a third of a second to load, and a sweep does not need it.
         from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
 
-        table = latest_table(opened.connections, settings.hbase, settings.table)
+        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         for row in SteadyValues.of(opened.book, table, settings.name).newest():
             yield {**place(row.place), "tombstone": row.mark.tombstone, "fields": texts(row.fields)}

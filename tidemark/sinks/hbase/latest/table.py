@@ -26,6 +26,7 @@ from tidemark.sinks.hbase.latest.rows import Version, place_of, row_key, spans, 
 from tidemark.sinks.hbase.rows import SALTS, split_keys
 from tidemark.sinks.owners import OWNER_ROW, check_owner
 from tidemark.sinks.stored import Place, StoredRow
+from tidemark.types.renamed import NEVER, Names, by_today, same_names
 
 _FAMILY = b"d"
 _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
@@ -50,9 +51,10 @@ class HasAuthority(Protocol):
 class LatestTable:
     """One HBase table with rows by key."""
 
-    def __init__(self, gateway: Gateway2, table: str) -> None:
+    def __init__(self, gateway: Gateway2, table: str, was: Names = NEVER) -> None:
         self._gateway = gateway
         self._table = table
+        self._was = was
 
     def prepare(self, stream: str, ledger: str, key: Sequence[str], regions: int = 1) -> None:
         """Make the table, with its regions, if it does not exist. Check that it keeps all versions, its owner, its key.
@@ -77,7 +79,7 @@ class LatestTable:
         found = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
         owner = json.loads(found.columnValues[0].value)
         check_owner(f"HBase table {self._table}", owner, stream, ledger)
-        if owner.get("key") != list(key):
+        if not same_names(self._was, owner.get("key") or (), key):
             raise WrongUse(
                 f"HBase table {self._table} was made with key {', '.join(owner.get('key') or ('none',))}, the stream file says "
                 f"{', '.join(key)}. Name another table, and fill it by a replay of everything"
@@ -137,7 +139,12 @@ class LatestTable:
             return None
         row = row_key(topic, key)
         found = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
-        return _newest(authority, topic, [self._versions(row, column) for column in self._columns(found)])
+        newest = _newest(authority, topic, [self._versions(row, column) for column in self._columns(found)])
+        return newest and self._today(newest)
+
+    def _today(self, row: StoredRow) -> StoredRow:
+        """A row with its fields under the names that they have today."""
+        return replace(row, fields=by_today(self._was, dict(row.fields)))
 
     def some_newest(
         self, authority: Authority, salt: int, start: bytes | None, most: int
@@ -152,7 +159,7 @@ class LatestTable:
                 return values, row
             found = _newest(authority, topic_of(row), [self._versions(row, column) for column in columns])
             if found is not None:
-                values.append(found)
+                values.append(self._today(found))
         return values, None
 
     def places(
@@ -169,7 +176,7 @@ class LatestTable:
                     place, generation = place_of(topic, qualifier, Version.decode(timestamp)), mark_of(cell).generation
                     counts = authority.of(place.partition, place.offset)
                     if counts == generation:
-                        yield place, StoredRow(place, mark_of(cell), fields_of(cell))
+                        yield place, self._today(StoredRow(place, mark_of(cell), fields_of(cell)))
                     elif counts is None or generation > counts:
                         yield place, None
 
@@ -280,9 +287,11 @@ def _erasures(view: View) -> int:
     return sum(1 for one in view.windows if one.erased)
 
 
-def latest_table(connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS) -> LatestTable:
-    """The table of this name, over a connection. Sends no request yet."""
-    return LatestTable(gateway2(connections, connection, timeout_ms), table)
+def latest_table(
+    connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS, was: Names = NEVER
+) -> LatestTable:
+    """The table of this name, over a connection. Sends no request yet. `was`: names that fields had before."""
+    return LatestTable(gateway2(connections, connection, timeout_ms), table, was)
 
 
 def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:

@@ -16,13 +16,15 @@ from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.delta.writer import DeltaResults
+from tidemark.types.renamed import NEVER
 
 
 class SparkDelta:
     by_sums = True
 
     def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
-        return DeltaResults(settings, settings.base(opened.connections), versions_of(opened.book), opened.fields)
+        base = settings.base(opened.connections)
+        return DeltaResults(settings, base, versions_of(opened.book), opened.fields, opened.was)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
         fields = _checked(opened, settings)
@@ -32,7 +34,7 @@ class SparkDelta:
     def audit(self, audit: Audit, settings: DeltaSink) -> AuditedPlace:
         fields = _checked(audit.opened, settings)
         _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
-        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields), {})
+        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, NEVER), {})
 
     def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
         fields = _checked(comparing.opened, settings)

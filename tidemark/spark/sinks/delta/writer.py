@@ -18,17 +18,19 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_stored, read_back, written_rows
+from tidemark.types.renamed import NEVER, Names
 
 
 class DeltaResults:
     """The sink `delta`. Its fields keep their types; the coordinate, the digest and the generation are columns too."""
 
-    def __init__(self, config: DeltaSink, base: str, versions: str, fields: Fields) -> None:
+    def __init__(self, config: DeltaSink, base: str, versions: str, fields: Fields, was: Names = NEVER) -> None:
         """`versions`: what the table's versions of a lane stand under; see `delta_table.versions_of`."""
         self._config = config
         self._base = base
         self._versions = versions
         self._fields = fields
+        self._was = was
 
     @property
     def name(self) -> str:
@@ -40,7 +42,7 @@ class DeltaResults:
         return delta_table.as_stored(self._base, self._fields)
 
     def prepare(self, stream: str, ledger: str) -> None:
-        delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger)
+        delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger, self._was)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         written = as_stored(rows, self._fields, self._stored).write.mode("errorifexists")

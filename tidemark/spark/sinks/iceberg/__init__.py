@@ -15,12 +15,13 @@ from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.reading import parts_that_count
 from tidemark.sinks.iceberg.settings import IcebergSink
-from tidemark.sinks.iceberg.table import as_stored
+from tidemark.sinks.iceberg.table import as_stored, names_of
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.iceberg.writer import IcebergResults
+from tidemark.types.renamed import Names, both
 
 
 class SparkIceberg:
@@ -30,27 +31,30 @@ class SparkIceberg:
         return IcebergResults(settings, opened)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: IcebergSink) -> DataFrame:
-        fields = _checked(opened, settings)
+        fields, was = _checked(opened, settings)
         _, parts = parts_that_count(opened.book, settings.name, opened.connections)
-        return shown(parquet_rows(spark, parts, fields), fields)
+        return shown(parquet_rows(spark, parts, fields, was), fields)
 
     def audit(self, audit: Audit, settings: IcebergSink) -> AuditedPlace:
         opened = audit.opened
-        fields = _checked(opened, settings)
+        fields, was = _checked(opened, settings)
         _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
-        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields), {})
+        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, was), {})
 
     def compare(self, comparing: Comparing, settings: IcebergSink) -> PlaceComparison:
         opened = comparing.opened
-        fields = _checked(opened, settings)
+        fields, was = _checked(opened, settings)
         _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
-        return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
+        return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets, was))
 
     def compact(self, opened: OpenStream, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
         compacting.compact(opened, settings, run, asked)
 
 
-def _checked(opened: OpenStream, settings: IcebergSink) -> Fields:
-    """The stream's fields as the table has them. Raises WrongUse where that is another type: Spark would fail at its files."""
-    base = settings.base(opened.connections)
-    return as_stored(located(opened.connections, place_of(settings, base)), opened.fields)
+def _checked(opened: OpenStream, settings: IcebergSink) -> tuple[Fields, Names]:
+    """The stream's fields as the table has them, and the older names of its columns.
+
+    Raises WrongUse where that is another type: Spark would fail at its files.
+    """
+    where = located(opened.connections, place_of(settings, settings.base(opened.connections)))
+    return as_stored(where, opened.fields, opened.was), both(names_of(where), opened.was)

@@ -41,6 +41,7 @@ class IcebergResults:
         self._place = place_of(config, self._base)
         self._where = located(opened.connections, self._place)
         self._fields = opened.fields
+        self._was = opened.was
         self._keys = config.partition_keys()
         self._book = opened.book
 
@@ -51,10 +52,10 @@ class IcebergResults:
     @cached_property
     def _stored(self) -> Fields:
         """The fields as the table has them, which may be wider. Known once the sink is prepared."""
-        return iceberg_table.as_stored(self._where, self._fields)
+        return iceberg_table.as_stored(self._where, self._fields, self._was)
 
     def prepare(self, stream: str, ledger: str) -> None:
-        iceberg_table.prepare(self._where, self._fields, stream, ledger, self._keys)
+        iceberg_table.prepare(self._where, self._fields, stream, ledger, self._keys, self._was)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         context.fence.check()

@@ -20,34 +20,37 @@ from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, value
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.parquet import compacting
 from tidemark.spark.sinks.parquet.writer import ParquetResults
+from tidemark.types.renamed import Names
 
 
 class SparkParquet:
     by_sums = True
 
     def writer(self, opened: OpenStream, settings: ParquetSink) -> Sink:
-        return ParquetResults(settings, settings.base(opened.connections), opened.fields)
+        return ParquetResults(settings, settings.base(opened.connections), opened.fields, opened.was)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: ParquetSink) -> DataFrame:
         # Spark lists the files here, and fails if a compaction has removed them before Spark reads them.
-        fields = _checked(opened, settings)
-        return shown(steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields)), fields)
+        fields, was = _checked(opened, settings)
+        return shown(
+            steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields, was)), fields
+        )
 
     def audit(self, audit: Audit, settings: ParquetSink) -> AuditedPlace:
-        fields = _checked(audit.opened, settings)
+        fields, was = _checked(audit.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> AuditedPlace:
-            found = partial(places_of, audit.spark, parts, fields)
+            found = partial(places_of, audit.spark, parts, fields, was)
             return audit.rows_of(settings.name, found, {})
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
         return steady(audit.opened.book, settings.name, compared)
 
     def compare(self, comparing: Comparing, settings: ParquetSink) -> PlaceComparison:
-        fields = _checked(comparing.opened, settings)
+        fields, was = _checked(comparing.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
-            found = values_of(comparing.spark, parts, fields, comparing.offsets)
+            found = values_of(comparing.spark, parts, fields, comparing.offsets, was)
             return comparing.rows_of(settings.name, found)
 
         # As for the audit.
@@ -57,6 +60,10 @@ class SparkParquet:
         compacting.compact(opened, settings, run, asked)
 
 
-def _checked(opened: OpenStream, settings: ParquetSink) -> Fields:
-    """The stream's fields as files have them. Raises WrongUse where that is another type: Spark would fail at them."""
-    return types.as_stored(settings.base(opened.connections), opened.fields)
+def _checked(opened: OpenStream, settings: ParquetSink) -> tuple[Fields, Names]:
+    """The stream's fields as files have them, and the older names of these.
+
+    Raises WrongUse where that is another type: Spark would fail at them.
+    """
+    base = settings.base(opened.connections)
+    return types.as_stored(base, opened.fields, opened.was), types.names_of(base, opened.was)

@@ -30,6 +30,7 @@ from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.acknowledging import held_by
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.types.fields import spark_type
+from tidemark.types.renamed import NEVER, Names
 
 # Smaller files are read back by the driver, some 10 million rows a second. A cluster reads larger ones back faster.
 _FEW_BYTES = 256 << 20
@@ -45,10 +46,11 @@ ALL_DIFFER = {f"parquet.enable.dictionary#{name}": "false" for name in (OFFSET, 
 class ParquetResults:
     """The sink `parquet`. Its fields keep their types; the coordinate and the digest are columns too."""
 
-    def __init__(self, config: ParquetSink, base: str, fields: Fields) -> None:
+    def __init__(self, config: ParquetSink, base: str, fields: Fields, was: Names = NEVER) -> None:
         self._config = config
         self._base = base
         self._fields = fields
+        self._was = was
 
     @property
     def name(self) -> str:
@@ -57,11 +59,11 @@ class ParquetResults:
     @cached_property
     def _stored(self) -> Fields:
         """The fields as files have them, which may be wider. Known once the sink is prepared."""
-        return types.as_stored(self._base, self._fields)
+        return types.as_stored(self._base, self._fields, self._was)
 
     def prepare(self, stream: str, ledger: str) -> None:
         parquet_files.own(self._base, stream, ledger, self.name)
-        types.keep(self._base, self._fields)
+        types.keep(self._base, self._fields, self._was)
 
     def refusal(self, fields: Fields) -> None:
         return None

@@ -22,22 +22,22 @@ class SparkLatest:
     by_sums = True
 
     def writer(self, opened: OpenStream, settings: HBaseLatestSink) -> Sink:
-        table = latest_table(opened.connections, settings.hbase, settings.table)
+        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         return HBaseLatest(settings, table, opened.book, opened.fields)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseLatestSink) -> DataFrame:
-        table = latest_table(opened.connections, settings.hbase, settings.table)
+        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         rows = newest_values(spark, opened.book, settings.name, table, field_names(opened.stream))
         return rows.select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
 
     def audit(self, audit: Audit, settings: HBaseLatestSink) -> AuditedPlace:
         opened = audit.opened
-        table = latest_table(opened.connections, settings.hbase, settings.table)
+        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         found = all_values(audit.spark, opened.book, settings.name, table, opened.fields)
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseLatestSink) -> PlaceComparison:
         opened = comparing.opened
-        table = latest_table(opened.connections, settings.hbase, settings.table)
+        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         found = all_values_with_fields(comparing.spark, opened.book, settings.name, table, field_names(opened.stream))
         return comparing.rows_of(settings.name, found.where(COUNTS))
