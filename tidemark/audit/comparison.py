@@ -37,7 +37,7 @@ WAS_STORED = "the message was no dead letter"
 IS_STORED = "the message is now stored"
 IS_SKIPPED_NOW = "the message is now skipped"
 MESSAGE_NOT_IN_KAFKA = "Kafka no longer gives the message"
-# The same for what a block of offsets, or a window, gives to a key.
+# The same for the contributions of a block of offsets, or of a window, to a key.
 WAS_NOT_GIVEN = "the key had nothing from this block or window"
 NOT_GIVEN_NOW = "the key gets nothing from this block or window now"
 
@@ -194,9 +194,9 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayComparison:
-    """One comparison of those of the pieces of a selection.
+    """Join the comparisons of a selection's pieces.
 
-    `columns` is the order in which columns are named; others follow. A place that was not compared in one of the pieces is
+    `columns` is the order in which columns are named; others follow. A place that one of the pieces did not compare is
     not compared.
     """
     first = parts[0]

@@ -1,9 +1,9 @@
-"""The proof that is left for offsets that Kafka has deleted: an audit compares the windows' tallies with the results.
+"""The remaining proof for offsets that Kafka has deleted: an audit compares the windows' tallies with the results.
 
-A block of a window is compared as a whole. A later window (a replay) may have taken some of the block's offsets. Then the
-audit compares messages instead of rows. First it compares all messages of the block: the replay may have had the same
-outcomes. Otherwise it compares the remaining messages. That works while the taken ones are so few that arithmetic tells
-them apart. Other blocks stay unproven.
+A block of a window is compared as a whole. If a later window (a replay) has taken some of its offsets, the audit
+compares messages instead of rows: first all messages of the block, since the replay may have had the same outcomes,
+then the remaining ones. That works while the taken ones are few enough for arithmetic to tell them apart. Other blocks
+stay unproven.
 """
 
 from __future__ import annotations
@@ -147,12 +147,12 @@ def compare_rows(block: WindowBlock, contents: BlockContents, fields: str) -> Bl
 
 
 def compare_dead_letters(block: WindowBlock, contents: BlockContents) -> BlockVerdict:
-    """As `compare_rows`, for dead letters. Their contents are not compared."""
+    """Compare dead letters as `compare_rows` does rows, without their contents."""
     return _compare_messages(block, block.tally.dead_letters, contents)
 
 
 def compare_identity(block: WindowBlock, contents: BlockContents, *, may_lack: bool) -> BlockVerdict:
-    """As `compare_rows`, for rows that carry no digest of their contents: number and identity are compared.
+    """Compare number and identity of rows that carry no digest of their contents.
 
     With `may_lack`, the place deletes rows by itself. A block that lacks some of its rows is then unproven.
     """
@@ -192,10 +192,10 @@ def _report(block: WindowBlock, expected: Count, counted: Count, what: str) -> B
 def explained(expected: Count, counted: Count, taken: RangeSet) -> bool:
     """Whether `found` is `expected` without some of the messages at the offsets that were taken.
 
-    The audit does not know which of those were among the expected ones. While they are few, the XOR tells it: Gauss's
-    elimination over bits finds the only set of them that can make the difference. An example with hashes of four bits: the
-    difference is 0110, and the taken offsets have 0101, 0011 and 1000. Only the first two make that difference, so two
-    messages have to be missing. Also true if several sets make the same difference, since the answer is then unknown.
+    The audit does not know which of those were among the expected ones. While they are few, Gauss's elimination over
+    bits finds the only set whose XOR makes the difference. With hashes of four bits: the difference is 0110, the taken
+    offsets have 0101, 0011 and 1000, and only the first two make it. So two messages have to be missing. Also true if
+    several sets make the same difference: the answer is then unknown.
     """
     missing = expected.number - counted.number
     difference = int(expected.ack, 16) ^ int(counted.ack, 16)

@@ -16,8 +16,8 @@ class Level(StrEnum):
     SOURCE = "source"
     # The ledger, and the rows of the sinks. Messages are not read, so rows are compared with tallies, by blocks.
     SINKS = "sinks"
-    # The ledger, the messages that Kafka still holds, and the rows of the sinks. Of messages that are as they were when a
-    # window of today's code and stream file read them, the window's tallies say what rows they give.
+    # The ledger, the messages that Kafka still holds, and the rows of the sinks. If messages are unchanged since a
+    # window of today's code and stream file read them, its tallies stand for their rows.
     FULL = "full"
     # As full, and the rows of all messages are computed again.
     RECOMPUTE = "recompute"

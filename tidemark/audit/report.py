@@ -19,7 +19,7 @@ from tidemark.ledger.records import FORMAT, Guarantee, Register, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
 
-# Enough for people to look at. The report's selection has all of them.
+# Enough for people to read. The report's selection has all of them.
 SHOWN_COORDINATES = 100
 
 # The most offsets of one place that an audit hands over to a replay.
@@ -124,27 +124,25 @@ class ForgottenReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The outcome of an audit. `level` says what it has looked at: the numbers of all else are 0, and mean nothing.
+    """The outcome of an audit. The numbers of what its `level` does not cover are 0, and mean nothing.
 
-    Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the levels `full` and
-    `recompute` alone. Of these messages, `unchanged` were as their windows had read them, so that the windows' tallies were
-    compared with the rows, and no row was computed again.
+    Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the levels `full`
+    and `recompute` alone. Of these, `unchanged` were as their windows had read them: their rows were compared with the
+    windows' tallies and not computed again.
 
-    For offsets whose messages were not read: `by_tallies` were compared with the tallies of their blocks, in every place.
-    `unproven` are the others. At the level `sinks` those are all offsets, at the deeper ones those below the log starts.
-    `gone` offsets are in blocks with differences, and no replay of the block can repair them: Kafka has deleted their
-    messages. At the level `sinks`, also offsets of compacted topics: the deeper ones tell which of them a replay can repair.
+    Of the offsets whose messages were not read, `by_tallies` were compared with the tallies of their blocks in every
+    place, and `unproven` are the others: at the level `sinks` all offsets, at the deeper ones those below the log
+    starts. `gone` offsets are in blocks with differences that no replay can repair, since Kafka has deleted their
+    messages. At the level `sinks` they include offsets of compacted topics, which the deeper levels tell apart.
 
-    With a `share`, all counts of messages, rows and offsets are of that share alone. The ledger is always looked at whole.
+    With a `share`, all counts are of that share alone. The ledger is always checked whole. `not_compared` are the sinks
+    that the audit has not compared at all.
 
-    `not_compared` are the sinks that the audit has not compared at all.
-
-    `erased` offsets have no result for good: a row or dead letter of them that counts would be a difference. `tombstones` say
+    `erased` offsets have no result for good: a row or dead letter of them that counts is a difference. `tombstones` say
     who has erased them, and why. `forgotten` are the places where nothing was cleared, since they are gone for good.
 
-    `changed` offsets were read again or erased while the audit ran: differences there are left out.
-
-    `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
+    `changed` offsets were read again or erased while the audit ran: differences there are left out. `unfinished`
+    offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
     `findings` is the stored selection of all coordinates with a difference, ready for a replay.
     """
@@ -190,7 +188,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong with what this level looks at."""
+        """Whether nothing is wrong, as far as this level looks."""
         unbroken = not any(partition.holes or partition.overlaps for partition in self.coverage)
         explained = not any(gap.unexplained for gap in self.gaps)
         return self.differences == 0 and unbroken and explained and not self.problems

@@ -1,8 +1,8 @@
-"""Results that an audit need not compute again: rows of messages that are as they were, by code that is as it was.
+"""Results that an audit need not compute again: of messages and code that have not changed.
 
-A window counts the messages that it reads, with the XORs of their hashes and of their source digests, and the rows that
-they give. Today's code and stream file may be those of the window. Then, as long as Kafka's messages have the same sums,
-the window's tallies are what today's code would count.
+A window counts the messages that it reads, with the XORs of their hashes and of their source digests, and their rows.
+If today's code and stream file are the window's, and Kafka's messages have the same sums, today's code would count the
+same.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def stretches(
 ) -> list[Stretch]:
     """The stretches of the `wanted` offsets that windows have read by this code and stream file, ascending.
 
-    Takes what a window has read of a partition only if the window still decides all of it, and the ledger has its tallies.
-    `blocks_of` gives a window's tallies by blocks, or None if each partition lies in one block. The windows whose tallies
-    the ledger has lost are left out, and `lacking` is told of each. The stretches have blocks of one size: `size`, or more
-    if a window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
+    Uses a window's reading of a partition only if the window still decides all of it and the ledger has its tallies.
+    `blocks_of` returns a window's tallies by blocks, or None if each partition lies in one block. Windows with lost
+    tallies are left out, and `lacking` gets each. The blocks of all stretches have one size: `size`, or more if a
+    window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
     few stretches.
     """
     known: list[Stretch] = []

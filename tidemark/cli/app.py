@@ -226,7 +226,7 @@ def _status_of_all(*, as_json: bool) -> None:
             error(f"{stream.stream}: {stream.problem}")
     error(", ".join(f"{group.streams} {group.state}" for group in counted(ordered)))
     if codes := [stream.problem.exit_code for stream in looked if stream.problem is not None]:
-        # That of the first: each has said what to do.
+        # The first one's code: each has printed its remedy.
         raise typer.Exit(codes[0])
 
 

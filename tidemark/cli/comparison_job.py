@@ -1,4 +1,4 @@
-"""What a replay will change: `tidemark replay --compare`, and `tidemark report` for the run of a replay."""
+"""The changes of a replay: `tidemark replay --compare`, and `tidemark report` for the run of a replay."""
 
 from __future__ import annotations
 

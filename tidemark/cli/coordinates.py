@@ -15,7 +15,7 @@ def coordinates(option: str, given: list[str] | None) -> list[Coordinate]:
 
 
 def records(given: list[str] | None) -> str:
-    """What `--records` names, for a request: one a line. Raises WrongUse."""
+    """The coordinates of `--records` for a request, one a line. Raises WrongUse."""
     parsed = (parse_records(text, where) for where, text in _texts("--records", given))
     return "\n".join(
         f"{at}@{offset}"
@@ -26,7 +26,7 @@ def records(given: list[str] | None) -> str:
 
 
 def ranges(given: list[str] | None) -> str:
-    """What `--ranges` names, for a request: one a line. Raises WrongUse."""
+    """The ranges of `--ranges` for a request, one a line. Raises WrongUse."""
     parsed = (parse_ranges(text, where) for where, text in _texts("--ranges", given))
     return "\n".join(f"{at}@{range_.start}-{range_.until}" for named in parsed for at, range_ in named.ranges())
 

@@ -22,7 +22,7 @@ def folders() -> list[Path]:
 
 
 def opened(stream: str) -> OpenStream:
-    """The stream of a file, or the stream of this name. Says where it is, if it is on this machine alone.
+    """The stream of a file, or the stream of this name. Prints which servers are on this machine alone.
 
     Raises WrongUse naming the known streams.
     """

@@ -1,4 +1,4 @@
-"""Looking at many streams at once: those of one set of servers one after another, different servers beside each other."""
+"""Many streams at once: those of one set of servers one after another, different servers at the same time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def looked_at(
             try:
                 opened = open_(path)
                 line = look(opened)
-                # What the ledger knows is shown; the servers are not waited for again.
+                # Show the ledger's part; do not wait for the servers again.
                 away = None if line.kafka_problem is None else Unreachable(line.kafka_problem)
                 streams[path] = Looked(stream_now(file.stream, line), opened, away)
             except TidemarkError as problem:
@@ -61,7 +61,7 @@ def looked_at(
                 away = problem if isinstance(problem, Unreachable) else None
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        # An error that is none of ours ends the command.
+        # Any other error ends the command.
         list(threads.map(look_at, by_servers.values()))
     return list(streams.values())
 

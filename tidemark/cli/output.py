@@ -57,7 +57,7 @@ def number(count: int, what: str) -> str:
 
 
 def plain(value: object) -> str:
-    """As text in which control characters are shown and not obeyed."""
+    """Text whose control characters are shown and not obeyed."""
     if value is None:
         return "-"
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in str(value))

@@ -1,4 +1,4 @@
-"""What `tidemark plan` shows beside the ranges: Spark's tasks, estimates and bounds."""
+"""The rest of `tidemark plan`'s answer: Spark's tasks, estimates and bounds."""
 
 from __future__ import annotations
 

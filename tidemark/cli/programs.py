@@ -38,11 +38,11 @@ def run(command: Sequence[str], environment: Mapping[str, str], say: Say) -> int
 
 
 def run_together(commands: Sequence[tuple[Sequence[str], Say]], environment: Mapping[str, str]) -> list[int]:
-    """Run programs at the same time, and give the exit code of each, negative for the signal that killed it.
+    """Run programs at the same time, and return the exit code of each, negative for the signal that killed it.
 
-    Every line that a program prints goes to its `say`. None ends because another has. SIGINT and SIGTERM to this process end
-    all children, politely at first; then Interrupted is raised. When this returns or raises, no process of the children's
-    process groups runs any more.
+    Every line that a program prints goes to its `say`. No program ends because another has. SIGINT and SIGTERM to this
+    process end all children, politely at first; then Interrupted is raised. When this returns or raises, no process of
+    the children's process groups runs any more.
     """
     with _listening() as received:
         children: list[subprocess.Popen[str]] = []

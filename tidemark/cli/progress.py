@@ -10,7 +10,7 @@ from tidemark.ledger.records import Head, Heartbeat, JobProgress, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 
-# What fits on a small terminal, above the answer.
+# The lines that fit on a small terminal, above the answer.
 MOST_BARS = 16
 STARTING = "Spark is starting"
 
@@ -29,7 +29,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True)
 class ShownJob:
-    """What a job is at: of which window (None before there is one), in which step, and how far it is per partition."""
+    """The progress of a job: its window (None before there is one), its step, and the progress per partition."""
 
     step: str = STARTING
     window: str | None = None
@@ -105,13 +105,13 @@ def of_job(noted: JobProgress | None, run: str, since: int) -> ShownJob:
     """How far a job is that holds no window. What another run noted, or was noted before `since`, says nothing about it."""
     if noted is None or noted.run != run or noted.at < since:
         return ShownJob()
-    # What is read twice is counted twice.
+    # Offsets that are read twice are counted twice.
     bars = (PartitionProgress(name, total, min(total, noted.done.get(name, 0))) for name, total in noted.total)
     return ShownJob(noted.step, None, tuple(bars))
 
 
 def few(bars: Sequence[PartitionProgress], most: int = MOST_BARS) -> tuple[PartitionProgress, ...]:
-    """At most so many bars: the longest ones in their order, and one for all others together."""
+    """At most this many bars: the longest ones in their order, and one for all others together."""
     if len(bars) <= most:
         return tuple(bars)
     longest = sorted(range(len(bars)), key=lambda number: -bars[number].total)[: most - 1]

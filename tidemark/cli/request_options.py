@@ -53,7 +53,7 @@ def takes(request: Request) -> Callable[[Command], Command]:
 
 
 def values(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """What people have written, as the values of a request's fields. Raises WrongUse naming the option or file, and line."""
+    """People's options, as the values of a request's fields. Raises WrongUse naming the option or file, and line."""
     return {
         **{name: _REPEATED[name](value) if name in _REPEATED else value for name, value in given.items()},
         **more,

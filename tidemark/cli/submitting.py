@@ -51,7 +51,7 @@ def submit(
     look: terminal.Look,
     verbose: bool,
 ) -> Ended:
-    """Run a job. Gives an accepted exit code, and ends the program with any other.
+    """Run a job. Returns an accepted exit code, and ends the program with any other.
 
     At a terminal, standard error shows what `look` finds, and the job's log goes to a file, which stays unless the job
     ended with 0. Elsewhere, and with `verbose`, the log is on standard error.
@@ -96,7 +96,7 @@ def process(
     take_over: bool = False,
     verbose: bool = False,
 ) -> None:
-    """Process a pinned window (None: there is none) and those after it. `command` is how to go on after a failure."""
+    """Process a pinned window, or None, and those after it. `command` is how to go on after a failure."""
     if pending is not None:
         error(f"run {run}: window {pending.window.seq} of {opened.book.stream}/{lane}")
         arguments = ["--stream-file", str(opened.file.path), "--lane", lane]
@@ -119,8 +119,8 @@ def process_together(
 ) -> None:
     """Process the lanes of a run in several jobs at the same time. `jobs` has the lanes of each, in their order.
 
-    Each job pins its own windows. A job that fails stops none of the others; this program then ends with the exit code of
-    the first that has failed.
+    Each job pins its own windows. A job that fails stops none of the others; this program then ends with the exit code
+    of the first that has failed.
     """
     named = [f"{opened.book.stream}/{job[0]}" for job in jobs]
     error(f"run {run}: {len(jobs)} lanes at a time: {', '.join(named)}")
@@ -192,7 +192,7 @@ def show_committed(
     answers: Sequence[OffsetAnswer] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The windows that a run has committed in its lanes; after a backfill or replay also the answers to its offsets.
+    """Show the windows that a run has committed in its lanes; for a backfill or replay also the answers to its offsets.
 
     `more` are further keys of the JSON.
     """

@@ -1,4 +1,4 @@
-"""What a person sees who waits for a job at a terminal: the step, and a bar for each partition. The log goes to a file."""
+"""The display of a job at a terminal: its step, and a bar for each partition. The log goes to a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tidemark.offsets.reading import Reading
 
 # How often the ledger is asked, in seconds. Jobs write a sign of life every three seconds (`tidemark.commit.fence`).
 LOOK_SECONDS = 1.0
-# As many lines of a log as say what went wrong, where the job itself did not say it.
+# Enough lines of a log to show the problem, if the job itself did not name it.
 _LAST_LINES = 10
 
 Look = Callable[[], ShownJob]
@@ -47,7 +47,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 class JobLog:
-    """The file of a job's log, and what an error needs of it. Made anew for each job, and readable by its owner only.
+    """The file of a job's log, and the lines that an error needs. A new file for each job, readable by its owner only.
 
     Raises WrongUse where no file can be made.
     """
@@ -82,7 +82,7 @@ class JobLog:
             self._answers.append(said)
 
     def why(self) -> list[str]:
-        """What the job itself said, which is why it ended; the last lines of the log where it said nothing."""
+        """The job's own reason for its end; the last lines of the log if it gave none."""
         return self._answers or list(self._last)
 
     def close(self, *, keep: bool) -> None:
@@ -93,7 +93,7 @@ class JobLog:
 
 
 class Display:
-    """Shows what a job is at, `first` until it is told. `get_time` gives seconds, for tests."""
+    """Shows the progress of a job, `first` until there is any. `get_time` returns seconds, for tests."""
 
     def __init__(
         self, console: Console, get_time: Callable[[], float] | None = None, first: ShownJob | None = None

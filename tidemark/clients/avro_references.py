@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-# As deep as the text of a schema may be.
+# The depth that the text of a schema may have.
 _DEEPEST: Final = 200
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
@@ -55,7 +55,7 @@ class _Joining:
                 return name
             self._defined.add(name)
             namespace, _, made["name"] = name.rpartition(".")
-            # Also where it is empty: otherwise the type would be of the namespace around it.
+            # Even if it is empty: otherwise the type would be of the namespace around it.
             made["namespace"] = namespace
         for part, type_ in _parts(schema):
             made[part] = self.of(type_, namespace, depth + 1)

@@ -1,7 +1,8 @@
-"""What Airflow shows of Tidemark as a provider: its connection types, each with a form of named fields.
+"""Tidemark as an Airflow provider: its connection types, each with a form of named fields.
 
 Airflow reads this by the entry point `apache_airflow_provider`, in the middle of its own start: nothing here may import
-Airflow. A connection of another type with the same fields works as well: Tidemark goes by what a connection is used for.
+Airflow. A connection of another type with the same fields works as well: Tidemark goes by what a connection is used
+for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where servers are: named connections, kept by Airflow or in the environment, never in a stream file.
+"""Servers' addresses: named connections, kept by Airflow or in the environment, never in a stream file.
 
 A stream file names a connection. Inside Airflow, Airflow's own Connections have it. Other programs read the variables
 that Airflow reads too (`AIRFLOW_CONN_KAFKA_DEFAULT` for `kafka_default`), as JSON or as a URI.
@@ -31,7 +31,7 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     schema: str | None = None
-    # What Airflow calls the type of a connection: `postgres`, `mysql`. Most clients of Tidemark are known by their use.
+    # Airflow's type of the connection: `postgres`, `mysql`. Most clients of Tidemark go by its use instead.
     kind: str = ""
 
     def to_json(self) -> str:
@@ -74,7 +74,7 @@ class Connection:
         return sorted(name for name, value in self.extra.items() if value is not None)
 
     def allow_in_the_clear(self, servers: Iterable[str], what: str, remedy: str, *, secret: bool) -> None:
-        """Raises WrongUse for a line without TLS that leaves this machine, or that carries a secret.
+        """Raises WrongUse for a connection without TLS that leaves this machine, or carries a secret.
 
         The extra `allow_insecure` allows both. `what` others can read or change there; `remedy` says how to encrypt it.
         """
@@ -143,7 +143,7 @@ def variable(name: str) -> str:
 
 
 def from_environment(name: str) -> Connection:
-    """The connection in the environment, or what stands in for it on one machine.
+    """The connection in the environment, or its stand-in on one machine.
 
     Raises ConnectionMissing, or WrongUse when the variable does not parse.
     """

@@ -1,4 +1,4 @@
-"""What PostgreSQL, MySQL and SQLite say differently: types, statements and their own words, beside each other.
+"""The differences between PostgreSQL, MySQL and SQLite, side by side: types, statements and words.
 
 MySQL stands for MariaDB too. Everything else is SQL that all of them understand.
 """

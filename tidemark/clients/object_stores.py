@@ -77,9 +77,9 @@ class Access:
 
 
 def access_of(connection: Connection) -> Access | None:
-    """What a lake's connection of type `aws` says, as Airflow's Amazon provider writes it. None for other types.
+    """The access of a lake's connection of type `aws`, as Airflow's Amazon provider writes it. None for other types.
 
-    Raises WrongUse, also for a line without TLS that leaves this machine.
+    Raises WrongUse, for example for a connection without TLS that leaves this machine.
     """
     if connection.kind != OBJECT_STORE:
         return None
@@ -128,7 +128,7 @@ _noted: dict[str, Callable[[], Mapping[str, _Noted]]] = {}
 
 
 def note(stream: str, files: Mapping[str, Collection[str]], connections: Connections) -> None:
-    """Note whose connections open a stream's folders. `files`: by connection, the folders that the stream has below its path.
+    """Note the connections that open a stream's folders. `files`: by connection, the stream's folders below its path.
 
     Asks for no connection yet.
     """
@@ -160,10 +160,10 @@ def note_folder(folder: str, access: Access) -> None:
 
 
 def access_to(folder: str) -> Access | None:
-    """The access to a folder: of the stream whose it is, of the nearest lake above it, or of another in the same bucket.
+    """The access to a folder: of its own stream, of the nearest lake above it, or of another in the same bucket.
 
-    None where no connection says anything of it, as for folders of this machine. Raises WrongUse where two connections may
-    open it with different keys, and no stream's file names it: then one of them would be tried by chance.
+    None if no connection covers it, as for folders of this machine. Raises WrongUse where two connections could open it
+    with different keys, and no stream's file names it: the choice would be left to chance.
     """
     parts = urlsplit(folder)
     if parts.scheme not in _SCHEMES:

@@ -1,7 +1,7 @@
-"""What stands in for connections on one machine: a ledger in a file, a folder for results, and a local Spark.
+"""Stand-ins for connections on one machine: a ledger in a file, a folder for results, and a local Spark.
 
-They are below TIDEMARK_HOME, and count where that variable is set, or where `tidemark init` has made its default. A missing
-connection alone makes none of them: on a second machine it would begin a second ledger.
+They are below TIDEMARK_HOME, and count if that variable is set, or if `tidemark init` has made its default. A missing
+connection alone is not enough: on a second machine it would begin a second ledger.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def begun() -> bool:
 
 
 def found(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
-    """The connection of this name, or what stands in for it.
+    """The connection of this name, or its stand-in.
 
-    `stored` gives a connection, and None where there is none; `missing`: how to say that. Raises ConnectionMissing.
+    `stored` returns a connection, or None; `missing` words that for the error. Raises ConnectionMissing.
     """
     return stored(name) or _stand_in(name, stored, missing)
 
@@ -82,7 +82,7 @@ def _stand_in(name: str, stored: Callable[[str], Connection | None], missing: st
 
 
 def said(names: Collection[str], connections: Callable[[str], Connection]) -> str | None:
-    """What a command says first where something stands in for one of these connections; None where nothing does."""
+    """A command's first line if one of these connections has a stand-in; None if none has."""
     used = []
     for name, place in ((SQL, f"the ledger is {_ledger()}"), (LAKE, f"results are below {_lake()}")):
         with suppress(ConnectionMissing):
@@ -92,7 +92,7 @@ def said(names: Collection[str], connections: Callable[[str], Connection]) -> st
 
 
 def is_stand_in(connection: Connection) -> bool:
-    """Whether a connection is what this module gives."""
+    """Whether a connection is a stand-in of this module."""
     if not begun():
         return False
     match connection.name:
@@ -106,9 +106,9 @@ def is_stand_in(connection: Connection) -> bool:
 
 
 def spark_settings(connection: Connection) -> dict[str, str]:
-    """The settings of a local Spark where this machine keeps all: with the connector, from Maven Central. Else empty.
+    """The settings of a local Spark with the connector from Maven Central, if this machine has stand-ins. Else empty.
 
-    A file of settings that Spark reads on this machine comes before: it may name the connector's jars.
+    A file of settings that Spark reads on this machine has precedence: it may name the connector's jars.
     """
     if not begun() or not (connection.host or "").startswith("local"):
         return {}
@@ -125,7 +125,7 @@ def spark_settings(connection: Connection) -> dict[str, str]:
 
 
 def connector(spark: str, *, avro: bool) -> str:
-    """What `spark.jars.packages` names for a version of Spark: its Kafka connector, with a newer client than its own."""
+    """The `spark.jars.packages` for a version of Spark: its Kafka connector, with a newer client than its own."""
     packages = [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}", "org.apache.kafka:kafka-clients:3.9.2"]
     return ",".join([*packages, *([f"org.apache.spark:spark-avro_2.13:{spark}"] if avro else [])])
 

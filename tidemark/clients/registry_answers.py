@@ -1,4 +1,4 @@
-"""What a schema registry answers of a schema that is not read. Loads nothing: stream files are read with it."""
+"""A schema registry's reasons against a schema. Imports nothing: stream files are read with it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tidemark.errors import Unreachable, WrongUse
 
 @dataclass(frozen=True)
 class RegistryEndpoint:
-    """A schema registry's address, without a slash at the end, and the login. None: the registry needs no login."""
+    """A schema registry's address, without a slash at the end, and the login; None if it needs no login."""
 
     url: str
     login: str | None = None
@@ -169,14 +169,14 @@ class SchemaRegistry:
             ) from problem
 
     async def _referred(self, client: httpx.AsyncClient, schema: _Schema) -> list[str]:
-        """The texts of all schemas that one refers to, and that they refer to in turn. Raises _Unresolved."""
+        """The texts of all schemas that one refers to, directly or not. Raises _Unresolved."""
         ids: dict[tuple[str, int], str] = {}
         open_ = [*schema.references]
         size = len(schema.text)
         while open_:
             reference = open_.pop()
             subject, version = _place(reference)
-            # Also where they refer to each other.
+            # Even if they refer to each other.
             if (subject, version) in ids:
                 continue
             if len(ids) == MOST_REFERENCES:
@@ -276,7 +276,7 @@ def _listed(url: str, answer: Any) -> list[int]:
 
 
 def _answer(url: str, status: int, body: bytes) -> Any:
-    """A registry's JSON. Raises Unreachable, or WrongUse for an answer that is none."""
+    """A registry's JSON. Raises Unreachable, or WrongUse for any other answer."""
     if status >= 500 or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS):
         raise Unreachable(f"the schema registry answers {status} to {url}")
     if status != HTTPStatus.OK:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.3
-# What a user needs for tables of ours, unless it is said otherwise.
+# The rights that a user needs on our tables.
 _RIGHTS = "select, insert and update"
 # libpq's own words: which of its modes of TLS check the server's certificate.
 _CHECKED = ("verify-ca", "verify-full")
@@ -137,7 +137,7 @@ def _server(connection: Connection, kind: str, port: int, tls: Mapping[str, str]
 
 @lru_cache(maxsize=64)
 def engine(where: Database, question_seconds: float) -> sa.Engine:
-    """What opens connections to a database; each ends with its question. One question takes `question_seconds` at most.
+    """A pool that opens a connection for each question, which takes `question_seconds` at most.
 
     Raises PackageMissing.
     """
@@ -176,7 +176,7 @@ def _limits(question_seconds: float) -> Mapping[str, Any]:
         "tcp_user_timeout": milliseconds,
         "options": options,
         "application_name": "tidemark",
-        # Of a database without an encoding, the driver would give bytes.
+        # From a database without an encoding, the driver would return bytes.
         "client_encoding": "utf8",
     }
 
@@ -186,7 +186,7 @@ def _file(path: str, patience_seconds: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(path)}?mode=rw", patience_seconds, isolation_level=None, uri=True, check_same_thread=False
     )
-    # What was answered for outlives a power cut.
+    # Acknowledged writes outlive a power cut.
     connection.execute("PRAGMA synchronous = EXTRA")
     return connection
 
@@ -242,7 +242,7 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
 def _check_understood(where: Database, problem: Any, tables: Sequence[str]) -> None:
     """Raises WrongUse for a statement that the database has read, and refuses whenever it is repeated.
 
-    A server that is away or busy has no such answer. Nor has one to whom another was first, with the same table.
+    Not for a server that is away or busy, nor for a table that somebody else has created first.
     """
     from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
 
@@ -297,7 +297,7 @@ def make_file(where: Database) -> None:
 
 
 def make_view(where: Database, question_seconds: float, name: str, query: str, helpers: Sequence[str] = ()) -> None:
-    """Create a view for people, or put this query in the place of its old one; first what it needs, its `helpers`.
+    """Create a view for people, or replace its query; before that, its `helpers`.
 
     A stream goes on without a view that its user may not create or change.
     """

@@ -33,7 +33,7 @@ from tidemark.offsets import time_limit
 
 @dataclass(frozen=True)
 class Certificates:
-    """What a TLS client of ZooKeeper shows and trusts, as files. The client always checks certificates and host names."""
+    """The own and trusted certificates of a TLS client, as files. The client always checks certificates and host names."""
 
     ca: str | None = None
     certfile: str | None = None
@@ -43,12 +43,12 @@ class Certificates:
 
 @dataclass(frozen=True)
 class ZooKeeperEndpoint:
-    """An ensemble: `host:port` separated by commas, and the login that owns the nodes. None: the nodes are open to all."""
+    """An ensemble: `host:port` separated by commas, and the login that owns the nodes; None if the nodes are open to all."""
 
     hosts: str
     login: str | None = None
     password: str | None = field(default=None, repr=False)
-    # None: the connection is not encrypted.
+    # None if the connection is not encrypted.
     tls: Certificates | None = None
 
     def __str__(self) -> str:
@@ -174,10 +174,10 @@ class ZooKeeper:
         return client
 
     def once(self, *calls: Callable[[KazooClient], Any]) -> Any:
-        """Send some requests together, in this order, and give the last one's answer.
+        """Send some requests together, in this order, and return the last one's answer.
 
-        Each call gives kazoo's IAsyncResult. Raises what kazoo raises; see TROUBLE. Raises WrongUse when the nodes belong
-        to another login.
+        Each call returns kazoo's IAsyncResult. Raises what kazoo raises; see TROUBLE. Raises WrongUse when the nodes
+        belong to another login.
         """
         client = self.client
         try:
@@ -190,7 +190,7 @@ class ZooKeeper:
             ) from problem
 
     def repeated(self, what: str, *calls: Callable[[KazooClient], Any]) -> Any:
-        """As `once`, for requests that may be made twice; repeats them until an answer comes. Raises Unreachable."""
+        """Send requests that may be made twice, as `once`; repeat them until an answer comes. Raises Unreachable."""
         deadline = time.monotonic() + self._patience
         while True:
             time_limit.look()

@@ -65,7 +65,7 @@ def is_time(value: object) -> bool:
     return True
 
 
-# Of JSON's values, the narrowest first. VARIANT takes all others.
+# The types of JSON's values, the narrowest first. VARIANT takes all others.
 OF_JSON: tuple[tuple[str, Test], ...] = (
     ("boolean", lambda value: isinstance(value, bool)),
     ("integer", is_integer),

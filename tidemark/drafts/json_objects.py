@@ -12,7 +12,7 @@ from tidemark.drafts.format import A_VALUE, Format, example, is_field_name, no_t
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import UNKNOWN
 
-# As many fields as a person can look through. What is rarer than one message in a hundred goes to `unknown`.
+# As many fields as a person can read through. Those rarer than one message in a hundred go to `unknown`.
 _MOST_FIELDS, _RARE = 200, 0.01
 _AS_JSON = "string, as JSON"
 _DDL = {

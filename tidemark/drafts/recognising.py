@@ -1,6 +1,6 @@
 """The format of a topic: Avro by a registry, JSON, access logs, delimited lines, text, or any bytes.
 
-What most of the messages are decides. The others would be dead letters, and the draft says which.
+The majority of the messages decides. The others would be dead letters, and the draft says which.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class _Process:
             os.write(self._write, _LENGTH.pack(len(data)))
 
     def said(self, seconds: float) -> bytes | None:
-        """_DONE; no bytes when the child can say no more; None when the child has said nothing for so long."""
+        """_DONE; no bytes when the child can say no more; None when it has been silent for the time-out."""
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         return os.read(self._read, 1) if poll.poll(seconds * 1000) else None
@@ -165,7 +165,7 @@ class _Process:
         return self._code
 
     def kill(self) -> int:
-        """End the child unless it has ended. Gives its exit code."""
+        """End the child unless it has ended. Returns its exit code."""
         if self._code is None:
             os.kill(self._pid, signal.SIGKILL)
             self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
@@ -177,7 +177,7 @@ class _Process:
 
 
 def _serve(call: Call, parent: int, messages: int, results: int, read: int, write: int) -> NoReturn:
-    """What the child does, until its parent closes the pipe or ends."""
+    """The child's loop, until its parent closes the pipe or ends."""
     code = 1
     try:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -18,7 +18,7 @@ class RetryPolicy(Protocol):
     """How long to wait before a message is retried. A stream file names a policy of the user's by its entry point."""
 
     def delay_ms(self, failures: int, elapsed_ms: int) -> int | None:
-        """The wait after so many failures in a row, the first of them `elapsed_ms` ago. None: no more retries."""
+        """The wait after this many failures in a row, the first of them `elapsed_ms` ago. None for no more retries."""
         ...
 
 
@@ -53,7 +53,7 @@ class NotWaiting(Exception):
 
 @dataclass(frozen=True)
 class Failures:
-    """How often a message has failed in a row, when first and last, and when it is due again (None: never)."""
+    """The failures of a message in a row: number, first and last time, and when it is due again (None for never)."""
 
     number: int
     first_at: int

@@ -117,9 +117,9 @@ class Standing:
 
     windows: tuple[Committed, ...]
     at_work: frozenset[int]
-    # As the register had them before the windows were read.
+    # The register's value before the windows were read.
     topics: Mapping[str, tuple[TopicIncarnation, ...]]
-    # As it is when this is called.
+    # Read when this is called.
     again: Callable[[], Standing] = field(compare=False, repr=False)
 
     @cached_property
@@ -147,7 +147,7 @@ class View:
     sink: str | None = None
     # Where nothing counts for readers, although windows cover it: see `Book.hiding`.
     hidden: RangeSet = NOTHING
-    # As they were read before the windows: the register, and the heads of the lanes that were open.
+    # The register and the heads of the lanes that were open, as read before the windows.
     register: Register | None = None
     heads: Mapping[str, Head] = field(default_factory=dict)
 
@@ -543,7 +543,7 @@ class Book:
         return [outcome for outcome in outcomes if outcome is not None]
 
     def last_audit(self) -> AuditOutcome | None:
-        """The outcome of the audit that ended last; None when no audit has said so."""
+        """The outcome of the audit that ended last; None if no audit has ended."""
         return self._advisory(LAST_AUDIT, self.store.read(LAST_AUDIT), AuditOutcome)
 
     # heartbeats
@@ -584,7 +584,7 @@ def _seqs(windows: list[Committed]) -> dict[str, int]:
 
 
 def _contradiction(head: Head, stream: str, lane: str) -> str | None:
-    """How a head contradicts itself, in words; None when it does not."""
+    """How a head contradicts itself, in words; None if it does not."""
     if (head.stream, head.lane) != (stream, lane):
         return f"it is stored for {stream}/{lane} and says that it is {head.stream}/{head.lane}"
     if (head.last is None) != (head.seq == 0):
@@ -603,7 +603,7 @@ def _contradiction(head: Head, stream: str, lane: str) -> str | None:
 
 
 def _unconnected(offsets: dict[TopicPartition, int], window: Window) -> str | None:
-    """Where a window does not begin at the positions, either directly or after its gaps, in words; None when it does."""
+    """Where a window does not begin at the positions, either directly or after its gaps, in words; None if it does."""
     if window.guarantee == Guarantee.NONE:
         return None
     jumped: dict[TopicPartition, list[Gap]] = {}

@@ -81,7 +81,7 @@ def decode_what_is_known(stored: bytes, kind: type[T]) -> T | None:
 
 
 def converted(values: Any, kind: type[T]) -> T:
-    """As `msgspec.convert`, for threads too: see `decoder`."""
+    """`msgspec.convert`, safe for threads: see `decoder`."""
     decoder(kind)
     return msgspec.convert(values, kind)
 

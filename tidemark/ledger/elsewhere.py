@@ -44,9 +44,9 @@ class Elsewhere:
 def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
     """The offsets of some topics, as in this stream's register, that other streams of this ledger have erased.
 
-    Of a topic whose log was cut, an erased offset is given in each incarnation: the numbers of two streams may differ, and
-    what was erased is not shown for the sake of what came after it. Streams whose nodes belong to another login are not asked,
-    and a stream whose ledger is damaged is passed over with a warning. Raises Unreachable.
+    An erased offset of a topic whose log was cut is returned in each incarnation: the numbers of two streams may
+    differ. Streams whose nodes belong to another login are not asked, and a stream with a damaged ledger is passed over
+    with a warning. Raises Unreachable.
     """
     ours: dict[tuple[str, str], list[int]] = {}
     for topic, incarnations in topics.items():
@@ -97,9 +97,9 @@ def _pass_over(other: Book, problem: Exception) -> None:
 
 
 def for_readers(book: Book) -> Book:
-    """The ledger as readers of results see it: what other streams have erased does not count here either.
+    """The ledger as readers of results see it: without the offsets that other streams have erased.
 
-    Only for reading: for planning and audits, what this stream has read stays covered. One that is for readers is given back.
+    Only for reading: for planning and audits, the offsets that this stream has read stay covered. Idempotent.
     """
     if book.hidden:
         return book
@@ -120,7 +120,7 @@ def _tombstones(book: Book, register: Register) -> list[Tombstone]:
 
 def _records(book: Book, lanes: Sequence[str]) -> Iterator[Record]:
     """All windows of some lanes. An erasure mostly has one, and its lane's head says it whole."""
-    # As everywhere, the heads before the history: a window that is committed meanwhile is in one of them.
+    # Heads before the history, so that one of them has a window that is committed meanwhile.
     heads = book.heads_of(lanes)
     last = [stored.head.last for stored in heads.values() if stored.head.last is not None]
     yield from last
@@ -134,7 +134,7 @@ def _records(book: Book, lanes: Sequence[str]) -> Iterator[Record]:
 
 
 def _batched(items: Iterable[One], size: int) -> Iterator[list[One]]:
-    """As Python 3.12's."""
+    """`itertools.batched` of Python 3.12."""
     left = iter(items)
     while some := list(islice(left, size)):
         yield some

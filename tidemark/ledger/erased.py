@@ -1,8 +1,8 @@
-"""Offsets that were erased: they have no result, and no later window reads them.
+"""Erased offsets: they have no result, and no later window reads them.
 
-An erasure is a committed window that covers offsets and writes nothing of them. So all older rows and dead letters of these
-offsets have no authority any more. No later lane may claim them (`register.py`), so the window stays the newest one there.
-It is the tombstone: when, why, and by whom.
+An erasure is a committed window that covers offsets and writes nothing for them, so all older rows and dead letters
+there lose their authority. No later lane may claim the offsets (`register.py`), so the window stays the newest one
+there: the tombstone, with time, reason and person.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class WrittenPlace(NamedTuple):
 
 
 def places_written(book: Book) -> list[WrittenPlace]:
-    """Every place where any attempt of the stream may have written, each once.
+    """All places where any attempt of the stream may have written, each once.
 
-    An attempt without a commit has no receipt, and its window may have covered any offset. So the places are those that
-    attempts have noted, and those of all receipts: a ledger from before there were notes has only these.
+    An attempt without a commit has no receipt, and its window may have covered any offset. So the places come from the
+    notes of attempts, and from all receipts: a ledger older than the notes has only these.
     """
     standing = book.standing()
     # Read after the windows: an attempt notes its places before it writes.
@@ -104,14 +104,14 @@ def places_written(book: Book) -> list[WrittenPlace]:
 
 
 def places_to_clear(book: Book) -> list[WrittenPlace]:
-    """Those among them that are not gone for good: see `places.py`."""
+    """The places written to that are not gone for good: see `places.py`."""
     written = places_written(book)
     there = still_there(book, (sink.place for sink in written))
     return [sink for sink in written if sink.place in there]
 
 
 def still_there(book: Book, places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
-    """Those of some places that are not gone for good."""
+    """The given places that are not gone for good."""
     wanted = list(places)
     gone = gone_places(book) if wanted else {}
     return [sink for sink in wanted if sink.as_place not in gone]

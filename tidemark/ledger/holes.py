@@ -61,14 +61,14 @@ class Ingest:
 
     @classmethod
     def seen(cls, view: View) -> Ingest:
-        """As a view of the ledger has it."""
+        """The ingest in a view of the ledger."""
         return cls(cls.of(view.register, None).starts, view.ingested)
 
     def asked_for(self, at: TopicPartition, reached: tuple[int, int] | None = None) -> OffsetRange:
         """The offsets of a partition that the ingest has had to read until now; empty if there were none.
 
-        `reached`: what its windows reach over there, if that is known. A partition that was added later begins with them:
-        with the first offset that Kafka had then. In an earlier incarnation, the ingest has ended with them.
+        `reached`: the windows' bounds there, if known. A partition that was added later begins with the first offset
+        that Kafka had then. In an earlier incarnation, the ingest has ended with the last window's.
         """
         start = self.starts.get(at, reached[0] if reached else 0)
         position = self.positions.get(at, reached[1] if reached else start)

@@ -34,7 +34,7 @@ def newest(topics: Topics, topic: str) -> TopicIncarnation:
 def by_cuts(topics: Topics, offsets: RangeSet) -> RangeSet:
     """Offsets that were named without an incarnation, in those to which they belong: below the cut of a log, an earlier one.
 
-    Those of a topic that the ledger does not know stay as they are.
+    Topics that the ledger does not know stay as they are.
     """
     placed = []
     for at in offsets.partitions:

@@ -17,7 +17,7 @@ def open_heads(book: Book, register: Register) -> dict[str, StoredHead]:
 def newest_windows(book: Book, register: Register, heads: Mapping[str, StoredHead], limit: int) -> list[Record]:
     """The `limit` windows that were committed last, the newest first. `heads` are those of the lanes that are not closed.
 
-    Takes one read for each lane that may have such a window. A lane has none newer than its head's last, or its closing.
+    Takes one read for each lane that may have such a window: a lane's newest is its head's last, or its closing.
     """
     records: dict[tuple[str, int], Record] = {}
     for newest, lane in _by_time(book, register, heads):

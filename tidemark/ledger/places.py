@@ -1,7 +1,7 @@
-"""Places that are gone for good: a person says so, and no erasure or sweep goes there any more.
+"""Places that are gone for good: a person says so, and no erasure or sweep touches them again.
 
-What a place holds of erased offsets, it holds then. So it stays in the ledger, with the reason and the person, and nothing is
-written there again. Where such a place comes back, all that was erased is cleared there before it is written.
+Such a place keeps the erased offsets that it holds. So it stays in the ledger, with the reason and the person, and
+nothing is written there again. If it comes back, all erased offsets are cleared there before it is written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Clear = Callable[[Record, RangeSet, Sequence[WrittenPlace]], None]
 
 
 def named(book: Book, words: Sequence[str], others: Iterable[SinkReceipt] = ()) -> SinkReceipt:
-    """The place that some words name: the name of its sink, its type, or one of its parts, such as `table=orders`.
+    """The place that some words name: its sink, its type, or one of its parts, such as `table=orders`.
 
     `others`: places of today's stream file, which no attempt has written to. Raises WrongUse unless all words fit one place.
     """

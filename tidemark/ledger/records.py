@@ -109,7 +109,7 @@ class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The offsets that a lane erases, and who asked for it and approved it: None where nobody is known, or had to approve.
+    """The offsets that a lane erases, who asked and who approved: None if nobody is known, or had to approve.
 
     A lane may cover more offsets: where a sink needs whole blocks, the rest of these is read again.
     """
@@ -122,9 +122,9 @@ class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The request that a run's lanes were opened for. The run's name stands for this request, and for no other.
 
-    `fields`: what was filled in, by the names of a request's fields; a long text by its digest. `selection` and `again` are
-    what all lanes of the run have claimed together: see `open_request`. `erases` is the part of it that is erased. `named`
-    is what people have named of it; None: all of it. A replay may read more, since a sink needs whole blocks.
+    `fields`: the request's fields that were filled in; a long text by its digest. `selection` and `again` are the
+    claims of all lanes of the run together: see `open_request`. `erases` is the erased part. `named` is the part that
+    people have named, None if all of it: a replay may read more, since a sink needs whole blocks.
     """
 
     fields: dict[str, str]
@@ -202,7 +202,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     # The end that the run saw when it began. The run goes on, window after window, until the lane reaches this end.
     goal: tuple[Position, ...] = ()
-    # The sinks that the window writes, by name. None: all sinks of the stream file, and the dead letters.
+    # The sinks that the window writes, by name. None if all sinks of the stream file, and the dead letters.
     sinks: tuple[str, ...] | None = None
     # None for every window but those of an erasure.
     erases: Erasure | None = None
@@ -210,7 +210,9 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     named: SelectionRef | None = None
 
     def counts_for(self, sink: str | None) -> bool:
-        """Whether the window decides what counts at its offsets in a sink. None: in the dead letters, and for the offsets."""
+        """Whether the window decides which rows count at its offsets in a sink; None for the dead letters and the
+        offsets themselves.
+        """
         return self.sinks is None or sink in self.sinks
 
     def hull(self) -> RangeSet:
@@ -238,7 +240,7 @@ class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     previous: str | None
     takes: int = 0
     attempt: Attempt | None = None
-    # The highest ordinal of the attempts that may have written rows of the window; None: none of them has.
+    # The highest ordinal of the attempts that may have written rows of the window. None if none of them has.
     ordinal: int | None = None
 
 
@@ -256,7 +258,7 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As a person names it, also to `tidemark ledger forget-place`."""
+        """The place as a person names it, for example to `tidemark ledger forget-place`."""
         return (self.name, *(f"{name}={value}" for name, value in self.place.items() if name != "folder"))
 
     def where(self) -> str:
@@ -264,9 +266,9 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def each_place(places: Iterable[SinkReceipt]) -> tuple[SinkReceipt, ...]:
-    """The places of several attempts. Those that differ only in an attempt's own folder are one: the first of them.
+    """The places of several attempts; of those that differ only in an attempt's own folder, the first.
 
-    A sink that was given another name is another place: what it has written is found by its name.
+    A sink with another name is another place: what it has written is found by its name.
     """
     merged: dict[tuple[object, ...], SinkReceipt] = {}
     for place in places:
@@ -384,7 +386,7 @@ class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     generation: int | None
     reason: str
     until: tuple[Position, ...]
-    # The highest ordinal of the attempts that may have written rows of these windows; None: none of them has.
+    # The highest ordinal of the attempts that may have written rows of these windows. None if none of them has.
     ordinal: int | None = None
 
 
@@ -408,8 +410,8 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     closed_early: str | None = None
     # The purpose of the lane; None for the ingest.
     asked: RunRequest | None = None
-    # Higher than that of every attempt of another lane, or of a window without positions, at the lane's offsets. None: drawn
-    # with the first take, or not needed.
+    # Higher than the ordinals of all attempts of other lanes, or of windows without positions, at the lane's offsets.
+    # None until the first take draws it, or if it is not needed.
     ordinal: int | None = None
 
     def offsets(self) -> dict[TopicPartition, int]:
@@ -494,7 +496,7 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     asked_by: str | None = None
     approved_by: str | None = None
     paused: Paused | None = None
-    # The most records a second, on average; None: as the stream file says.
+    # The most records a second, on average. None for the stream file's rate.
     rate: int | None = None
     # As in the windows of the lane.
     sinks: tuple[str, ...] | None = None
@@ -569,7 +571,7 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def stored(self) -> int | None:
-        """How many messages the step has stored so far. None for a step that stores none: `done` are those that it has read."""
+        """The messages that the step has stored so far. None for a step that stores none: `done` are those that it has read."""
         return sum(self.done.values()) if "storing" in self.step else None
 
 

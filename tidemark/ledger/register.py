@@ -259,17 +259,16 @@ def open_lane(
 
 
 def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | None = None) -> list[StoredHead]:
-    """Open lanes in one step, all or none, and give their heads. Opening them again, as after a crash, gives the same heads.
+    """Open lanes in one step, all or none, and return their heads. Repeating it, as after a crash, returns the same heads.
 
-    The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
-    WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others, an erasure both),
-    OffsetsErased when some of the offsets were erased, LaneClosed when the name was used before for other offsets or sinks,
-    AnotherRequest when it was used for another request, Conflict when the open lane has other offsets, another order or other
-    sinks. Only a replay writes some `sinks` alone:
-    what it reads again is in the others already.
+    The head of a finished lane is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets;
+    WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others, an erasure
+    both); OffsetsErased when some were erased; LaneClosed when the name was used before for other offsets or sinks;
+    AnotherRequest when it was used for another request; Conflict when the open lane has other offsets, another order or
+    other sinks. Only a replay writes some `sinks` alone: the others already have the rows.
 
-    `judge` is called with the ledger as it is when new lanes are entered, and raises what it has against that: since the
-    caller has looked, another lane may have come and gone.
+    `judge` gets the ledger as it is when new lanes are entered, and raises its objections: another lane may have come
+    and gone since the caller looked.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
     open_lanes(book)

@@ -1,7 +1,7 @@
-"""Blocks of offsets: tallies finer than a window. They narrow an audit down after Kafka has deleted messages.
+"""Blocks of offsets: tallies finer than a window, for audits of messages that Kafka has deleted.
 
-Block n of a partition is [n * size, (n + 1) * size). The size is 10,000 offsets. It is doubled until the tallies of a
-window fit into one value of the ledger.
+Block n of a partition is [n * size, (n + 1) * size). The size is 10,000 offsets, doubled until the tallies of a window
+fit into one value of the ledger.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ _RANGE = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<start>\d{{1,19}})-
 _BRACKETS = re.compile(
     rf"{_TOPIC}/(?P<partition>\d{{1,10}})\s*(?:@\s*)?\[\s*(?P<start>\d{{1,19}})\s*,\s*(?P<until>\d{{1,19}})\s*\)"
 )
-# What separates several on a line, as an error lists them: a character before the next one. No part of it repeats, so that
-# a line of a million spaces takes no longer than another one.
+# The separator of an error's list: a character before the next item. No part repeats, so a line of a million spaces is
+# as quick.
 _BETWEEN = re.compile(r"[,;\s](?=[A-Za-z0-9._-]+(?:#\d+)?/\d+\s*[@\[])")
 # Digits in groups of three, as pages show them: with a space, which may be a narrow one that does not break.
 _GROUPS = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
@@ -273,7 +273,7 @@ def _is_header(words: str) -> bool:
 
 
 def _in_another_form(words: str, last: str) -> str | None:
-    """What to write instead of a form that has two readings, or that is of another field."""
+    """The form to write instead of one that has two readings or belongs to another field."""
     if (dash := _DASHES.search(words)) is not None and last != "offset":
         at, start, end = words[: dash.start()], dash["start"], int(dash["last"])
         return (

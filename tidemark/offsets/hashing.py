@@ -57,7 +57,7 @@ def coordinate_hash(partition: TopicPartition, offset: int) -> int:
 
 
 def offset_hash(seed: int, offset: int) -> int:
-    """As `coordinate_hash`, from a `partition_seed`: for many offsets of one partition."""
+    """`coordinate_hash` from a `partition_seed`: for many offsets of one partition."""
     return xxhash.xxh64_intdigest(_LONG.pack(offset), seed)
 
 

@@ -1,4 +1,4 @@
-"""How far the reading of some offsets is, per partition. One thread reads; another one looks at it."""
+"""The progress of reading some offsets, per partition. One thread reads; another shows it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _DAY_MS = 86_400_000
 
 
 class ShareReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The share that an audit has looked at: `offsets` of the `among` that it would look at without a share."""
+    """The share that an audit covered: `offsets` of the `among` that it would cover without a share."""
 
     share: str
     seed: int
@@ -59,13 +59,13 @@ def share_or_none(text: str) -> str:
 
 
 def seed_of(given: int | None, now_ms: int) -> int:
-    """The seed that was given, or the number of the day (UTC), so that each day looks at other blocks."""
+    """The given seed, or the number of the day (UTC), so that each day covers other blocks."""
     return now_ms // _DAY_MS if given is None else given
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which blocks to look at."""
+    """The choice of blocks."""
 
     text: str
     seed: int
@@ -78,7 +78,7 @@ class Share:
         begins = self.seed * arc % _CIRCLE
         chosen = RangeSet(range_ for place, range_ in _places(offsets, size) if (place - begins) % _CIRCLE < arc)
         if not chosen and offsets:
-            # Of few blocks, the arc may hold none. Then it is the next one on the circle.
+            # With few blocks, the arc may hold none. Then take the next block in the seed's order.
             first = min((place - begins) % _CIRCLE for place, _ in _places(offsets, size))
             chosen = RangeSet(range_ for place, range_ in _places(offsets, size) if (place - begins) % _CIRCLE == first)
         said = ShareReport(share=self.text, seed=self.seed, block=size, offsets=chosen.count(), among=offsets.count())

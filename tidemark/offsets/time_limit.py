@@ -1,7 +1,7 @@
-"""A limit in time for one long computation: whoever begins it sets the limit, and what it is made of looks at it.
+"""A time limit for one long computation: the caller sets it, and the loops inside check it.
 
-Sets of ranges and the clients of servers look at it, so no loop over windows, ranges or pages of an answer goes on for long.
-Without a limit, as everywhere but behind the pages, nothing happens. Only for what writes nothing: it may end anywhere.
+Sets of ranges and the clients of servers check it, so no loop over windows, ranges or pages of an answer runs for long.
+Only the pages set a limit. Only for code that writes nothing: it may end anywhere.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ class CountedMessages:
 
 
 def vanished(wanted: RangeSet, counted: Iterable[CountedMessages], there: RangeSet) -> RangeSet:
-    """The `wanted` offsets at which a message was counted that is not `there` now; or may have been, where nobody can tell.
+    """The `wanted` offsets whose counted message is not `there` now, or may not be where nobody can tell.
 
-    `there` has all offsets of `wanted` and `counted` with a message now. As long as as many messages are there as were
-    counted, none has gone: messages only go. Where few offsets are empty, the ack value tells which of them were counted.
+    `there` has all offsets of `wanted` and `counted` with a message now. Messages only disappear, so equal numbers mean
+    that none has. Where few offsets are empty, the ack value tells which of them were counted.
     """
     lost = RangeSet()
     for range_ in counted:

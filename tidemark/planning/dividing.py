@@ -15,8 +15,8 @@ def in_parts(
 ) -> list[RangeSet]:
     """A selection in at most this many nearly equal parts, by partition and offset. No part is empty.
 
-    `whole` gives some offsets with all those that have to be read with them, as `FirstWindows.whole` does. Parts are then as
-    equal as that allows. The same arguments give the same parts, so a retry finds the lanes of the first try.
+    `whole` adds the offsets that have to be read with some others, as `FirstWindows.whole`, and parts are as equal as
+    it allows. The same arguments give the same parts, so a retry finds the lanes of the first try.
     """
     parts: list[RangeSet] = []
     left = selection

@@ -57,10 +57,10 @@ class StoredMessages:
 
 
 def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: bool) -> StoredMessages:
-    """How many messages of some offsets have given rows. Windows count messages, and few are like the average of theirs.
+    """The number of messages of some offsets that have rows: at least and at most.
 
-    `dead`: offsets that are known to be dead letters, of those that count in the view; `all_dead`: no other wanted one is.
-    Exact for whole windows. Otherwise as near as the counts tell: what has no rows may be any of a window's offsets.
+    `dead`: offsets known to be dead letters of those that count in the view; `all_dead`: no other wanted one is. Exact
+    for whole windows. Otherwise the messages without rows may be any of a window's offsets.
     """
     counting: dict[int, list[OffsetRange]] = {}
     for range_ in wanted:

@@ -43,7 +43,7 @@ class Request:
     bytes_per_offset: Mapping[TopicPartition, float] | None = None
     # The most offsets that a partition may lag: with more, its reading begins this far below its end. None means no limit.
     max_behind: int | None = None
-    # The sinks that the window writes. None: all of them, and the dead letters.
+    # The sinks that the window writes. None if all of them, and the dead letters.
     sinks: tuple[str, ...] | None = None
 
     def policy(self, topic: str) -> Policies:
@@ -52,11 +52,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Known:
-    """What Kafka says of the topics now, and which incarnation the ledger knows each topic id as.
+    """Kafka's state of the topics now, and the incarnation of each topic id in the ledger.
 
     `chosen`: only these partitions of each topic are read; None for all. `left`: deleted topics that the stream leaves.
-    `newest`: each topic's newest incarnation, whatever its id. `starts`: where partitions of an accepted incarnation begin.
-    `epoch_ends`: for partitions with a newer leader, where the log of the older leader ends.
+    `newest`: each topic's newest incarnation, whatever its id. `starts`: where partitions of an accepted incarnation
+    begin. `epoch_ends`: for partitions with a newer leader, where the log of the older leader ends.
     """
 
     logs: Mapping[str, TopicLog]

@@ -13,7 +13,7 @@ _RANGE_MICROSECONDS = 1_500
 # To read a record of no size, and to throw it away.
 _RECORD_MICROSECONDS = 0.5
 _BYTE_MICROSECONDS = 0.002
-# Of key and value, for partitions of which nothing has been read yet.
+# The bytes of key and value, for partitions of which nothing has been read yet.
 USUAL_BYTES = 250
 
 

@@ -25,8 +25,8 @@ from tidemark.planning.checking import check_cut, check_held_back, check_inside,
 from tidemark.planning.inputs import Known, Request
 from tidemark.planning.message_sizes import UNKNOWN_BYTES
 
-# Of what is chosen for a window and of all that is left: what has to be read at once. It holds what was chosen, and all that
-# comes before it in the lane's order.
+# From the chosen offsets of a window and all that are left: the offsets to read at once. They hold the chosen ones, and all
+# before them in the lane's order.
 AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
 
 

@@ -15,12 +15,12 @@ from tidemark.planning.merging import merged, microseconds
 
 # Small enough that a partition with most of the lag keeps all cores busy, large enough that tasks do real work.
 RECORDS_PER_TASK = 75_000
-# Where the cores are known, a task takes more of a large read, since each opens a consumer and a file: a share of what each
-# core reads, so that no core waits long for another at the end.
+# Where the cores are known, a task takes a share of each core's part: each task opens a consumer and a file, and no
+# core should wait long for another at the end.
 _SHARES, _MOST_PER_TASK = 4, 250_000
 # A longer range has a task to itself. Shorter ones share tasks.
 _SHORT = 10_000
-# How long a task with short ranges takes: a few times as long as Spark needs to start it.
+# The length of a task with short ranges: a few times as long as Spark needs to start it.
 _TASK_MICROSECONDS = 200_000
 # Processing a record takes longer than reading it: some 10 microseconds for a file, and 30 for HBase.
 _WORK_MICROSECONDS = 20
@@ -44,7 +44,7 @@ class Read:
 def reads(
     wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
 ) -> list[Read]:
-    """How to read a set of offsets in few reads. `sizes` are bytes per record, and `cores` those of Spark, if known.
+    """Split a set of offsets into few reads. `sizes` are bytes per record, and `cores` those of Spark, if known.
 
     No two reads share an offset. Offsets between wanted ones may be read too.
     """

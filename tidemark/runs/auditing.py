@@ -36,7 +36,7 @@ from tidemark.runs.windows import lanes
 from tidemark.runs.windows.chosen_sinks import Sinks
 
 _HOUR_MS = 3_600_000
-# Of a report's sentence beside its report: enough for a line of a page.
+# The length of a report's sentence beside its report: a line of a page.
 _MOST_SENTENCE = 500
 
 
@@ -103,7 +103,7 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
 
 
 def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
-    """What the ledger proves of every partition."""
+    """The ledger's proof for every partition."""
     return tuple(
         CoverageReport(
             partition=str(partition.partition),
@@ -150,7 +150,7 @@ def store_report(opened: OpenStream, report: AuditReport) -> None:
 
 
 def find_report(opened: OpenStream, run: str) -> AuditReport | None:
-    """The stored report of a run; None when there is none."""
+    """The stored report of a run, or None."""
     stored = opened.book.report(run)
     return None if stored is None else decode(stored, AuditReport, f"the report of {run}")
 
@@ -174,9 +174,9 @@ def stored_report(opened: OpenStream, run: str) -> AuditReport:
 class Repair:
     """The plan of the replay that repairs an audit's findings.
 
-    It writes the sinks alone that differ, if the others hold what they should. `selection` is the digest of the findings that
-    it can read. Of `stored` messages of all that it reads rows are stored now. `audit_after` is the digest of what the audit
-    after the replay looks at, at `level_after`: all findings, too.
+    It writes only the sinks that differ, if the others are right. `selection` is the digest of the findings that it can
+    read. `stored` of the messages that it reads have rows now. `audit_after` is the digest of the offsets of the audit
+    after the replay, at `level_after`: all findings, too.
     """
 
     findings: RangeSet
@@ -220,7 +220,7 @@ class Repair:
 
 
 def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
-    """What a repair of a report's findings would replay. None without findings. What Kafka no longer holds is left out."""
+    """The replay that repairs a report's findings. None without findings. Leaves out what Kafka no longer holds."""
     if report.findings is None:
         return None
     findings = selecting.stored_selection(opened, report.findings.digest)
@@ -239,9 +239,9 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
 
 
 def differing(opened: OpenStream, report: AuditReport) -> Sinks:
-    """The sinks in which an audit has found differences, for a replay into them alone. None: into all.
+    """The sinks in which an audit has found differences, for a replay into them alone. None for a replay into all.
 
-    Dead letters belong to an offset and not to a sink. Where they differ, only a replay into all sinks brings them in line.
+    Dead letters belong to an offset and not to a sink: only a replay into all sinks corrects them.
     """
     differ = {place.name for place in report.places if place.differences}
     names = tuple(sink.name for sink in opened.stream.sinks)

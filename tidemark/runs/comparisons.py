@@ -24,7 +24,7 @@ def store_comparison(opened: OpenStream, comparison: ReplayComparison) -> None:
 
 
 def find_comparison(opened: OpenStream, run: str) -> ReplayComparison | None:
-    """What the replay of a run was going to change; None when it was not compared."""
+    """The stored changes that the replay of a run would make; None if it was not compared."""
     stored = opened.book.report(name_of_comparison(run))
     return None if stored is None else decode(stored, ReplayComparison, f"the comparison of {run}")
 

@@ -72,7 +72,7 @@ class Chosen:
 
     @property
     def named(self) -> RangeSet:
-        """What was asked for, whether it is to be erased or was erased before."""
+        """The requested offsets, whether they are to be erased or were erased before."""
         return self.offsets | RangeSet(range_ for part in self.before.values() for range_ in part)
 
     @property
@@ -83,10 +83,10 @@ class Chosen:
 
 
 def wanted(opened: OpenStream, asked: EraseRequest, reading: Reading | None = None) -> tuple[RangeSet, str]:
-    """The offsets that a request names, and how they were found, in words: empty where the request names them itself.
+    """The offsets that a request names, and how they were found, in words: empty if the request names them itself.
 
-    For a key, reads what Kafka holds of the stream, and `reading` counts it. Raises WrongUse, which names the line; also for
-    an offset in three parts that no window has read where it belongs now, while another incarnation of the topic has it.
+    For a key, reads Kafka's messages of the stream, and `reading` counts them. Raises WrongUse naming the line, for
+    example for an offset in three parts that no window has read, while another incarnation of the topic has it.
     """
     if asked.key:
         matching = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading())
@@ -114,7 +114,7 @@ def _check_the_one_meant(opened: OpenStream, offsets: RangeSet) -> None:
 
 
 def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
-    """What an erasure of some offsets erases and reads. `wanted` has the incarnations filled in.
+    """Choose the offsets to erase and those to read again. `wanted` has the incarnations filled in.
 
     Raises WrongUse for offsets that the ingest has not read yet, OffsetsOutOfRange where the rest of a block is gone.
     """
@@ -138,10 +138,10 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
 
 
 def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None) -> Chosen | None:
-    """What an erasure of this run's name has chosen when it began; None when there is none.
+    """The choice of an erasure of this run's name that has begun; None if none has.
 
-    `fields` are those of a request: raises AnotherRequest when the erasure has begun with another one. Without `fields`,
-    whoever calls goes on with what has begun.
+    `fields` are those of a request: raises AnotherRequest when the erasure has begun with another one. Without
+    `fields`, the caller goes on with what has begun.
     """
     asked = lanes.begun(opened, LaneKind.ERASE, run, fields)
     if asked is None:
@@ -155,15 +155,16 @@ def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None)
 def requested(
     opened: OpenStream, run: str, asked: EraseRequest, fields: Mapping[str, str], reading: Reading | None = None
 ) -> tuple[Chosen, str]:
-    """What a run would erase for a request, or has chosen when it began, and how the offsets were found, as `wanted`.
+    """The choice of a run for a request, or the one that it has begun with, and how the offsets were found, as `wanted`.
 
-    Raises AnotherRequest where the run has begun with another request. And where it is done, and has not erased all that the
-    request means now: a key has newer messages, for example. Raises LaneClosed where it was closed before it was done.
+    Raises AnotherRequest where the run has begun with another request, and where it is done without all offsets that
+    the request means now: a key has newer messages, for example. Raises LaneClosed where it was closed before it was
+    done.
     """
     before = begun(opened, run, fields)
     if before is not None and not lanes.is_done(opened, lanes.lane_name(LaneKind.ERASE, run)):
         return before, ""
-    # Of a request without a key, all that it means was claimed, and is erased: the file of its records may be gone.
+    # A run for a request without a key has claimed and erased all of it: the file of its records may be gone.
     offsets, how = (before.offsets, "") if before is not None and not asked.key else wanted(opened, asked, reading)
     chosen = choose(opened, offsets)
     if before is not None and chosen.offsets:
@@ -183,14 +184,14 @@ def open_erasure(
     *,
     asked: Mapping[str, str] | None = None,
 ) -> str:
-    """Open the lane of an erasure, and claim its offsets. Gives the lane's name, which follows from the run's.
+    """Open the lane of an erasure, and claim its offsets. Returns the lane's name, which follows from the run's.
 
-    `asked` has the fields of the request (`asked.fields_of`); without it, offsets and reason are the request. Where the run
-    has begun with the same request, its lane is given as it is.
+    `asked` has the fields of the request (`asked.fields_of`); without it, offsets and reason are the request. If the
+    run has begun with the same request, its lane is returned as it is.
 
-    Raises AnotherRequest where the run has begun with another request, ClaimOverlap while another open lane has claimed some
-    of the offsets, NotApproved for too many of them without a second person, and what reaching a place raises
-    that cannot be cleared now.
+    Raises AnotherRequest where the run has begun with another request, ClaimOverlap while another open lane has claimed
+    some of the offsets, NotApproved for too many of them without a second person, and the error of a place that cannot
+    be cleared now.
     """
     protocol.check_reason("an erasure", reason)
     book, lane = opened.book, lanes.lane_name(LaneKind.ERASE, run)
@@ -237,9 +238,9 @@ def reads_nothing(opened: OpenStream, window: Window) -> bool:
 
 
 def erase_without_spark(opened: OpenStream, lane: str, run: str, *, take_over: bool = False) -> Pending | None:
-    """Work off the first windows of an erasure's lane, as long as they read nothing. Closes the lane if that is all of it.
+    """Commit the first windows of an erasure's lane while they read nothing. Closes the lane after the last one.
 
-    Gives the window that has to be read, with a Spark job; None: there is none. Raises what planning and `erase_only` raise.
+    Returns the window that a Spark job has to read, or None. Raises what planning and `erase_only` raise.
     """
     while (pending := lanes.plan_lane(opened, lane, run)) is not None:
         if not reads_nothing(opened, pending.window):
@@ -265,7 +266,7 @@ def erase_only(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: 
 
 @dataclass(frozen=True)
 class Done:
-    """What the windows of an erasure have erased, with their tombstones and the answers, and what they have read again."""
+    """The erased offsets of an erasure's windows, their tombstones and answers, and the offsets that were read again."""
 
     erased: RangeSet
     read_again: RangeSet
@@ -274,7 +275,7 @@ class Done:
 
 
 def done(opened: OpenStream, lane: str) -> Done:
-    """What an erasure has committed until now."""
+    """The commits of an erasure until now."""
     committed = [window for window in opened.book.committed() if window.record.lane == lane]
     stones = tombstones(committed)
     erased = RangeSet(part for range_ in stones for part in range_.offsets)

@@ -73,7 +73,7 @@ class Ready(Protocol):
         ...
 
     def translate(self, problem: Exception) -> TidemarkError | None:
-        """The error that a person is told for one of the work; None for one that nobody knows."""
+        """The error that a person sees for one of the work; None for an unknown one."""
         ...
 
 

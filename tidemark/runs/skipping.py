@@ -44,8 +44,8 @@ class NothingToRead:
 def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) -> Window:
     """The window that jumps from the ingest's positions to `to`. With `write` it is committed, otherwise only shown.
 
-    `run` names this very skip, and is used once. By it the skip finds its own window again, even if another run committed
-    it. Raises WrongUse when a position would fall or there is nothing to skip, Conflict while a window is pending.
+    `run` names this one skip: by it, the skip finds its own window again, even if another run committed it. Raises
+    WrongUse when a position would fall or there is nothing to skip, Conflict while a window is pending.
     """
     head = _movable(opened, reason)
 

@@ -1,4 +1,4 @@
-"""What people do to a backfill or replay that is under way: pause it, let it go on, or cancel it."""
+"""Steering a backfill or replay that is under way: pause it, let it go on, or cancel it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidemark.planning.planner import not_read
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import lanes
 
-# The job of a lane can be between two windows, and pin one more or settle one, while the lane is cancelled. After that it
-# has lost its fence. Jobs that are started anew meanwhile need another round each.
+# A lane's job may be between two windows, and pin or settle one more, while the lane is cancelled. Then it has lost its
+# fence. Each job that starts meanwhile needs another round.
 _ROUNDS = 10
 
 Acted = TypeVar("Acted")
@@ -24,7 +24,7 @@ Acted = TypeVar("Acted")
 
 @dataclass(frozen=True)
 class Cancelled:
-    """What a cancelled lane leaves: its committed windows, the window that was in work, and the offsets it has not read."""
+    """The rest of a cancelled lane: its committed windows, the window that was in work, and the offsets it has not read."""
 
     windows: int
     given_up: int | None
@@ -68,7 +68,7 @@ def resume(opened: OpenStream, lane: str) -> None:
 
 
 def would_cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
-    """What to cancel a lane would leave now. Changes nothing. Raises WrongUse for a lane that is not open."""
+    """The rest of a lane if it were cancelled now. Changes nothing. Raises WrongUse for a lane that is not open."""
     selection = _to_cancel(opened, lane, reason)
     head = required_head(opened.book, lane).head
     given_up = head.pending.window.seq if head.pending is not None else None
@@ -110,7 +110,7 @@ def _to_cancel(opened: OpenStream, lane: str, reason: str) -> SelectionRef:
 
 
 def of_all(named: Sequence[str], act: Callable[[str], Acted]) -> dict[str, Acted]:
-    """Do the same to several lanes of a run, in this order. Gives what came of it, by lane.
+    """Do the same to several lanes of a run, in this order. Returns the results by lane.
 
     A lane that has been closed meanwhile is left out. Raises WrongUse if nothing could be done to any.
     """

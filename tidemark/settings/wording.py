@@ -21,7 +21,7 @@ _MOST = 120
 _QUOTES = "put it in quotes"
 # A number or a truth value, as a text.
 _IN_QUOTES = re.compile(r"[+-]?[\d._]+(e[+-]?\d+)?|true|false|yes|no|on|off", re.IGNORECASE)
-# What YAML makes of words that are no texts to it.
+# YAML's readings of words that look like texts.
 _BOOLEAN = "YAML takes yes, no, on, off, true and false without quotes for a truth value: "
 
 # By the name of pydantic's error, with what it says of the bound.

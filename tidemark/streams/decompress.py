@@ -1,4 +1,4 @@
-"""Values that were compressed by the program that sent them, each by itself. Kafka's own compression is none of these."""
+"""Values that the sending program compressed one by one. Kafka's own compression is not among them."""
 
 from __future__ import annotations
 

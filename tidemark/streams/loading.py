@@ -56,7 +56,7 @@ def load(path: Path) -> StreamFile:
         if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
             raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
         _null_is_a_name(node)
-        # From the same nodes: reading the text again would take as long as everything else.
+        # From the same nodes: parsing the text again would double the time.
         values = None if node is None else SafeConstructor().construct_document(node)
     except RecursionError as problem:
         raise InvalidStreamFile(
@@ -86,7 +86,7 @@ def load(path: Path) -> StreamFile:
 
 
 def stream_folders(beside: Path) -> list[Path]:
-    """Where the stream files are: the folders that TIDEMARK_STREAMS names (with `:` between), or `streams` beside."""
+    """The folders of stream files: those of TIDEMARK_STREAMS (with `:` between), or `streams` beside the DAGs."""
     named = os.environ.get(FOLDERS, "")
     return [Path(folder) for folder in named.split(os.pathsep) if folder] or [beside / "streams"]
 

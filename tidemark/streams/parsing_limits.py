@@ -1,4 +1,4 @@
-"""What Airflow allows one DAG file, and how near the DAGs of many stream files come to it."""
+"""Airflow's limits for one DAG file, and how near the DAGs of many stream files come to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ParsingLimits:
 
     @classmethod
     def of_environment(cls, env: Mapping[str, str] = os.environ) -> ParsingLimits:
-        """As far as the environment says it; a value that is no number is Airflow's own affair."""
+        """The limits in the environment; a value that is no number is Airflow's own affair."""
         found = []
         for name, usual in (
             ("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", cls.to_import),
@@ -49,7 +49,7 @@ def near_limits(seconds: float, limits: ParsingLimits) -> str | None:
 
 
 def warning(files: int, seconds: float, limits: ParsingLimits, *, where: str = "", about: str = "take") -> str | None:
-    """What to say where the DAGs of some stream files come near a limit, and what to do; None where they do not."""
+    """The warning and its remedy if the DAGs of some stream files come near a limit, or None."""
     said = near_limits(seconds, limits)
     if said is None:
         return None

@@ -51,7 +51,7 @@ class _Places:
 
 
 def problem_within(stream: Stream) -> str | None:
-    """What is wrong with the places of one stream; None if each thing that it writes has its own."""
+    """The problem with the places of one stream; None if each thing that it writes has its own."""
     places = _Places()
     for one in _written(stream):
         if (other := places.add(one.owned.place, one)) is not None:

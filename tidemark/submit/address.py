@@ -15,7 +15,7 @@ from tidemark.errors import WrongUse
 # The folder of the sockets, if not the usual one.
 FOLDER = "TIDEMARK_ENGINES"
 SUFFIX = ".sock"
-# What Linux takes for the path of a socket, in bytes; one less for the byte that ends it.
+# The longest path of a socket on Linux, in bytes, without the byte that ends it.
 _MOST_BYTES = 107
 
 
@@ -48,7 +48,7 @@ def _is_private(path: Path) -> bool:
 
 
 def _installation() -> str:
-    """What engines of this installation of Tidemark have in their names, whatever name its Python was started by."""
+    """The part of an engine's name for this installation of Tidemark, whichever name its Python was started by."""
     return sha256(f"{sys.prefix}\0{Path(__file__).resolve()}".encode()).hexdigest()[:6]
 
 

@@ -22,12 +22,12 @@ EXIT_WRONG_USE = 2
 EXIT_UNREACHABLE = 5
 ENDED = "tidemark: EngineEnded:"
 
-# What a starting engine may take. Spark alone takes ten seconds, on a busy machine minutes; a cluster's queue more.
+# The time that a starting engine may take. Spark alone takes ten seconds, on a busy machine minutes; a cluster's queue more.
 PATIENCE_SECONDS = 600.0
 _LOOK_SECONDS = 0.05
-# What is shown of the engine's log when it did not start.
+# The bytes of the engine's log that are shown when it did not start.
 _LAST_LINES = 15
-# An engine that starts puts a log of so many bytes aside, in place of the one before.
+# A starting engine moves a log of this many bytes aside, over the one before.
 _MOST_OF_A_LOG = 16 << 20
 # A connection to an engine that is about to end is tried again, with the next engine.
 _MOST_ENGINES = 10
@@ -61,7 +61,7 @@ def send(connection: socket.socket, value: dict[str, object], files: tuple[int, 
 
 
 def taken(data: bytearray) -> dict[str, object] | None:
-    """Take the first whole value out of what has been received; None when there is none yet."""
+    """Take the first whole value out of the received bytes; None if there is none yet."""
     if len(data) < _LENGTH.size:
         return None
     size = _LENGTH.unpack_from(data)[0]
@@ -182,7 +182,7 @@ class EngineRefused(Exception):
 
 
 def handed_over(connection: socket.socket, command: list[str], conf: dict[str, str]) -> int:
-    """Have a process of the engine run a command, as if it were this one. Gives its exit code. Raises EngineRefused, Gone."""
+    """Have a process of the engine run a command in place of this one. Returns its exit code. Raises EngineRefused, Gone."""
     data = bytearray()
     asked = {"do": "run", "command": command, "conf": conf}
     request = {**asked, "environment": dict(os.environ), "cwd": os.getcwd(), "umask": _umask()}
@@ -227,7 +227,7 @@ def _say(text: str) -> None:
 
 
 def main(words: list[str]) -> int:
-    """The program. Gives its exit code."""
+    """Run the program. Returns its exit code."""
     path, conf, at = words[0], {}, 1
     while words[at] == "--conf":
         name, _, value = words[at + 1].partition("=")

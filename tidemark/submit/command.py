@@ -81,7 +81,7 @@ def refused(connection: str, master: str | None, deploy_mode: object, expected: 
 
 
 class WarmEngine(Part):
-    """What a Spark connection says of its warm engine, under `engine` among its extras; `true` takes all as it is here."""
+    """The settings of a Spark connection's warm engine: the extra `engine`. `true` keeps the defaults."""
 
     runs: int = Field(default=2, ge=1, le=64, description="How many runs it works on at a time; the others wait.")
     idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after this many minutes without a run.")
@@ -91,7 +91,7 @@ class WarmEngine(Part):
 
 
 def warm_engine(connection: Connection) -> WarmEngine | None:
-    """The warm engine that a Spark connection asks for; None: its jobs are started by spark-submit. Raises WrongUse."""
+    """The warm engine of a Spark connection; None if spark-submit starts its jobs. Raises WrongUse."""
     given = connection.extra.get(WARM)
     if given in (None, False):
         return None
@@ -198,7 +198,7 @@ def _submit(connection: Connection) -> str:
     name = str(connection.extra.get("spark-binary", _BINARIES[0]))
     if name not in _BINARIES:
         raise WrongUse(f"connection {connection.name}: spark-binary {name!r}; expected one of {', '.join(_BINARIES)}")
-    # The spark-submit of the pyspark that is installed beside this program comes first.
+    # Prefer the spark-submit of the pyspark that is installed beside this program.
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     command = shutil.which(name, path=places)
     if command is None:

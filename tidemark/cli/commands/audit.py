@@ -108,7 +108,7 @@ def audit(
 
 
 def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: str) -> NotApproved | None:
-    """Why a repair needs another person first, as an error with the replay that does the same. None: it does not."""
+    """An error with the replay that a second person has to approve first; None if a repair needs none."""
     try:
         check_approved(opened.stream.limits.approve_above, planned.replay.all.count(), people)
     except NotApproved as problem:
@@ -119,7 +119,7 @@ def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: s
 
 
 def _options(planned: Repair) -> str:
-    """What a replay of a repair is asked for."""
+    """The options of a repair's replay."""
     return " ".join(
         [f"--selection {planned.selection}", *(f"--sink {shlex.quote(sink)}" for sink in planned.replay.sinks or ())]
     )

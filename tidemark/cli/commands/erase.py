@@ -106,7 +106,7 @@ def _question(opened: OpenStream, chosen: Chosen) -> str:
 
 
 def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
-    """For a dry run: whether the run has begun with this request. Says so, and also when it has begun with another one."""
+    """For a dry run: whether the run has begun with this request. Prints so, and when it has begun with another one."""
     try:
         begun = erasing.begun(opened, run, fields)
     except AnotherRequest as problem:

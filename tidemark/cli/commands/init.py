@@ -96,8 +96,8 @@ def _keep_here() -> None:
 
 
 def _folder() -> Path:
-    """Where a new stream file goes: the folder that TIDEMARK_STREAMS names first, `dags/streams` if it is there, or else
-    the one for this machine.
+    """The folder of a new stream file: the first of TIDEMARK_STREAMS, `dags/streams` if it exists, or else the one for
+    this machine.
     """
     first = finding.folders()[0]
     if os.environ.get(FOLDERS) or first.is_dir():

@@ -268,7 +268,7 @@ def skip(
     if asking.shows:
         shown = skipping.skip(opened, target, reason, run, write=False)
         _show_gaps(shown, as_json=as_json)
-        # What was shown is skipped, wherever the end is by then.
+        # The gaps that were shown are skipped, wherever the end is by then.
         target = {
             (range_.partition.topic, range_.partition.partition): range_.until
             for range_ in (gap.as_range() for gap in shown.gaps)

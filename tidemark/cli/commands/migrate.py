@@ -76,7 +76,7 @@ def import_(
             end = "beginning" if position.offset > before + shift else "end"
             error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
     if asking.shows and asking.agrees(f"Begin {opened.book.stream} there?"):
-        # What was shown counts, wherever the ends are by then.
+        # The offsets that were shown count, wherever the ends are by then.
         shown = {(position.topic, position.partition): position.offset for position in start}
         ingest.import_positions(opened, shown, others, run, write=True)
 

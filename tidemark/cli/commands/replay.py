@@ -185,7 +185,7 @@ def _planned_for(opened: OpenStream, asked: plan.Request, run: str, written: Map
 
 
 def _compared(opened: OpenStream, planned: Plan, run: str, people: People, *, verbose: bool) -> ReplayComparison | None:
-    """What a replay will change, if its request asks for that."""
+    """The changes of a replay, if its request asks for them."""
     asked = planned.request
     if not isinstance(asked, ReplayRequest) or not asked.compare or not planned.ranges:
         return None
@@ -196,9 +196,9 @@ def _compared(opened: OpenStream, planned: Plan, run: str, people: People, *, ve
 
 
 def _show_before(planned: Plan, changes: ReplayComparison | None) -> None:
-    """What a run will do, before it does it.
+    """Show the work of a run before it begins.
 
-    If its job fails, who goes on with `--run` gets the answers to what was read, and no longer those to what was left out.
+    If its job fails, whoever goes on with `--run` gets the answers to what was read, but no longer those to what was left out.
     """
     if changes is not None:
         show_comparison(changes)
@@ -246,7 +246,7 @@ def _show_done(
     *,
     as_json: bool,
 ) -> None:
-    """What the run has committed, the answer to each of its offsets, and in JSON what it was going to change."""
+    """Show the commits of the run, the answer to each of its offsets, and in JSON the changes that were planned."""
     given = [answer for lane in mine for answer in answers_of(opened, committed_by(opened, lane, run))]
     answers, more = sorted([*given, *exact(left_out)]), _comparison(changes)
     show_committed(opened, mine, run, as_json=as_json, answers=answers, more=more)
@@ -257,7 +257,7 @@ def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
 
 
 def _question(opened: OpenStream, planned: Plan) -> str:
-    """What a person agrees to: a replay replaces what is stored, and a backfill adds to it."""
+    """The question to a person: a replay replaces what is stored, and a backfill adds to it."""
     names = planned.sinks if planned.sinks is not None else [sink.name for sink in opened.stream.sinks]
     offsets, sinks = number(planned.all.count(), "offset"), number(len(names), "sink")
     replaces = planned.kind == LaneKind.REPLAY or planned.again
@@ -291,7 +291,7 @@ def _values(
     if given.get("ranges"):
         raise WrongUse("use either --ranges, or --from and --until: both choose offsets")
     bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
-    # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
+    # In three parts, as people write coordinates: the incarnation is filled in as for all requests.
     ranges = "\n".join(
         f"{range_.partition.topic}/{range_.partition.partition}@{range_.start}-{range_.until}"
         for range_ in between_offsets(opened, *bounds)

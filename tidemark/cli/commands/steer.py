@@ -67,7 +67,7 @@ def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: 
 def _show_cancelled(
     cancelled: Mapping[str, steering.Cancelled], *, as_json: bool
 ) -> tuple[int, RangeSet, dict[str, int]]:
-    """Show what is not read of some lanes. Gives their committed windows, that, and the windows given up by lane."""
+    """Show the unread offsets of some lanes. Returns the committed windows, these offsets, and abandoned windows by lane."""
     windows = sum(outcome.windows for outcome in cancelled.values())
     left = RangeSet(part for outcome in cancelled.values() for part in outcome.left)
     given_up = {name: outcome.given_up for name, outcome in cancelled.items() if outcome.given_up is not None}

@@ -1,4 +1,4 @@
-"""How many rows to ask for at once, when the size of a row is known only after it is read.
+"""The number of rows to ask for at once, when the size of a row is known only after it is read.
 
 A gateway holds a whole answer in memory, and so does the reader.
 """
@@ -15,9 +15,9 @@ _MOST_FIRST = 512
 
 
 class PageSize:
-    """The number of rows for the next page: as many as fit into PAGE_BYTES, by the size of the last page's rows.
+    """The number of rows for the next page: those that fit into PAGE_BYTES, by the size of the last page's rows.
 
-    For one scan, or for one after the other of rows of one kind.
+    For one scan, or for consecutive scans of rows of one kind.
     """
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class Gateway2(Gateway):
     def scan(
         self, table: str, start: bytes, stop: bytes | None, pages: PageSize | None = None, **options: Any
     ) -> Iterator[Any]:
-        """As Gateway's, but the rows are TResults. `options`: those of a TScan."""
+        """Scan as `Gateway.scan`, with TResults as rows. `options`: those of a TScan."""
 
         def page(connection: Any, start: bytes, rows: int) -> list[Any]:
             scan = thrift.TScan(startRow=start, stopRow=stop, caching=rows, **options)

@@ -54,9 +54,9 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Tls:
-    """What a client trusts and shows, as PEM texts. The client always checks certificates and host names."""
+    """The trusted and own certificates of a client, as PEM texts. The client always checks certificates and host names."""
 
-    # None: the authorities that the machine trusts.
+    # None for the machine's own authorities.
     authorities: str | None = None
     certificate: str | None = None
     # PKCS 8, not encrypted. It never reaches a disk in this form.
@@ -72,7 +72,7 @@ class PasswordLogin:
 
 @dataclass(frozen=True)
 class TokenLogin:
-    """OAuth 2.0 with client credentials. `authorities` (PEM): for the token's endpoint; None: those of the machine."""
+    """OAuth 2.0 with client credentials. `authorities` (PEM) are for the token's endpoint; None for the machine's own."""
 
     client_id: str
     client_secret: str = field(repr=False)

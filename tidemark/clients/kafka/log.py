@@ -1,4 +1,4 @@
-"""What Kafka says about topics now: ids, log starts, ends, leader epochs. Read-only; decides nothing."""
+"""Kafka's view of topics now: ids, log starts, ends, leader epochs. Read-only; decides nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TIMESTAMPS_MS = 5_000
 
 # How often topics are looked at that change under each look.
 _LOOKS = 3
-# How much of a log is fetched to look at one offset. The broker sends at least one whole batch, however large it is.
+# The bytes of a log that are fetched to look at one offset. The broker sends at least one whole batch, however large it is.
 _SLOT_BYTES = 64 * 1024
 # The newest version of a fetch that names topics by their names.
 _FETCH_VERSION = 12
@@ -88,9 +88,9 @@ class KafkaLog:
             return set(admin.list_topics())
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Per (topic, partition) with a leader epoch, where the log of that epoch ends now (KIP-320).
+        """Per (topic, partition) with a leader epoch, the present end of that epoch's log (KIP-320).
 
-        An end below what was read under that epoch means that the log was cut there and written anew. Partitions for
+        An end below what was read under that epoch means that the log was cut there and written again. Partitions for
         which the broker gives no end are left out.
         """
         if not asked:
@@ -133,8 +133,8 @@ class KafkaLog:
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         """The topics of these names that exist. Ends are taken after starts, so that end >= start.
 
-        Ids and leader epochs are looked at before and after the offsets: of a topic that was made anew meanwhile, or whose log
-        another leader has cut, the offsets would be those of other messages. Raises NotAuthorized for a topic that we may not
+        Ids and leader epochs are checked before and after the offsets: otherwise the offsets might be those of a topic
+        that was recreated, or of a log that another leader has cut. Raises NotAuthorized for a topic that we may not
         read. Raises Unreachable when that goes on, or a partition has no leader: a plan without that partition would be
         incomplete.
         """
@@ -150,7 +150,7 @@ class KafkaLog:
         raise Unreachable(f"{changed}: deleted, made anew or led by others each time they were looked at; try again")
 
     def leaders(self, names: Iterable[str]) -> dict[tuple[str, int], tuple[str, int]]:
-        """Where the leader of each partition of these topics is, by (topic, partition): host and port.
+        """The host and port of each partition's leader, by (topic, partition).
 
         Partitions without a leader are left out. Raises Unreachable and NotAuthorized.
         """
@@ -169,9 +169,9 @@ class KafkaLog:
     def first_at_or_after(
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
     ) -> dict[tuple[str, int], int | None]:
-        """Per (topic, partition), the first offset whose timestamp is at or after a time; None where no message is.
+        """Per (topic, partition), the first offset whose timestamp is at or after a time; None where there is no such message.
 
-        The time may be any, also before 1970. Uses the isolation level of the ends in `logs`: messages that an open transaction
+        The time may lie before 1970. Uses the isolation level of the ends in `logs`: messages that an open transaction
         holds back are not found.
         """
         wanted = [KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions]
@@ -215,7 +215,7 @@ class KafkaLog:
         return transactions.open_transactions(held, still, known)
 
     def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
-        """What is at one offset now: a message, or why there is none. None when there is no such topic or partition.
+        """The message at one offset now, or why there is none. None when there is no such topic or partition.
 
         Takes one or two requests, each of one batch at least. Raises Unreachable, NotAuthorized.
         """
@@ -290,8 +290,8 @@ class KafkaLog:
     ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         """The offset and the key of every message in some ranges, range by range.
 
-        By default also of aborted transactions. Kafka must hold the ranges.
-        Raises Unreachable, and NotAuthorized for a topic that we may not read.
+        Includes aborted transactions by default. Kafka must hold the ranges. Raises Unreachable, and NotAuthorized for
+        a topic that we may not read.
         """
         with consumer_of(self.endpoint, isolation) as consumer:
             for range_ in ranges:
@@ -341,7 +341,7 @@ class KafkaLog:
             return counting.count_between(self.endpoint, ranges, (since, until), isolation, self._timeout_ms, passed)
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """What a consumer group has committed: {(topic, partition): next offset}. Empty for an unknown group."""
+        """The offsets that a consumer group has committed: {(topic, partition): next offset}. Empty for an unknown group."""
         with self._admin() as admin, self._group_errors(group, "Describe"):
             offsets = self._coordinated(lambda: admin.list_group_offsets(group)).get(group, {})
         return {(at.topic, at.partition): held.offset for at, held in offsets.items() if held.offset >= 0}

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: an OpenID Connect endpoint gives one for client id and secret."""
+"""Tokens for OAUTHBEARER, from an OpenID Connect endpoint, by client id and secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
-    """Gives a token, the same one for most of its lifetime."""
+    """Provides a token, the same one for most of its lifetime."""
 
     def __init__(self, login: TokenLogin, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What Kafka says about open transactions in some partitions. Read-only; decides nothing."""
+"""Kafka's view of open transactions in some partitions. Read-only; decides nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_producers(admin: KafkaAdminClient, places: Iterable[Place]) -> dict[Pla
 
 
 def coordinated(admin: KafkaAdminClient, producer_ids: Iterable[int]) -> dict[int, CoordinatedTransaction]:
-    """What the coordinators know about these producers, by producer id. Producers that we may not see are left out."""
+    """The coordinators' view of these producers, by producer id. Producers that we may not see are left out."""
     wanted = sorted(set(producer_ids))
     if not wanted:
         return {}

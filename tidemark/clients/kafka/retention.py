@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class RetentionSettings:
-    """How long and how much of a partition a topic keeps, in ms and bytes; None: without limit."""
+    """The time and size of a partition that a topic keeps, in ms and bytes; None without a limit."""
 
     time_ms: int | None
     size_bytes: int | None
@@ -54,7 +54,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class SeenPartition:
-    """What is known about a partition; None for what is not known.
+    """The known values of a partition; None for unknown ones.
 
     `before`: an earlier moment. `timestamp`: of the first message at or after the position. `size`: of the log, in bytes.
     """
@@ -68,7 +68,7 @@ class SeenPartition:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`in_ms`: the least time from now until the next unread offset is deleted. None: never, or not known."""
+    """`in_ms` is the least time until the next unread offset is deleted; None if never, or not known."""
 
     state: RetentionState
     in_ms: int | None = None

@@ -1,7 +1,7 @@
-"""What is at one offset of a partition's log: a message, or why there is none. Takes what Kafka sent as values.
+"""The contents of one offset of a partition's log: a message, or why there is none. Takes Kafka's answer as values.
 
-A consumer passes over what is no message, and does not say what it was. So one answer to a fetch is read here, batch by
-batch: markers, aborted transactions and what compaction has removed are told from one another.
+A consumer passes over markers, aborted transactions and compacted offsets without telling them apart. So one answer to
+a fetch is read here, batch by batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidemark.errors import Unreachable
 
 
 class Slot(StrEnum):
-    """What Kafka has at an offset now."""
+    """The contents of an offset in Kafka now."""
 
     MESSAGE = "message"
     # A message at or above the start of a transaction that has not ended: readers of committed messages do not get it yet.
@@ -31,7 +31,7 @@ class Slot(StrEnum):
 
 @dataclass(frozen=True)
 class KafkaMessage:
-    """A message as Kafka has it. `timestamp` is in milliseconds since 1970; None when it has none.
+    """A message in Kafka. `timestamp` is in milliseconds since 1970, or None.
 
     `appended`: the broker has set the timestamp, and not the producer.
     """
@@ -45,7 +45,7 @@ class KafkaMessage:
 
 @dataclass(frozen=True)
 class OffsetContents:
-    """What is at an offset, with the log's bounds at that moment; `message` also when it is aborted or not committed yet."""
+    """The contents of an offset, with the log's bounds at that moment; `message` even if it is aborted or not committed yet."""
 
     slot: Slot
     log_start: int
@@ -56,10 +56,10 @@ class OffsetContents:
 def at_offset(
     batches: Iterable[Any], offset: int, aborted: Collection[tuple[int, int]], stable: int
 ) -> tuple[Slot, KafkaMessage | None]:
-    """What some batches of a log say of an offset. They begin with the first one that ends at or above it.
+    """The contents of an offset by some batches of a log, which begin with the first one that ends at or above it.
 
-    `aborted`: (producer id, first offset) of the aborted transactions that end at or above the offset. `stable`: the last
-    stable offset. Raises Unreachable for a batch that was damaged on its way.
+    `aborted`: (producer id, first offset) of the aborted transactions that end at or above the offset. `stable`: the
+    last stable offset. Raises Unreachable for a batch that was damaged on its way.
     """
     for batch in batches:
         if batch.magic == 2 and batch.last_offset < offset:

@@ -1,4 +1,4 @@
-"""What decides how long Kafka keeps messages: settings, sizes of logs, timestamps. Read-only."""
+"""Reasons for Kafka to keep messages: settings, sizes of logs, timestamps. Read-only."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def sizes(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Place, int]:
 def timestamps(endpoint: KafkaEndpoint, ends: Mapping[Place, tuple[int, int]], timeout_ms: int) -> dict[Place, int]:
     """The timestamp (ms) of the first message at or after an offset, per partition. `ends` are (offset, end of the log).
 
-    Left out are partitions without such a message, those whose message has no timestamp, and those not read in time.
+    Leaves out partitions without such a message, with a message without a timestamp, and those not read in time.
     Uncommitted messages count, since Kafka deletes them too.
     """
     if not ends:

@@ -10,10 +10,10 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 
 def asked_time(milliseconds: int) -> int:
-    """A time in ms since 1970 as Kafka may be asked for it: the one way from a time to Kafka.
+    """A time in ms since 1970 as Kafka accepts it: the only conversion of a time for Kafka.
 
-    Below 0, Kafka has special values (-1: the end of the log, -2: its beginning, -3: the largest timestamp), and refuses the
-    others. No message has such a time, so the first at or after it is the first at or after 1970.
+    Below 0, Kafka has special values (-1: the end of the log, -2: its beginning, -3: the largest timestamp), and
+    refuses the others. No message has such a time, so the first at or after it is the first at or after 1970.
     """
     return min(max(0, milliseconds), 2**63 - 1)
 
@@ -32,9 +32,9 @@ class PartitionLog:
 
     @property
     def written(self) -> int:
-        """Where the log ends. Only below this a log was cut: a last stable offset may also lie below what was read.
+        """The end of the log. Only a log that ends below this was cut: a last stable offset may lie below what was read.
 
-        So it does after a change of the isolation level, while a transaction is open.
+        That happens after a change of the isolation level, while a transaction is open.
         """
         return self.end if self.high is None else max(self.end, self.high)
 

@@ -26,7 +26,7 @@ class OpenProducer:
 
 @dataclass(frozen=True)
 class CoordinatedTransaction:
-    """What the coordinator knows about a producer's transaction. `started` is None when no transaction is open.
+    """The coordinator's view of a producer's transaction. `started` is None when no transaction is open.
 
     `ending`: the outcome is decided, and only the markers are not yet written.
     """

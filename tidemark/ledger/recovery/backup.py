@@ -234,8 +234,8 @@ def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
 def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
     """The register, the pages of closed lanes, and the heads of the lanes that these name.
 
-    A run that accepts a recreated topic changes the register, and then a head. Heads that were read meanwhile may name what
-    the register that was read before does not know: then all is read again.
+    A run that accepts a recreated topic changes the register, and then a head. Heads may then name topics that the
+    register does not have, so everything is read again.
     """
     store = book.store
     stored = _register(book)

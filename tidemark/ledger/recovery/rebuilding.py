@@ -1,9 +1,9 @@
-"""A backup out of what is left of a damaged ledger: its register, heads or pages of closed lanes are made from the history.
+"""A backup from the remains of a damaged ledger: its register, heads or pages of closed lanes are made from the history.
 
-Each record of the history has its window, its attempt, and the positions after it. So the history says where each lane is.
-It does not say what was pending, what was committed and not settled yet, who asked for a lane, and what a paused or
-half-read lane had left to do. So the ingest goes on after its last settled window. Any other lane that has lost its head,
-or its entry in the register, is closed: what it has committed counts, and the rest has to be asked for again.
+Each record of the history has its window, its attempt, and the positions after it, so the history says where each lane
+is. It does not have pending windows, windows that were committed and not settled, requests, and the rest of paused or
+half-read lanes. So the ingest goes on after its last settled window. Any other lane without its head or its entry in
+the register is closed: its commits count, and the rest has to be requested again.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _go_on_with_the_order(known: dict[int, TopicIncarnation], incarnation: int) 
 
 
 def _note_partitions(left: _Left, window: Window) -> None:
-    """As the pin of the window has noted them: it has all partitions that a topic had, also those without new messages."""
+    """The numbers of partitions as the pin of the window noted them, including partitions without new messages."""
     ends: dict[tuple[str, int], dict[TopicPartition, int]] = {}
     for range_ in window.ranges:
         ends.setdefault((range_.topic, range_.incarnation), {})[range_.at] = max(range_.log_end, range_.until)

@@ -18,7 +18,7 @@ def verify(book: Book) -> list[str]:
     heads = {lane: stored.head for lane, stored in book.heads().items()}
     for head in heads.values():
         book.check_pending(head)
-    # The next check looks at lanes that are opened from now on.
+    # The next check covers lanes that are opened from now on.
     records = (
         (stored, record)
         for stored, record in book.records_with_bytes()
@@ -61,7 +61,7 @@ def _check_history(
 def _check_lane(lane: str, head: Head | None, chain: list[tuple[bytes, Record]], history_has_last: bool) -> list[str]:
     if head is None:
         return [f"lane {lane} has {len(chain)} windows in the history, and no head"]
-    # The next check looks at windows that were committed after the head was read.
+    # The next check covers windows that were committed after the head was read.
     chain = [link for link in chain if link[1].seq <= head.seq]
     if head.last is not None and not history_has_last and head.seq not in {record.seq for _, record in chain}:
         chain.append((encode(head.last), head.last))

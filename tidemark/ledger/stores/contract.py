@@ -61,7 +61,7 @@ class LedgerStore(Protocol):
         ...
 
     def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
-        """As `read`, for several keys in one request. Raises Unreachable."""
+        """Read several keys in one request. Raises Unreachable."""
         ...
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
@@ -75,7 +75,7 @@ class LedgerStore(Protocol):
     def commit(
         self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
     ) -> bool:
-        """As `swap` on the head. A store with `commits_records` puts the record and shows the offsets in the same step.
+        """Swap the head. A store with `commits_records` puts the record and shows the offsets in the same step.
 
         `offsets` are None for all lanes but the ingest: other tools see only the ingest's.
         """

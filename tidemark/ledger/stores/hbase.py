@@ -156,7 +156,7 @@ class HBaseLedgerStore:
                 write()
 
     def streams(self) -> list[str]:
-        """As `NamesStreams`. Takes one read per stream: each begins behind the rows of the stream before."""
+        """See `NamesStreams`. Takes one read per stream: each begins behind the rows of the stream before."""
         keys: list[str] = []
         start = b""
         with suppress(TableMissing):
@@ -168,7 +168,6 @@ class HBaseLedgerStore:
         return keys
 
     def of_stream(self, name: str) -> HBaseLedgerStore:
-        """As `NamesStreams`."""
         return HBaseLedgerStore(self._gateway, self._table, name)
 
     def _row(self, key: Key) -> bytes:

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# As long as a job waits for a server of HBase: a question, and all tries of it.
+# As long as a job waits for an HBase server: one question, and all tries of it.
 _QUESTION_SECONDS = 30.0
 _PATIENCE_SECONDS = 60.0
 # Rows of one question: values of a history have some kilobytes.
 _AT_ONCE = 500
-# What a key of InnoDB has room for.
+# The length of a key that InnoDB allows.
 _STREAM_BYTES, _KEY_BYTES = 255, 2800
 # A commit in PostgreSQL, as one statement: where its answer is lost, all of it was done or nothing.
 # The head moves only from the expected value. Whoever waits for another commit of it looks again then, and moves nothing.
@@ -103,7 +103,7 @@ class SQLLedgerStore:
         self._waits = waits
 
     def streams(self) -> list[str]:
-        """As `NamesStreams`. Each name is one look into the table's index."""
+        """See `NamesStreams`. Each name takes one search in the table's index."""
         import sqlalchemy as sa
 
         table, keys = self._values(), list[str]()
@@ -117,7 +117,6 @@ class SQLLedgerStore:
         return keys
 
     def of_stream(self, name: str) -> SQLLedgerStore:
-        """As `NamesStreams`."""
         return SQLLedgerStore(self._where, self._table, name, None, self._waits)
 
     def prepare(self) -> None:
@@ -300,7 +299,7 @@ class SQLLedgerStore:
         return self._read(lambda connection: connection.execute(question).all(), [])
 
     def _read(self, ask: Callable[[sa.Connection], T], missing: T) -> T:
-        """As `_asked`; `missing` where nothing was prepared yet."""
+        """Ask; `missing` if nothing was prepared yet."""
         try:
             return self._asked(ask)
         except NothingPrepared:

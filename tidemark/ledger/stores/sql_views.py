@@ -1,7 +1,7 @@
-"""Views of a ledger in SQL, for people and other tools: its windows, and the range of each partition of them.
+"""SQL views of a ledger, for people and other tools: its windows, and the range of each partition of them.
 
-The values are JSON, so the database itself can read them: a view shows what is there, also of a ledger that was restored
-or moved, and a commit writes nothing more.
+The values are JSON that the database itself can read. So views also show a ledger that was restored or moved, and a
+commit writes nothing more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 
 from tidemark.clients import dialects
 
-# What a window counted of each partition, and the fields of a tally that are added for it.
+# The counts of each partition of a window, and the fields of a tally that are added for them.
 _COUNTS = {
     "messages_read": ["read"],
     "messages_stored": ["stored"],

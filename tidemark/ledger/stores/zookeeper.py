@@ -119,11 +119,9 @@ class ZooKeeperLedgerStore:
         self._leaders: Callable[[Iterable[str]], Leaders] | None = None
 
     def name_leaders(self, leaders: Callable[[Iterable[str]], Leaders]) -> None:
-        """As `NamesLeaders`: for the broker in Storm's nodes."""
         self._leaders = leaders
 
     def streams(self) -> list[str]:
-        """As `NamesStreams`."""
         root = self._base.rpartition("/")[0]
         try:
             children: list[str] = self._zookeeper.repeated(
@@ -136,7 +134,6 @@ class ZooKeeperLedgerStore:
         return sorted(children)
 
     def of_stream(self, name: str) -> ZooKeeperLedgerStore:
-        """As `NamesStreams`."""
         return ZooKeeperLedgerStore(self._zookeeper, self._base.rpartition("/")[0], name)
 
     def prepare(self) -> None:

@@ -44,7 +44,7 @@ _NOTHING_ERASED: Mapping[str, RangeSet] = {}
 
 @dataclass(frozen=True, order=True)
 class OffsetAnswer:
-    """The answer for `offsets` of the offsets in a range: for all of them, or for so many that were only counted."""
+    """The answer for `offsets` of the offsets in a range: for all of them, or for a number that was only counted."""
 
     within: OffsetRange
     offsets: int
@@ -121,11 +121,12 @@ def dead_letter(redrives: int, most: int) -> str:
 def after(
     covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str, RangeSet], *, some_sinks: bool = False
 ) -> list[OffsetAnswer]:
-    """What became of the offsets that the windows of a run cover, by partition.
+    """The outcomes of the offsets that the windows of a run cover, by partition.
 
-    `dead` has the dead letters of these windows that still count, by their answer. The other offsets are only counted in a
-    receipt. Where a partition has several of their answers, the XORs of the counts tell which offsets have which, while these
-    are few. Otherwise each gets its number, within the same range. A run into `some_sinks` alone stores no dead letters.
+    `dead` has the dead letters of these windows that still count, by their answer. The other offsets are only counted
+    in a receipt. If a partition has several answers, the XORs of the counts tell which offsets have which, while these
+    are few. Otherwise each gets its number, within the same range. A run into `some_sinks` alone stores no dead
+    letters.
     """
     answers = exact(dead)
     rest = covers
@@ -140,7 +141,7 @@ def after(
             # Offsets without a message have no count, and so no XOR.
             INVISIBLE: Count(covers.count(at) - read),
         }
-        # Those that a later run has read again meanwhile are not among `dead`.
+        # Offsets that a later run has read again meanwhile are not among `dead`.
         counts[NO_ROW if some_sinks else DEAD_LETTER] = Count(
             here.count() - sum(count.number for count in counts.values())
         )

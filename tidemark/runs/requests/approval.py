@@ -9,7 +9,7 @@ from tidemark.errors import NotApproved
 
 @dataclass(frozen=True)
 class People:
-    """The users by their names: Airflow's, or on a command line the operating system's. None: not known, or not needed."""
+    """The users by their names: Airflow's, or on a command line the operating system's. None if not known, or not needed."""
 
     asked: str | None = None
     approved: str | None = None
@@ -19,12 +19,12 @@ NOBODY_KNOWN = People()
 
 
 def needs_approval(approve_above: int | None, offsets: int) -> bool:
-    """Whether so many offsets need a second person. `approve_above` is that of the stream file; None: they never do."""
+    """Whether this many offsets need a second person. `approve_above` is that of the stream file; None if they never do."""
     return approve_above is not None and offsets > approve_above
 
 
 def check_approved(approve_above: int | None, offsets: int, by: People) -> None:
-    """Raises NotApproved when a second person has to approve so many offsets, and none has."""
+    """Raises NotApproved when a second person has to approve this many offsets, and none has."""
     if not needs_approval(approve_above, offsets):
         return
     if by.approved is None:

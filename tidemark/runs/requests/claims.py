@@ -17,13 +17,13 @@ from tidemark.runs.windows import lanes, whole_blocks
 def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN) -> list[str]:
     """Open the lanes of a run for its plan, all in one step. Returns their names, as `lanes.lanes_of`.
 
-    A backfill reads `again` in replay lanes. Each of the two selections is divided among as many lanes as the request says, at
-    most. The names follow from the run's name, so that a retry finds the lanes that the first try opened or closed. The rate
-    is divided among the lanes that work at once. Where the run has begun, its lanes are returned as they are.
+    A backfill reads `again` in replay lanes. Each of the two selections is divided among the lanes of the request. The
+    names follow from the run's name, so that a retry finds the lanes that the first try opened or closed. Lanes that
+    work at once share the rate. If the run has begun, its lanes are returned as they are.
 
-    Raises AnotherRequest where the run has begun with another request, LaneClosed where it has and nothing is left to do but
-    what was cancelled, StaleLedger where the request names another plan, NotApproved for too many offsets without a second
-    person, OffsetsErased for what was erased since the plan was made.
+    Raises AnotherRequest where the run has begun with another request, LaneClosed where it has and only cancelled
+    offsets are left, StaleLedger where the request names another plan, NotApproved for too many offsets without a
+    second person, OffsetsErased for offsets erased since the plan was made.
     """
     kind, request = planned.kind, planned.request
     if lanes.begun(opened, kind, run, planned.fields) is not None:

@@ -51,7 +51,7 @@ class DeadLetterFilter:
         if not record.window.counts_for(None):
             return []
         if not record.tallies:
-            # It has not ended, or the ledger was made anew out of the sinks.
+            # It has not ended, or the ledger was rebuilt from the sinks.
             return [range_.at for range_ in record.window.ranges]
         return [tally.at for tally in record.tallies if tally.dead_letters and self._may_have_time(tally)]
 
@@ -98,7 +98,7 @@ class Redrive:
 
 
 def redrive(opened: OpenStream, wanted: DeadLetterFilter, view: View | None = None) -> Redrive:
-    """The dead letters that count and are asked for. Raises WrongUse when there are none: the error names all reasons.
+    """The dead letters that count and were requested. Raises WrongUse when there are none: the error names all reasons.
 
     `view`: the ledger as it was read for the request.
     """

@@ -144,7 +144,7 @@ class _Request(BaseModel):
         )
 
     def fields(self) -> dict[str, str]:
-        """What is asked for, by field: those that are not left as they are. A long text by its digest."""
+        """The fields of the request that differ from their defaults. A long text by its digest."""
         return {
             name: _shown(value, 0 if name in self._private else _MOST_SHOWN)
             for name, field in type(self).model_fields.items()
@@ -214,10 +214,10 @@ def _asks(default: Any, title: str, text: str, section: str = "") -> Any:
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, records, all before the first window, the holes, or the unread part of a time.
+    """The offsets of a backfill: ranges, records, all before the first window, the holes, or the unread part of a time.
 
-    With `mode` reprocess it also reads again what windows have read of the ranges, the records or the time. With `sinks` it
-    reads only that, into these sinks alone.
+    With `mode` reprocess it also reads again the offsets of the ranges, the records or the time that windows have read.
+    With `sinks` it reads only those, into these sinks alone.
     """
 
     ranges: _Lines = _asks(
@@ -285,7 +285,7 @@ class BackfillRequest(_Request):
 
 
 class ReplayRequest(_Request):
-    """What a replay reads again."""
+    """The offsets of a replay."""
 
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
     ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Only offsets that a window has read before.")
@@ -368,7 +368,7 @@ class ReplayRequest(_Request):
 
 
 class EraseRequest(_Request):
-    """What is erased: single messages, or all with a key."""
+    """The messages to erase: single ones, or all with a key."""
 
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
     key: Annotated[str, Field(max_length=MOST_KEY)] = _asks(
@@ -386,7 +386,7 @@ class EraseRequest(_Request):
 
 
 class AuditRequest(_Request):
-    """What an audit looks at, how deep, and whether a replay repairs its findings."""
+    """The scope and depth of an audit, and whether a replay repairs its findings."""
 
     ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}.")
@@ -472,9 +472,9 @@ Request = TypeVar("Request", bound=_Request)
 
 
 def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any], *, here: bool = False) -> Request:
-    """The request in some values. `sent` has the values as they were sent, with unknown keys.
+    """The request with some values. `sent` has the values as they were sent, with unknown keys.
 
-    `here`: the program that acts on the request has read them itself, so that they may be of any length.
+    `here`: the program that acts on the request has read them itself, so they may be of any length.
 
     Raises WrongUse naming each wrong field and what was expected.
     """

@@ -16,10 +16,10 @@ from tidemark.runs.requests.record_tables import named_records
 def fields_of(
     opened: OpenStream, request: BackfillRequest | ReplayRequest | EraseRequest, before: RunRequest | None
 ) -> dict[str, str]:
-    """What a request asks for, by field, with a digest of the records that its file has now: a file may be written anew.
+    """The fields of a request, with a digest of its file's records now: somebody may rewrite the file.
 
-    `before`: what the run has asked for when it began, None for one that begins. It goes on with the records that it has
-    claimed, also where their file is gone. Raises WrongUse naming the file and the line, Unreachable.
+    `before`: the run's request when it began, or None. A run goes on with the records that it has claimed, even if
+    their file is gone. Raises WrongUse naming the file and the line, Unreachable.
     """
     fields = request.fields()
     if request.records_file:

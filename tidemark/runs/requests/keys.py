@@ -68,7 +68,7 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
         for row in rows_of_pieces(opened.book, opened.dead_letter_table(), view, pieces(view.authority.covered()))
         if row.fields.get("key") == key
     )
-    # Of the same view: what the ingest reads meanwhile is not gone from Kafka.
+    # From the same view: offsets that the ingest reads meanwhile are not gone from Kafka.
     unseen = view.authority.covered() - still_read
     return WithKey((offsets & still_read) | letters, held.count(), letters.count(), unseen.count())
 

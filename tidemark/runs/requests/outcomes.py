@@ -1,4 +1,4 @@
-"""What became of the offsets that a backfill or a replay has read."""
+"""The outcomes of the offsets that a backfill or a replay has read."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ Request = BackfillRequest | ReplayRequest
 
 @dataclass(frozen=True)
 class Plan:
-    """What a request does. All of it was decided by one `view` of the ledger.
+    """The offsets of a request and their reasons, all decided by one `view` of the ledger.
 
-    A run reads `ranges`, and a backfill may read `again` what windows have read. `added` was not requested, but is among
-    them, `because` a sink needs whole blocks. `left_out` has the other requested offsets by their answer. `fields`
-    is the request as the ledger keeps it; `begun` says that a run has claimed all of this already.
+    A run reads `ranges`, and a backfill may read `again` offsets that windows have read. `added` was not requested, but
+    is among them, `because` a sink needs whole blocks. `left_out` has the other requested offsets by their answer.
+    `fields` is the request as the ledger keeps it; `begun` says that a run has claimed all of this already.
     """
 
     request: Request
@@ -47,7 +47,7 @@ class Plan:
     added: RangeSet
     because: str
     left_out: Mapping[str, RangeSet]
-    # Those that are known to be dead letters now.
+    # The known dead letters now.
     dead: RangeSet
     view: View = field(compare=False, repr=False)
     begun: bool = False
@@ -63,12 +63,12 @@ class Plan:
 
     @property
     def named(self) -> RangeSet:
-        """Those of `ranges` that were requested."""
+        """The requested ones of `ranges`."""
         return self.ranges - self.added
 
     @property
     def named_again(self) -> RangeSet:
-        """Those of `again` that were requested."""
+        """The requested ones of `again`."""
         return self.again - self.added
 
     def answers(self) -> dict[str, RangeSet]:
@@ -86,12 +86,12 @@ class Replaced:
 
 
 def of_request(opened: OpenStream, request: Request, run: str = "", written: Mapping[str, str] | None = None) -> Plan:
-    """The plan of a request. A run of this name that has begun goes on with what it has claimed.
+    """Plan a request. A run of this name that has begun goes on with its claims.
 
-    `written` has fields as they were written, for those that a command has filled in. Nothing is changed. Raises WrongUse
-    when nothing can be read, unless this is a dry run, and for a `strict` request when any offset cannot be read; StaleLedger
-    when the request names another plan; AnotherRequest when the run has begun with another request. Raises TopicGone,
-    TopicRecreated, OffsetsOutOfRange, Unreachable.
+    `written` has fields as they were written, for those that a command has filled in. Nothing is changed. Raises
+    WrongUse when nothing can be read, unless this is a dry run, and for a `strict` request when any offset cannot be
+    read; StaleLedger when the request names another plan; AnotherRequest when the run has begun with another request.
+    Raises TopicGone, TopicRecreated, OffsetsOutOfRange, Unreachable.
     """
     before = lanes.begun(opened, request.kind, run) if run else None
     fields = {**fields_of(opened, request, before), **(written or {})}
@@ -115,14 +115,14 @@ def of_offsets(
     fields: Mapping[str, str],
     view: View | None = None,
 ) -> Plan:
-    """The plan to read some offsets that are known to be readable, with all that a sink needs beside them.
+    """The plan to read some readable offsets, with the others that a sink needs.
 
-    What was erased is never read. Raises OffsetsOutOfRange when Kafka no longer has what is added.
+    Erased offsets are never read. Raises OffsetsOutOfRange when Kafka no longer has an added one.
     """
     view = view or opened.book.view()
     sinks, gone = chosen_sinks.named(opened, request.sinks), erased(view.windows)
     ranges, again = ranges - gone, again - gone
-    # What no window has read yet has no units.
+    # Offsets that no window has read yet have no units.
     wide = whole_blocks.widened(opened, view, ranges, sinks) if ranges and request.kind == LaneKind.REPLAY else ranges
     wide_again = whole_blocks.widened(opened, view, again, sinks) if again else again
     return _plan(opened, view, request, fields, wide, wide_again, named=ranges | again)
@@ -202,11 +202,10 @@ def check(opened: OpenStream, plan: Plan, now: View) -> None:
 
 
 def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
-    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each has in its view, or `now`.
+    """The digest of a plan: stream file, sinks, offsets, and the generation of the results in its view, or `now`.
 
-    A sink that was written alone may have other results than the others: each one that the run writes is looked at.
-
-    What is not among the offsets does not change it, such as what the ingest reads meanwhile.
+    Each sink that the run writes counts: one that was written alone may have other results. Nothing outside of the
+    offsets changes the digest, such as the reading of the ingest.
     """
     view, request = now or plan.view, plan.request
     checksum = sha256(f"{plan.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
@@ -221,7 +220,7 @@ def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
 def _authority(
     opened: OpenStream, view: View, request: Request, chosen: RangeSet
 ) -> Iterator[tuple[str, TopicPartition, int, int, int]]:
-    """What counts at some offsets, in each sink that a run writes; with all sinks, also for the dead letters."""
+    """The authority at some offsets, in each sink that a run writes; with all sinks, also for the dead letters."""
     seen: list[Authority] = []
     for name in request.sinks or (None, *(sink.name for sink in opened.stream.sinks)):
         authority = view.of(name).authority
@@ -243,7 +242,7 @@ def replaced(opened: OpenStream, plan: Plan) -> list[Replaced]:
 
 
 def estimated(opened: OpenStream, plan: Plan) -> dict[str, Any] | None:
-    """What the run takes, by the last windows of the ingest; None before the first window."""
+    """The time and size of the run, by the last windows of the ingest; None before the first window."""
     return estimates.estimated(opened, plan.all, plan.request.rate or opened.stream.limits.max_records_per_second)
 
 

@@ -1,6 +1,6 @@
-"""Records out of a file of any size: CSV, JSON lines or Parquet, by its suffix, with the columns topic, partition, offset.
+"""Records in a file of any size: CSV, JSON lines or Parquet, by its suffix, with the columns topic, partition, offset.
 
-A form names such a file. So it has to lie below the one folder that whoever runs Tidemark has set for this.
+A form names such a file, so it has to lie below the one folder that the operator of Tidemark has set for this.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
 _MOST_SHOWN = 100
 _MOST_NAMED = 20
-# Nobody writes more for three values, beside which other columns may stand.
+# Enough for three values, and for a few other columns.
 _MOST_OF_A_LINE = 1_000_000
-# Rows of a Parquet file that are held as Python's objects; the longest text, beyond which it is no name; and the largest
-# column of a row group: 16 million offsets are 128 MB.
+# Rows of a Parquet file that are held as Python's objects; the longest text that can be a name; and the largest column
+# of a row group: 16 million offsets are 128 MB.
 _ROWS_AT_ONCE = 65_536
 _MOST_OF_A_TEXT = 1_000
 _MOST_OF_A_COLUMN = 512 << 20
@@ -180,7 +180,7 @@ def _of_json_lines(path: Path) -> Rows:
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
-    """The lines of a file, of which none is as long as the memory."""
+    """The lines of a file, with a bound on their length."""
     number = 0
     while line := file.readline(_MOST_OF_A_LINE + 1):
         number += 1
@@ -222,9 +222,9 @@ def _of_parquet(path: Path) -> Rows:
 
 
 def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
-    """Raise WrongUse for a column that has no texts and no numbers, or is too large, before anything of it is read.
+    """Raise WrongUse for a column without texts or numbers, or one that is too large, before anything of it is read.
 
-    Arrow gives the values of other types as objects that may not exist: a date of the year 12,000, for example.
+    Arrow returns the values of other types as objects that may not exist: a date of the year 12,000, for example.
     """
     from pyarrow import types
 
@@ -234,7 +234,7 @@ def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
         plain = _is_text(type_) or types.is_integer(type_)
         if not (plain or types.is_floating(type_) or types.is_boolean(type_) or types.is_null(type_)):
             raise WrongUse(f"{path}: the column {name} is of the type {type_}; expected texts for topics, numbers else")
-    # As the footer says, all together; of folders of columns (a struct), nothing is read.
+    # By the footer, all together. A struct's columns are never read.
     for group in range(file.metadata.num_row_groups):
         part = file.metadata.row_group(group)
         for at in range(part.num_columns):

@@ -1,6 +1,6 @@
-"""Records out of what a request names as `records_file`: a file, or with `hbase:TABLE` an HBase table by its columns.
+"""Records of a request's `records_file`: a file, or with `hbase:TABLE` an HBase table by its columns.
 
-A form names such a table, and an error shows what a wrong cell holds. So the stream file has to name the table.
+A form names such a table, and an error shows the contents of a wrong cell. So the stream file has to name the table.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tidemark.runs.requests.record_files import Rows, records_in, records_of
 from tidemark.streams.record_tables import RecordTable
 
 _TABLE = "hbase:"
-# Java's int and long, as HBase's `Bytes.toBytes` writes them. With 0 as the first byte they are no text, and not negative;
-# no partition and no offset comes near 2^24 and 2^56.
+# Java's int and long, as HBase's `Bytes.toBytes` writes them. With 0 as the first byte they are no text, and not
+# negative; no partition and no offset comes near 2^24 and 2^56.
 _INTEGERS = (4, 8)
 
 

@@ -32,18 +32,18 @@ from tidemark.runs.windows.ingest import start_positions
 class Selected:
     """The requested offsets that a run can read, and the others by the answer to each.
 
-    A backfill also reads `again` what windows have read, if that was asked for; no other request has it.
+    A backfill may also read `again` offsets that windows have read; no other request does.
     """
 
     ranges: RangeSet
     left_out: Mapping[str, RangeSet] = field(default_factory=dict)
     again: RangeSet = field(default_factory=RangeSet)
-    # Those that are known to be dead letters now.
+    # The known dead letters now.
     dead: RangeSet = field(default_factory=RangeSet, compare=False)
 
 
 def select(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> Selected:
-    """The offsets that a request names, and what a lane of its kind may take of them.
+    """The offsets that a request names, divided into those that a lane of its kind may take, and the others.
 
     Raises WrongUse, TopicGone, TopicRecreated, Unreachable.
     """
@@ -70,7 +70,7 @@ def answered(opened: OpenStream, view: View, kind: LaneKind, wanted: RangeSet) -
     read_before = view.register.topics if view.register else {}
     asked = {at.topic for at in wanted.partitions}
     known = known_now(opened, tuple(sorted(of_the_stream(opened, asked))), learn=False)
-    # What Kafka holds of a topic that was deleted or made anew is no answer to what people ask about the one before.
+    # Kafka's messages of a topic that was deleted or recreated do not answer questions about the one before.
     checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
     return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(view)))
 
@@ -92,9 +92,9 @@ def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequ
 
 
 def with_incarnations(view: View, named: Named) -> RangeSet:
-    """Offsets that people named; those in three parts in the newest incarnation of each topic, the only one to read.
+    """Offsets that people named; those in three parts in the newest incarnation of each topic, the only readable one.
 
-    So the answer to those below a cut is that they were cut. Topics that were never read have the first incarnation.
+    So the answer to offsets below a cut is that they were cut. Topics that were never read have the first incarnation.
     """
     newest = newest_incarnations(view.register) if view.register else {}
     filled = RangeSet.of_intervals(
@@ -158,11 +158,11 @@ FirstAt = Mapping[tuple[str, int], int | None]
 
 
 def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since: str, if_none: str) -> RangeSet:
-    """The offsets between two times. A bound has, per (topic, partition), the first offset at or after its time.
+    """The offsets between two times. A bound has, per (topic, partition), the first offset at or after its time; None
+    for no bound.
 
-    None for a bound: there is no bound. Where no message is at or after the upper time, the end of the log is the bound.
-    Where none is at or after the lower time, `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes
-    nothing of them.
+    If no message is at or after the upper time, the end of the log is the bound. If none is at or after the lower time,
+    `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes nothing of them.
     """
     logs = known.to_read()
     if lower is not None and if_none == "fail":
@@ -196,11 +196,11 @@ def between_offsets(
 ) -> RangeSet:
     """Per named partition, the offsets from its lower coordinate up to its upper one.
 
-    Without any lower coordinates, partitions begin at their log starts. Without any upper coordinates, they go up to the
-    ingest positions, or `to_the_end` of the logs.
+    Without any lower coordinates, partitions begin at their log starts. Without any upper coordinates, they go up to
+    the ingest positions, or `to_the_end` of the logs.
 
-    Raises WrongUse for a partition that is named twice, or that Kafka does not have. Raises WrongUse too when both sides
-    name partitions, and one partition is named on one side only.
+    Raises WrongUse for a partition that is named twice, or that Kafka does not have, and when both sides name
+    partitions but one partition is on one side only.
     """
     starts, ends = (_by_partition(bounds) for bounds in (lower, upper))
     if starts and ends and (alone := starts.keys() ^ ends.keys()):
@@ -237,7 +237,7 @@ def _by_partition(coordinates: Sequence[Coordinate]) -> dict[TopicPartition, int
 def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
     """Offsets that people named, in the incarnations to which they belong, as `tidemark show` finds them.
 
-    Raises WrongUse for a topic that the stream has never read, and for an incarnation that the ledger does not know.
+    Raises WrongUse for a topic that the stream has never read, and for an unknown incarnation.
     """
     register = opened.book.register()
     topics = register[1].topics if register else {}

@@ -9,7 +9,7 @@ from tidemark.runs.live.open_stream import OpenStream
 
 
 def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
-    """What the committed windows have read that a name stands for: LANE, LANE/NUMBER, or the run that committed them.
+    """The offsets that the named committed windows have read: LANE, LANE/NUMBER, or the run that committed them.
 
     Raises WrongUse for a name of no such window, and for windows that have read nothing.
     """

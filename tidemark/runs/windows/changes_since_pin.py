@@ -1,4 +1,4 @@
-"""What has happened to a window's topics in Kafka since the window was pinned."""
+"""Changes of a window's topics in Kafka since the window was pinned."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def check_since_pin(
     tallies: Iterable[PartitionTally],
     blocks: BlockTallies | None = None,
 ) -> None:
-    """Step 5: whether Kafka is as it was at the pin, and has given what was counted before (`counted.py`).
+    """Step 5: check that Kafka is as it was at the pin, and has returned the messages that were counted before (`counted.py`).
 
-    `read`: the offsets that the window reads; `tallies` and `blocks`: what came of them. Raises SourceChanged.
+    `read`: the offsets that the window reads; `tallies` and `blocks`: the results. Raises SourceChanged.
     """
 
     def check() -> None:
@@ -37,7 +37,7 @@ def check_since_pin(
 
     check()
     if check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks)):
-        # It has looked at Kafka by names: what it found must not be of a topic that was made anew since the first check.
+        # It asked Kafka by names: the topic must not have been recreated since the first check.
         check()
 
 

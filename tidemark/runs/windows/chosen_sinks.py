@@ -7,7 +7,7 @@ from collections.abc import Collection
 from tidemark.errors import WrongUse
 from tidemark.runs.live.open_stream import OpenStream
 
-# The names of the sinks that are written alone, in the order of the stream file. None: all sinks, and the dead letters.
+# The names of the sinks that are written alone, in the order of the stream file. None for all sinks, and the dead letters.
 Sinks = tuple[str, ...] | None
 
 

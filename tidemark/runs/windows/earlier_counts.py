@@ -1,9 +1,9 @@
-"""What earlier windows have counted, where offsets are read again that nobody has named: Kafka has to give the same now.
+"""The counts of earlier windows, where offsets are read again that nobody has named: Kafka must have the same now.
 
-A sink that keeps contributions of blocks has these read again. A message that Kafka no longer has would lose
-its results in every sink, although nobody has asked for it: compaction takes messages out of the middle of a log, and another
-isolation level hides those of aborted transactions, or shows them. So nothing is read again that would come out as less than
-it was, or as more.
+A sink that keeps contributions of blocks needs them whole. A message that Kafka no longer has would lose its results in
+every sink, although nobody asked: compaction removes messages from the middle of a log, and another isolation level
+hides those of aborted transactions, or shows them. So nothing is read again that would come out as less than it was, or
+as more.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.windows.chosen_sinks import Sinks
 
-# A request compares so many offsets itself, in a few seconds. The attempt compares all of them.
+# A request compares this many offsets itself, in a few seconds. The attempt compares all of them.
 MOST_COMPARED = 200_000
 # Ranges that are nearer than this are read at once.
 _NEAR = 500
 
 
 def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks) -> RangeSet:
-    """The offsets of a request that nobody has named, and whose message was counted and is gone, or was not and is there now.
+    """The offsets that nobody has named and whose message was counted and is gone, or was not counted and is there now.
 
-    Reads what Kafka holds there, if it may have lost some: of compacted topics, and of those that were read at another
-    isolation level. Leaves more than MOST_COMPARED offsets to the attempt.
+    Reads Kafka there if it may have lost some: compacted topics, and those read at another isolation level. Leaves more
+    than MOST_COMPARED offsets to the attempt.
     """
     isolation = opened.stream.source.isolation
     topics = {at.topic for at in widened.partitions}
@@ -54,7 +54,7 @@ def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks)
 
 @dataclass(frozen=True)
 class Attempted:
-    """What an attempt has read of the offsets that it covers: by partition, and by blocks where it has counted these."""
+    """The messages that an attempt has read at its offsets: by partition, and by blocks where it has counted these."""
 
     covers: RangeSet
     tallies: tuple[PartitionTally, ...]
@@ -62,12 +62,12 @@ class Attempted:
 
 
 def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> bool:
-    """Whether Kafka had to be asked again (step 5).
+    """Check whether Kafka has to be asked again (step 5).
 
-    Raises SourceChanged when an attempt has read other messages than were counted, where nobody has named any.
-    Where each offset has given a message, nothing can be lost; nor where as many messages were read as were counted, with
-    the same ack value. Elsewhere, Kafka is asked again: what it still gives, it has given to the attempt too. Of aborted
-    transactions, readers of all messages may have read more.
+    Raises SourceChanged when an attempt has read other messages than were counted, at offsets that nobody has named.
+    Nothing can be lost where each offset has a message, or where number and ack value are those of the count.
+    Elsewhere, Kafka is asked again: its messages now were among those of the attempt. With aborted transactions,
+    readers of all messages may have read more.
     """
     widened = opened.book.widened(window)
     read = {tally.at: tally.read.number for tally in attempted.tallies}
@@ -98,7 +98,7 @@ def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolat
         return offsets
     for window, here in _deciding(opened, view, holes, sinks):
         if not window.record.has_counts:
-            # The ledger was made anew out of the sinks, or an attempt has died under at_most_once: nobody knows.
+            # The ledger was rebuilt from the sinks, or an attempt has died under at_most_once: nobody knows.
             offsets |= here
             continue
         counted = list(_counted(opened, window, here))
@@ -111,9 +111,9 @@ def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolat
 
 
 def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attempted, asked: RangeSet) -> RangeSet:
-    """Those of some offsets around which an attempt has read the very messages that were counted: equal counts and acks.
+    """The offsets around which an attempt has read the counted messages: equal counts and acks.
 
-    Compared are the offsets that both have read, block by block, or by partition where somebody has not counted blocks.
+    Compares the offsets that both have read, block by block, or by partition if one side has not counted blocks.
     """
     read = {tally.at: tally.read for tally in attempted.tallies}
     deciding = [before for before, _ in _deciding(opened, view, asked, window.sinks)]
@@ -216,7 +216,7 @@ def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
 def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -> Iterator[tuple[Committed, RangeSet]]:
     """The windows whose results count at some offsets, and where, in any of the sinks that are written.
 
-    Where all sinks are written, the dead letters are too.
+    With all sinks, in the dead letters too.
     """
     ranges: dict[int, list[OffsetRange]] = {}
     for name in (None, *(sink.name for sink in opened.stream.sinks)) if sinks is None else sinks:
@@ -230,7 +230,7 @@ def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -
 
 
 def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterator[CountedMessages]:
-    """What a window has counted around some offsets: by blocks where its tallies of blocks have all messages."""
+    """The counts of a window around some offsets: by blocks where its tallies of blocks have all messages."""
     record = window.record
     tallies = {tally.at: tally for tally in record.tallies}
     blocks = opened.book.blocks(record)

@@ -1,4 +1,4 @@
-"""What reading some offsets takes, by the last windows of the ingest; and how many of their messages have rows now."""
+"""The cost of reading some offsets, by the last windows of the ingest; and how many of their messages have rows now."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
 
 # How many windows an estimate uses: enough for a day of hourly runs, and none from last year's code.
 _WINDOWS = 24
-# Of so many offsets, a plan looks up which are dead letters. That takes a scan for some that are near one another.
+# A plan looks up which of this many offsets are dead letters: one scan for those that are near one another.
 _MOST_LOOKED_UP = 10_000
 
 
 def estimated(opened: OpenStream, wanted: RangeSet, rate: int | None = None) -> dict[str, Any] | None:
-    """What reading some offsets takes, by the ingest's last windows; None before the first window.
+    """The cost of reading some offsets, by the ingest's last windows; None before the first window.
 
-    Scattered ones take longer: each range has to be found, and what lies between near ones, `between`, is read too. With a
-    `rate` in records a second, it takes the time that the rate asks for, if that is more.
+    Scattered ones take longer: each range has to be found, and the offsets `between` near ones are read too. With a
+    `rate` in records a second, it takes at least the time that the rate asks for.
     """
     offsets = wanted.count()
     stored = opened.book.head(INGEST)
@@ -58,9 +58,9 @@ def said(estimate: dict[str, Any] | None) -> str:
 
 
 def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, dead: RangeSet) -> StoredMessages:
-    """How many messages of some offsets have rows in the sinks that a run would write; `dead` are known dead letters.
+    """The number of messages of some offsets with rows in the sinks that a run would write; `dead` are known dead letters.
 
-    Looks up which of the others are dead letters, where these are few and the dead letters can be asked.
+    Looks up which of the others are dead letters, if these are few and the store can be asked.
     """
     known = _dead_letters(opened, view, offsets - dead)
     letters, all_dead = dead | (known or RangeSet()), known is not None

@@ -31,7 +31,7 @@ from tidemark.streams.source import StartOffsets
 def plan_ingest(opened: OpenStream, run: str, *, again: bool = False) -> Pending | None:
     """Step 1 for the ingest lane: its pending window, or a new one up to the present ends. None when nothing is new.
 
-    `again`: an earlier try of the run may have committed windows. Then the run goes no further than the end that it saw.
+    `again`: an earlier try of the run may have committed windows. Then the run goes no further than that try would have.
     """
     before = committed_before(opened, INGEST, run) if again else []
     if before and before[-1].window.run == run:
@@ -73,7 +73,7 @@ def import_positions(
 
 
 def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bool]:
-    """The window that the next ingest would work on, and whether it is pinned already. Writes nothing.
+    """The window that the next ingest would read, and whether it is pinned already. Writes nothing.
 
     None when nothing is new. Raises what planning raises.
     """

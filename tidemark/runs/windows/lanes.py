@@ -61,10 +61,10 @@ def this_run(opened: OpenStream, name: str) -> protocol.Run:
 
 
 def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> RunRequest | None:
-    """What a run was asked for when it began, with all that it has claimed; None when no run of this name has begun.
+    """The request of a run when it began, with all its claims; None when no run of this name has begun.
 
-    `fields` are those of a request: raises AnotherRequest when the run has begun with another one. Without `fields`, whoever
-    calls goes on with what the run has begun, and asks for nothing else.
+    `fields` are those of a request: raises AnotherRequest when the run has begun with another one. Without `fields`,
+    the caller goes on with what the run has begun, and asks for nothing else.
     """
     mine = lanes_of(opened, kind, run)
     if not mine:
@@ -78,7 +78,7 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
 
 
 def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
-    """The lanes that a run of a backfill or replay has opened. Each list is for one job, which works them off in this order.
+    """The lanes that a run of a backfill or replay has opened, in lists: one for each job, which processes them in this order.
 
     Jobs may work at the same time: their offsets do not overlap.
     """
@@ -124,13 +124,13 @@ def left_of(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
 
 
 def said_if_done(opened: OpenStream, kind: LaneKind, run: str) -> str:
-    """What a run is told that is named as one which has done all of its request: it reads nothing. Empty for all others."""
+    """The answer to a run that has done all of its request: it reads nothing. Empty for all others."""
     jobs = jobs_of(opened, kind, run)
     try:
         if not jobs or left_of(opened, jobs):
             return ""
     except LaneClosed:
-        # Of a lane that was closed early, whoever goes on with it is told.
+        # Tell whoever goes on with a lane that it was closed early.
         return ""
     what, does = ("erasure", "erases") if kind == LaneKind.ERASE else (kind.value, "reads")
     return (
@@ -181,11 +181,11 @@ def is_done(opened: OpenStream, lane: str) -> bool:
 
 
 def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
-    """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None: the lane is done.
+    """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None when the lane is done.
 
-    If the first window can never be planned, since Kafka no longer holds what the lane was asked to read, the lane is closed,
-    which frees its claim. Whatever else is in the way may be gone at the next try: a login that is refused, or what another
-    lane has left to do. Raises LaneClosed for a lane that was closed before it was done, LanePaused for one that is paused.
+    If the first window can never be planned, because Kafka no longer holds its offsets, the lane is closed, which frees
+    its claim. Any other obstacle may be gone at the next try, such as a refused login or another lane's work. Raises
+    LaneClosed for a lane that was closed before it was done, LanePaused for one that is paused.
     """
     if is_done(opened, lane):
         return None
@@ -267,7 +267,7 @@ def _rate(opened: OpenStream, entry: LaneEntry) -> int | None:
 
 
 def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
-    """Close a lane if it has no committed and no pending window. Gives a sentence on what became of its claim."""
+    """Close a lane if it has no committed and no pending window. Returns a sentence on its claim."""
     head = required_head(opened.book, lane).head
     if head.seq == 0 and head.pending is None:
         close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])

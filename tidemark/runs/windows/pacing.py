@@ -21,5 +21,5 @@ def most_records(max_records: int | None, rate: int | None) -> int:
 
 
 def seconds_to_wait(offsets: int, seconds: float, rate: int | None) -> float:
-    """How long to wait after a window of so many offsets that took so many seconds, before the next one begins."""
+    """How long to wait after a window of this many offsets that took this many seconds, before the next one begins."""
     return max(0.0, offsets / rate - seconds) if rate is not None else 0.0

@@ -22,7 +22,7 @@ from tidemark.sinks.first_reads import FirstWindows, units
 
 @dataclass(frozen=True)
 class _Needed:
-    """What the sinks of a stream need: the first such sink, its word for what it makes, and the blocks of all of them."""
+    """The needs of a stream's sinks: the first such sink, its word for what it makes, and the blocks of all of them."""
 
     sink: str
     made: str
@@ -38,7 +38,7 @@ class _Needed:
 
 
 def read_at_once(opened: OpenStream, sinks: Sinks = None) -> AtOnce | None:
-    """What one window of a replay has to read: all or nothing of each unit. None when no sink needs that."""
+    """The offsets that one window of a replay has to read: all or nothing of each unit. None when no sink needs that."""
     needed = _needed(opened, sinks)
     if needed is None:
         return None
@@ -47,7 +47,7 @@ def read_at_once(opened: OpenStream, sinks: Sinks = None) -> AtOnce | None:
 
 
 def whole(opened: OpenStream, view: View, sinks: Sinks = None) -> Callable[[RangeSet], RangeSet]:
-    """Gives some offsets with those that one lane has to read with them, since a sink needs their units whole."""
+    """Some offsets with those that one lane has to read with them, since a sink needs their units whole."""
     needed = _needed(opened, sinks)
     if needed is None:
         return lambda selection: selection
