@@ -14,7 +14,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from tests.support.quick import MUTANTS, UNIT
+from tests.support.quick import MUTANTS, QUICK
 from tests.support.turns import Turns
 
 pytest_plugins = [
@@ -30,12 +30,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     print_blob=True,
 )
-# The same examples each time: what fails then is of the change, and not of the day.
+# The same examples each time: what fails then is of the change, and not of the day. `./run test full` tries more of them.
 hypothesis.settings.register_profile(
-    "fixed", hypothesis.settings.get_profile("shared"), derandomize=True, database=None
+    QUICK, hypothesis.settings.get_profile("shared"), derandomize=True, database=None, max_examples=40
 )
-# For `./run test unit`, which is to take seconds: the first of them.
-hypothesis.settings.register_profile(UNIT, hypothesis.settings.get_profile("fixed"), max_examples=40)
 # For `./run mutate`: the same examples each time, and the first that fails is enough.
 hypothesis.settings.register_profile(
     MUTANTS,
@@ -61,10 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if option.full and option.hypothesis_seed is None:
         # One for all processes of the run: they are given the options.
         option.hypothesis_seed = str(secrets.randbits(32))
-    usual = "fixed" if option.hypothesis_seed is None else "shared"
+    usual = QUICK if option.hypothesis_seed is None else "shared"
     profile = option.hypothesis_profile or os.environ.get("HYPOTHESIS_PROFILE") or usual
     hypothesis.settings.load_profile(profile)
-    if profile in ("fixed", UNIT):
+    if profile == QUICK:
         # Numbers and texts of the code make good examples, but of all code that was imported so far: that differs.
         providers._get_local_constants = Constants
 

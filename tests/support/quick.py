@@ -1,12 +1,12 @@
-"""How much a run tries: `./run test unit` and `./run mutate` the first examples and sequences alone, others all of them."""
+"""How much a run tries: `./run test full` all examples and sequences, others the first of them."""
 
 from __future__ import annotations
 
 import hypothesis
 
-UNIT = "quick"
+QUICK = "quick"
 MUTANTS = "mutants"
 
 
 def quick() -> bool:
-    return hypothesis.settings.get_current_profile_name() in (UNIT, MUTANTS)
+    return hypothesis.settings.get_current_profile_name() in (QUICK, MUTANTS)
