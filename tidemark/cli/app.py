@@ -46,12 +46,14 @@ from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import ingest
 from tidemark.runs.windows.lanes import code_version
+from tidemark.schemes.kinds import RegexScheme
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
 from tidemark.streams.places import problems_among
+from tidemark.submit.java_regexes import refused_by_java
 from tidemark.views.overview import Overview, overview, transactions_shown
 from tidemark.views.status import Word
 from tidemark.views.stream_line import Line, line_of
@@ -93,9 +95,9 @@ def check(
     """Check stream files, and name the errors in each. Packages that their sinks need must be installed.
 
     Also finds two streams of a folder that have one name, or write to one table or folder, and a folder with so many
-    streams that Airflow may drop their DAGs. If the connections are known here, it also checks whether a file of SQLite
-    works with Spark. With `--against-ledger`, it says before a deployment what a run would refuse: a field that a table or
-    folder has in another type.
+    streams that Airflow may drop their DAGs. Java is asked about regular expressions, if it is here. If the connections
+    are known here, it also checks whether a file of SQLite works with Spark. With `--against-ledger`, it says before a
+    deployment what a run would refuse: a field that a table or folder has in another type, or under another name.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
@@ -132,11 +134,24 @@ def _checked(path: Path, *, against_ledger: bool) -> StreamFile:
         kind_of(sink.type).check_packages()
     DEAD_LETTER_KINDS[file.stream.dead_letters.type].check_packages()
     check_one_machine(file.stream, from_environment)
+    if isinstance(scheme := file.stream.scheme, RegexScheme):
+        _check_by_java(path, [one.regex for one in scheme.patterns])
     if against_ledger:
         opened = open_stream(path)
         for sink in opened.stream.sinks:
             kind_of(sink.type).without_spark().check_fields(opened, sink)
     return file
+
+
+def _check_by_java(path: Path, regexes: list[str]) -> None:
+    """Raises WrongUse for a regular expression that a run would refuse."""
+    refused = refused_by_java(regexes)
+    if refused is None:
+        error(
+            f"warning: {path}: scheme.patterns was not checked by Java, which or whose Spark is not here; a run checks it"
+        )
+    for number, why in (refused or {}).items():
+        raise WrongUse(f"scheme.patterns.{number}.regex: Java cannot read it: {why}")
 
 
 @streams.command()

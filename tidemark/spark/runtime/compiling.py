@@ -51,19 +51,24 @@ def _compile(context: SparkContext, of: str, text: str, name: str) -> Any:
 
 
 def new_instance(constructor: Any, *given: Any) -> Any:
-    """An object of a compiled class. Numbers, texts, booleans, and Java's objects are given as Java has them."""
+    """An object of a compiled class. Numbers, texts, booleans, lists, and Java's objects are given as Java has them."""
     gateway: Any = SparkContext._gateway
-    arguments = gateway.new_array(gateway.jvm.java.lang.Object, len(given))
-    for number, one in enumerate(given):
-        arguments[number] = one
-    return constructor.newInstance(arguments)
+    arguments = gateway.jvm.java.util.ArrayList()
+    for one in given:
+        arguments.add(one)
+    return constructor.newInstance(arguments.toArray())
 
 
 def value_by_java(spark: SparkSession, name: str, source: Path, kind: str, *given: Any) -> Column:
-    """VALUE as a Java function of ours makes it, which is made and registered once in a session. `kind`: its type in DDL."""
+    """`by_java` of VALUE."""
+    return by_java(spark, name, F.col(VALUE), source, kind, *given)
+
+
+def by_java(spark: SparkSession, name: str, column: Column, source: Path, kind: str, *given: Any) -> Column:
+    """What a Java function of ours makes of a column. It is made and registered once in a session. `kind`: its type in DDL."""
     if not spark.catalog.functionExists(name):
         java: Any = spark
         jvm: Any = spark.sparkContext._jvm
         function = new_instance(compiled(spark.sparkContext, source), *given)
         java._jsparkSession.udf().register(name, function, jvm.org.apache.spark.sql.types.DataType.fromDDL(kind))
-    return F.call_udf(name, F.col(VALUE))
+    return F.call_udf(name, column)

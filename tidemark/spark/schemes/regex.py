@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from tidemark.errors import WrongUse
 from tidemark.schemes.kinds import RegexScheme
 from tidemark.spark.columns import REASON, VALUE, field
-from tidemark.spark.runtime.compiling import compiled
+from tidemark.spark.runtime.compiling import by_java
 from tidemark.spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text, without_nulls
 
 _PATTERNS = Path(__file__).with_name("Patterns.java")
@@ -56,28 +56,16 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
 def _matched(spark: SparkSession, scheme: RegexScheme, text: Column) -> Column:
     """The result of `Patterns` for a text."""
     groups = [[one.groups.index(name) + 1 for name in scheme.named] for one in scheme.patterns]
-    given = ([one.name for one in scheme.patterns], [one.regex for one in scheme.patterns], groups, scheme.max_match_ms)
-    name = f"tidemark_patterns_{sha256(repr(given).encode()).hexdigest()[:16]}"
-    if not spark.catalog.functionExists(name):
-        _register(spark, name, given)
-    return F.call_udf(name, text)
+    names, regexes = [one.name for one in scheme.patterns], [one.regex for one in scheme.patterns]
+    said = sha256(repr((names, regexes, groups, scheme.max_match_ms)).encode()).hexdigest()[:16]
+    patterns = [_java_pattern(spark, number, regex) for number, regex in enumerate(regexes)]
+    given = (names, patterns, groups, scheme.max_match_ms)
+    return by_java(spark, f"tidemark_patterns_{said}", text, _PATTERNS, "array<string>", *given)
 
 
-def _register(spark: SparkSession, name: str, given: tuple[list[str], list[str], list[list[int]], int]) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    names, regexes, groups, most_ms = given
-    patterns = [_java_pattern(jvm, number, regex) for number, regex in enumerate(regexes)]
-    arguments = jvm.java.util.ArrayList()
-    for one in (names, patterns, groups, most_ms):
-        arguments.add(one)
-    kind = jvm.org.apache.spark.sql.types.DataType.fromDDL("array<string>")
-    function = compiled(spark.sparkContext, _PATTERNS).newInstance(arguments.toArray())
-    java_session: Any = spark._jsparkSession
-    java_session.udf().register(name, function, kind)
-
-
-def _java_pattern(jvm: Any, number: int, regex: str) -> Any:
+def _java_pattern(spark: SparkSession, number: int, regex: str) -> Any:
     """Raises WrongUse for a regular expression that Python accepts and Java does not."""
+    jvm: Any = spark.sparkContext._jvm
     try:
         return jvm.java.util.regex.Pattern.compile(regex)
     except IllegalArgumentException as problem:
