@@ -361,6 +361,8 @@ _JSON: list[tuple[str, str, str]] = [
     ("lines", '[{"price": 0.001}]', "lines[].price is not decimal(10,2)"),
     ("lines", '[{"on": "today"}]', "lines[].on is not a date"),
     ("tags", '[["a"]]', "tags[] is not a string"),
+    # Half of a pair of surrogates is no character.
+    ("tags", '["x\\ud83d"]', "not one JSON value, or a key stands twice in it"),
 ]
 _TEXT: list[tuple[str, str, str]] = [
     ("amount", "1.105", "amount is not decimal(12,2)"),
@@ -430,6 +432,22 @@ def test_a_transform_gives_what_its_field_holds(spark: SparkSession, given: str,
     stream = stream_of(transform={"sql": sql, "fields": {"amount": kind}})
     with pytest.raises(WrongUse, match=found):
         rows_of(messages_of(spark, [b"x"]), stream)
+
+
+@pytest.mark.covers("N83")
+def test_a_text_of_a_transform_that_is_not_utf8_is_a_dead_letter(spark: SparkSession) -> None:
+    """Readers of files would fail at it, and JSON would have another text."""
+    sql = (
+        f"SELECT {GIVEN_BACK}, CAST(unhex(value) AS STRING) AS a, array(struct(CAST(unhex(value) AS STRING) AS t)) AS b "
+        "FROM messages"
+    )
+    for fields, name in (({"a": "string"}, "a"), ({"b": "array<struct<t: string>>"}, "b")):
+        stream = stream_of(transform={"sql": sql, "fields": fields})
+        # Bytes that are none, half of a pair of surrogates, and a text.
+        messages = messages_of(spark, [b"FF", b"61EDA0BD62", b"C3A9"])
+        refused = f"{name} is not UTF-8"
+        assert reasons(messages, stream) == [refused, refused, None]
+        assert [*one_way(messages, stream)] == [2]
 
 
 def test_a_message_whose_transform_overflows_is_a_dead_letter(spark: SparkSession) -> None:

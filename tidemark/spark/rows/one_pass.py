@@ -167,7 +167,7 @@ def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) 
         rows = row_by_row(rows, stream.scheme.fields, stream.transform)
     if rows is None:
         return None
-    rows = outcomes.within_limits(rows, refusals)
+    rows = outcomes.within_limits(outcomes.in_utf8(rows, stream), refusals)
     dead = has(Outcome.INVALID) | has(Outcome.FAILED)
     fields = [field(name) for name in outcomes.field_names(stream)]
     theirs = [F.when(dead, F.col(name)).alias(name) for name in _OF_MESSAGE]

@@ -40,6 +40,7 @@ from tidemark.spark.columns import (
     content_digest,
     detail,
     failure_of,
+    field,
     has,
     message_hash,
     row_hash,
@@ -52,9 +53,11 @@ from tidemark.spark.runtime.caught import null_if_it_alone_throws, null_if_it_th
 from tidemark.spark.runtime.once import meets_others
 from tidemark.spark.runtime.session import setting
 from tidemark.spark.schemes import parse
+from tidemark.spark.schemes.fields import not_utf8
 from tidemark.spark.schemes.function import called
 from tidemark.spark.schemes.kept import kept
 from tidemark.streams.model import Stream
+from tidemark.types.fields import type_of
 
 _NOT_A_TIME = "timestamp out of range"
 _REFUSED, _TOO_LARGE = "_refused", "_too_large"
@@ -266,6 +269,19 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
     found = F.col(_TOO_LARGE)
     both = sizes(found["size"], found["most"])
     return _refused(rows, found["reason"], detail(both), Outcome.FAILED).drop(_TOO_LARGE)
+
+
+def in_utf8(rows: DataFrame, stream: Stream) -> DataFrame:
+    """Make messages failed of which a transform gives a text that is none, as `CAST(key AS STRING)` may.
+
+    Readers of files fail at such a text, and JSON would hold another one. The schemes have looked at theirs.
+    """
+    if stream.transform is None:
+        return rows
+    each = {name: not_utf8(field(name), type_of(kind)) for name, kind in stream.fields.items()}
+    reasons = [F.when(wrong, F.lit(f"{name} is not UTF-8")) for name, wrong in each.items() if wrong is not None]
+    reason = F.coalesce(*reasons, F.lit(None).cast("string"))
+    return _refused(rows, F.when(has(Outcome.STORED), reason), detail(F.lit(None).cast("string")), Outcome.FAILED)
 
 
 def sizes(size: Column, most: Column) -> Column:

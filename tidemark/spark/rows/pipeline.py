@@ -154,7 +154,7 @@ def _finished(
     `joined`: the rows of a transform were put beside their messages again.
     """
     several = _several(stream)
-    rows = outcomes.within_limits(rows, refusals)
+    rows = outcomes.within_limits(outcomes.in_utf8(rows, stream), refusals)
     if not joined:
         rows = outcomes.slimmed(rows, several=several)
     with ExitStack() as kept:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import count
 from operator import or_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,8 +22,7 @@ from tidemark.errors import WrongUse
 from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
-from tidemark.spark.schemes.fields import accepted
-from tidemark.types.ddl import Type
+from tidemark.spark.schemes.fields import accepted, not_utf8
 from tidemark.types.fields import is_decimal, spark_type, type_of
 
 if TYPE_CHECKING:
@@ -174,32 +173,12 @@ def _typed(
     for name, wrong in too_large.items():
         reason = F.coalesce(reason, F.when(wrong, F.lit(f"{name} is not {fields[name]}")))
     for name, kind in fields.items():
-        not_utf8 = _not_utf8(values[name], type_of(kind))
-        if not_utf8 is not None:
-            reason = F.coalesce(reason, F.when(not_utf8, F.lit(f"{name} is not UTF-8")))
+        wrong_text = not_utf8(values[name], type_of(kind))
+        if wrong_text is not None:
+            reason = F.coalesce(reason, F.when(wrong_text, F.lit(f"{name} is not UTF-8")))
     return frame.withColumns({**values, REASON: F.when(F.col(VALUE).isNotNull(), reason)}).select(
         *columns, *(F.col(f"`{name}`") for name in fields), REASON
     )
-
-
-def _not_utf8(value: Column, of: Type) -> Column | None:
-    """Whether some text of a value is not UTF-8; None for a type without texts."""
-    if of.name == "string":
-        return ~F.is_valid_utf8(value)
-    inner = of.of
-    if inner is not None and of.name == "array":
-        return None if _not_utf8(value, inner) is None else _some(value, inner)
-    if inner is not None:
-        keys = _some(F.map_keys(value), Type("string"))
-        return keys if _not_utf8(value, inner) is None else keys | _some(F.map_values(value), inner)
-    each = [_not_utf8(value[one.name], one.type) for one in of.members]
-    found = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
-    return reduce(or_, found) if found else None
-
-
-def _some(values: Column, of: Type) -> Column:
-    """Whether some of these values have a text that is not UTF-8."""
-    return F.exists(values, lambda one: F.coalesce(cast("Column", _not_utf8(one, of)), F.lit(False)))
 
 
 def _line(problem: PySparkException | Py4JJavaError) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -117,6 +120,26 @@ def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kin
         if kind != "string"
     ]
     return F.coalesce(*problems, F.lit(None).cast("string"))
+
+
+def not_utf8(value: Column, of: Type) -> Column | None:
+    """Whether some text of a value is not UTF-8; None for a type without texts."""
+    if of.name == "string":
+        return ~F.is_valid_utf8(value)
+    inner = of.of
+    if inner is not None and of.name == "array":
+        return None if not_utf8(value, inner) is None else _some(value, inner)
+    if inner is not None:
+        keys = _some(F.map_keys(value), Type("string"))
+        return keys if not_utf8(value, inner) is None else keys | _some(F.map_values(value), inner)
+    each = [not_utf8(value[one.name], one.type) for one in of.members]
+    found = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
+    return reduce(or_, found) if found else None
+
+
+def _some(values: Column, of: Type) -> Column:
+    """Whether some of these values have a text that is not UTF-8."""
+    return F.exists(values, lambda one: F.coalesce(cast("Column", not_utf8(one, of)), F.lit(False)))
 
 
 def _ddl(found: T.DataType) -> str:
