@@ -65,7 +65,7 @@ class IcebergInMemory(StreamInMemory):
         found = book.head(lane)
         assert found is not None
         iceberg_table.prepare(self.where, self.opened.fields, book.stream, "ledger")
-        work = _Work(self, lane, found.head.seq + 1, run)
+        work = Writing(self, lane, found.head.seq + 1, run)
 
         def heard(step: Step) -> None:
             if step == until:
@@ -115,7 +115,7 @@ class Killed(Exception):
 
 
 @dataclass
-class _Work:
+class Writing:
     """Writes a row for each message, as the sink's files have it."""
 
     world: IcebergInMemory

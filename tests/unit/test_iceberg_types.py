@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from tests.support.compactions import committed
@@ -28,6 +29,8 @@ from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.types.fields import arrow_type
 
 AT = TopicPartition("logs", 0)
+# Its types say another order of arguments than it takes.
+EQUAL: Any = EqualTo
 OURS: dict[str, pa.DataType] = {
     "_topic": pa.string(),
     "_incarnation": pa.int32(),
@@ -150,6 +153,63 @@ def test_a_type_grows(tmp_path: Path, narrow: str, wide: str, value: Any) -> Non
     assert rows["n"].to_pylist() == [(value if at < 4 or at >= 10 else first) if at % 2 else None for at in range(20)]
     # A stream file that goes back to the narrow type writes the wider one.
     assert iceberg_table.as_stored(where, {"n": narrow}) == {"n": wide}
+
+
+FAR = 12_000 * 366
+
+
+@pytest.mark.covers("I5")
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("date", FAR),
+        ("date", -FAR),
+        ("timestamp", FAR * 86_400_000_000),
+        ("timestamp_ntz", -FAR * 86_400_000_000),
+        ("array<struct<a:date>>", [{"a": FAR}]),
+        # Cut behind 16 characters, its upper bound would end in half a character.
+        ("string", f"{'a' * 15}\ud7ffaa"),
+        ("string", b"\xff"),
+    ],
+)
+def test_no_value_keeps_a_window_from_its_table(tmp_path: Path, kind: str, value: Any) -> None:
+    """The library has no bounds for some: readers open the files then."""
+    where = of(tmp_path)
+    fields = {"n": kind, "m": "integer"}
+    iceberg_table.prepare(where, fields, "s", "ledger")
+    one = window(where, fields, 1, range(10), {"n": None if value == b"\xff" else value, "m": 5})
+    if value == b"\xff":
+        _not_utf8(where, one)
+    publish(where, one, RangeSet())
+    publish(where, window(where, fields, 5, range(4), {"n": None, "m": 6}), RangeSet([OffsetRange(AT, 0, 4)]))
+    table = foreign(where)
+    rows = table.scan(row_filter=EQUAL("m", 5), selected_fields=("_offset", "m")).to_arrow()
+    assert sorted(rows["_offset"].to_pylist()) == [5, 7, 9]
+    column = table.schema().find_field("m").field_id
+    assert all(column in one.file.lower_bounds for one in live_files(table))
+
+
+def _not_utf8(where: Where, one: Committed) -> None:
+    """Put bytes that are no UTF-8 into the column `n`, as a cast in SQL does."""
+    folder = iceberg_table.attempt_folder(where.base, one.record.lane, 1, one.generation)
+    file = Path(folder.removeprefix("file://")) / "part-0.parquet"
+    rows = pq.read_table(file)
+    content = pa.array([b"\xff"] * rows.num_rows, pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), rows.num_rows, content.buffers())
+    pq.write_table(rows.set_column(rows.schema.get_field_index("n"), "n", texts), file)
+
+
+def test_decimals_that_spark_stored_before_their_column_grew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark stores up to 18 digits as an integer."""
+    real = pq.write_table
+    monkeypatch.setattr(pq, "write_table", lambda *given: real(*given, store_decimal_as_integer=True))
+    where = of(tmp_path)
+    iceberg_table.prepare(where, {"n": "decimal(9,2)"}, "s", "ledger")
+    late = window(where, {"n": "decimal(9,2)"}, 1, range(10), {"n": Decimal("1.25")})
+    iceberg_table.prepare(where, {"n": "decimal(20,2)"}, "s", "ledger")
+    publish(where, late, RangeSet())
+    rows = foreign(where).scan().to_arrow().sort_by("_offset")
+    assert rows["n"].to_pylist() == [Decimal("1.25") if at % 2 else None for at in range(10)]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from pyiceberg.table.statistics import StatisticsFile
 
-from tests.support.iceberg_in_memory import IcebergInMemory, Killed
+from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
-from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
+from tidemark.sinks.iceberg.live_files import live_files
 from tidemark.sinks.iceberg.plain import PlainIceberg
+from tidemark.sinks.iceberg.reading import listed
 
 HOUR = 3_600_000
 # The lane of the run `replay 1`.
@@ -130,6 +134,50 @@ def test_what_is_erased_is_gone_with_the_next_compaction(world: IcebergInMemory)
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
     assert world.seen() == world.counting() == left
     assert not [one for one in world.files() if data_files.hold(one, erased)]
+
+
+@pytest.mark.covers("I1")
+def test_a_window_is_read_before_it_is_published_whatever_was_compacted(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compacted file has rows of generations below and above the window's own, and none of it."""
+    world.ends((0, 40), (0, 5))
+    real = Writing.verify
+
+    def after_others(work: Writing) -> Receipt:
+        monkeypatch.undo()
+        world.replay(offsets((0, 3, 5)), "replay 1")
+        compact(world.opened, world.sink, "run 9", CompactionRequest())
+        return real(work)
+
+    monkeypatch.setattr(Writing, "verify", after_others)
+    with pytest.raises(Killed):
+        world.ingest("run 2", until=Step.COMMITTED)
+    assert world.counting() == sorted([*ALL, *((0, one) for one in range(30, 40))])
+
+
+def test_a_compacted_file_is_read_once_under_a_ledger_that_was_restored(world: IcebergInMemory) -> None:
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    (file,) = live_files(world.table())
+    for record in (one.record for one in world.opened.book.view("iceberg").windows):
+        (place,) = (one.place for one in record.places if one.name == "iceberg")
+        assert data_files.in_folder(place["folder"])
+        assert listed(world.table()).of_window(record, place["folder"], "orders/restored 5") == [file.path]
+
+
+def test_a_compaction_keeps_the_statistics_of_other_programs(world: IcebergInMemory) -> None:
+    there = Path(world.where.base.removeprefix("file://")) / "metadata" / "of-trino.stats"
+    there.write_bytes(b"PFA1")
+    os.utime(there, (1, 1))
+    now = world.table()
+    snapshot = now.current_snapshot()
+    assert snapshot is not None
+    said = {"snapshot-id": snapshot.snapshot_id, "statistics-path": f"file://{there}", "blob-metadata": []}
+    sizes = {"file-size-in-bytes": 4, "file-footer-size-in-bytes": 4}
+    with now.update_statistics() as update:
+        update.set_statistics(StatisticsFile.model_validate({**said, **sizes}))
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert there.exists()
 
 
 def test_a_compaction_leaves_files_that_a_replay_has_replaced_meanwhile(

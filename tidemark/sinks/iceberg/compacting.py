@@ -218,7 +218,10 @@ def _only_of(table: Table, expiring: Sequence[Snapshot]) -> list[LiveFile]:
 
 def _named(table: Table) -> set[str]:
     """All files that a version of the metadata names, itself among them."""
-    found = {table.metadata_location, *(one.metadata_file for one in table.metadata.metadata_log)}
+    metadata = table.metadata
+    found = {table.metadata_location, *(one.metadata_file for one in metadata.metadata_log)}
+    # Other programs write statistics.
+    found |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     for shot in table.snapshots():
         found.add(shot.manifest_list)
         found |= {one.manifest_path for one in shot.manifests(table.io)}

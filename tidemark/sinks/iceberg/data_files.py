@@ -5,7 +5,9 @@ Parquet files have no field ids here. The table's name mapping says which column
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -14,6 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -58,10 +63,6 @@ def described(metadata: TableMetadata, name: str, partition: Record | None = Non
             footer = pq.read_metadata(file)
     if not footer.num_rows:
         return None
-    schema = metadata.schema()
-    statistics = data_file_statistics_from_parquet_metadata(
-        footer, compute_statistics_plan(schema, metadata.properties), _ids(metadata)
-    )
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=name,
@@ -72,8 +73,30 @@ def described(metadata: TableMetadata, name: str, partition: Record | None = Non
         spec_id=metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
+        **_statistics(metadata, footer),
     )
+
+
+def _statistics(metadata: TableMetadata, footer: pq.FileMetaData) -> Mapping[str, Any]:
+    """What a manifest says of a file's columns. Readers open each file of which it has no bounds of the column they look for.
+
+    A column has none where the library cannot write them: it knows no day or time that Python has none of, no text that ends
+    in the middle of what is UTF-8, and no number that was stored before its column got more digits than 18.
+    """
+    ids = _ids(metadata)
+
+    def of(plan: dict[int, StatisticsCollector]) -> Mapping[str, Any] | None:
+        try:
+            return data_file_statistics_from_parquet_metadata(footer, plan, ids).to_serialized_dict()
+        except Exception:
+            return None
+
+    wanted = compute_statistics_plan(metadata.schema(), metadata.properties)
+    if (found := of(wanted)) is not None:
+        return found
+    counted = {field: replace(one, mode=MetricsMode(MetricModeTypes.COUNTS)) for field, one in wanted.items()}
+    fit = {field: one for field, one in wanted.items() if of({**counted, field: one}) is not None}
+    return data_file_statistics_from_parquet_metadata(footer, {**counted, **fit}, ids).to_serialized_dict()
 
 
 def _ids(metadata: TableMetadata) -> dict[str, int]:
@@ -109,6 +132,13 @@ def hold(name: str, wanted: RangeSet) -> bool:
             return False
         batches = _batches(filesystem, path, [*_COORDINATE, GENERATION])
         return any(taken_out(one, wanted, MAX_OFFSET).any() for one in batches)
+
+
+def generations(name: str) -> set[int]:
+    """The generations whose rows a file has."""
+    with folders.opened(name) as (filesystem, path):
+        batches = _batches(filesystem, path, [GENERATION])
+        return {int(one) for batch in batches for one in np.unique(batch.column(GENERATION).to_numpy())}
 
 
 def _batches(filesystem: fs.FileSystem, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -104,12 +104,20 @@ class _Listed:
 
     def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
         generation = record.attempt.generation
-        found = [*self.by_generation.get(generation, ())]
-        found += [one.path for one in self.mixed if one.may_have_generation(generation)]
-        if found or self.table is None or published(self.table, versions, record.lane) >= generation:
-            return found
-        # It is committed, and its files are about to be published.
+        own = self.by_generation.get(generation, ())
+        mixed = [one.path for one in self.mixed if one.may_have_generation(generation)]
+        if own or self.table is None or published(self.table, versions, record.lane) >= generation:
+            return [*own, *mixed]
+        # The table has it under the versions of an earlier ledger, or it is committed and about to be published. A file that
+        # was compacted has rows of some generations between its least and its most, and not of all.
+        if any(generation in self._generations[path] for path in mixed):
+            return mixed
         return data_files.in_folder(folder)
+
+    @cached_property
+    def _generations(self) -> Mapping[str, set[int]]:
+        """The generations of each file that holds rows of several."""
+        return {one.path: data_files.generations(one.path) for one in self.mixed}
 
 
 def listed(table: Table | None) -> _Listed:
