@@ -7,10 +7,12 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import fastavro
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -24,7 +26,9 @@ from pyspark.sql import functions as F
 from tests.support.command_line import asked
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
+from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
+from tests.support.sink_topics import written
 from tests.support.typed_values import VECTORS, json_of, types, values
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
@@ -306,6 +310,52 @@ def test_nested_json_is_read_in_three_lakes_by_whoever_reads_lakes(
     of_pyiceberg = by_id({**row_of(one), "lines": row_of(one)["lines"] or []} for one in wanted)
     for reader, rows in foreign_rows(spark, live):
         assert by_id(rows) == (of_pyiceberg if reader == "iceberg by pyiceberg" else wanted), reader
+
+
+@pytest.mark.covers("N109")
+def test_values_in_avro_by_a_registry(make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = make(TYPED)
+    out = [f"{live.name}-{one}" for one in ("a", "b")]
+    for topic in out:
+        live.kafka.create(topic, 1)
+    sink = {
+        "type": "kafka",
+        "topic": out[0],
+        "topic_field": "topic",
+        "topics": [out[1]],
+        "value_format": "avro",
+        "registry": "ours",
+    }
+    fields = {**KINDS, "topic": "string"}
+    live.rewrite(sinks=[sink], scheme={"type": "json", "fields": fields})
+    rows = [{**row_of(number), "topic": out[1] if number % 2 else None} for number in range(10)]
+    live.kafka.send((live.topics[0], 0, b"k", json_of(row).encode()) for row in rows)
+    live.kafka.send([(live.topics[0], 0, b"k", None)])
+    with serving({}) as served:
+        connection = {"conn_type": "http", "host": "http://127.0.0.1", "port": served.port}
+        monkeypatch.setenv("AIRFLOW_CONN_OURS", json.dumps(connection))
+        live.ingest()
+        # One schema, which both subjects have.
+        assert sorted(served.subjects) == [f"{topic}-value" for topic in out]
+        ((schema, number),) = {entry for one in served.subjects.values() for entry in one.items()}
+        reader = fastavro.parse_schema(json.loads(schema))
+        found: list[dict[str, Any]] = []
+        for topic in out:
+            for value in (value for *_, value in written(live, topic) if value is not None):
+                assert value[:5] == number.to_bytes(5, "big")
+                row: Any = fastavro.schemaless_reader(BytesIO(value[5:]), reader, None)
+                assert row["topic"] == (topic if topic == out[1] else None)
+                found.append(row)
+        assert by_id(found) == by_id(rows)
+        report = audit(live.opened, live.new_run())
+        assert report.clean, report.sentence()
+        # A schema that the registry refuses ends the run before it reads anything.
+        served.refuses = "incompatible"
+        live.rewrite(sinks=[sink], scheme={"type": "json", "fields": {**fields, "more": "date"}})
+        live.kafka.send([(live.topics[0], 0, b"k", b"{}")])
+        with pytest.raises(WrongUse, match=r"the schema registry refuses the schema for .*: incompatible"):
+            live.ingest()
+    assert live.positions() == {(live.topics[0], 0): 11}
 
 
 # Random types and values

@@ -1,6 +1,6 @@
 """A schema registry with all requests that Tidemark makes: `GET /schemas/ids/N`, versions of subjects, and a list in pages.
 
-It can also redirect, be slow, or answer too much.
+It can also redirect, be slow, or answer too much. What is registered there is answered, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.support.serving import running
 
@@ -33,6 +33,8 @@ class Server(ThreadingHTTPServer):
 class Registry:
     """`schemas` by number, `versions` by `SUBJECT/N`, in which the subject is quoted.
 
+    `subjects`: the numbers of what was registered, by subject and text. `refuses`: why it takes no new schema.
+
     `asked`: the paths of all requests. `credentials`: what each request showed.
 
     `pages`: the most schemas on a page of the list of all. 0: offset and limit are ignored. None: there is no list.
@@ -41,6 +43,8 @@ class Registry:
     def __init__(self, schemas: Answers, port: int) -> None:
         self.schemas = schemas
         self.versions: dict[str, Any] = {}
+        self.subjects: dict[str, dict[str, int]] = {}
+        self.refuses: str | None = None
         self.port = port
         self.asked: list[str] = []
         self.credentials: list[str | None] = []
@@ -62,9 +66,24 @@ class Registry:
         offset = int(asked["offset"][0])
         return listed[offset : offset + min(int(asked["limit"][0]), self.pages)]
 
+    def registered(self, path: str, schema: str) -> tuple[int, dict[str, Any]]:
+        """The answer to a POST of a schema: registered, or looked up."""
+        _, _, subject, *versions = path.split("/")
+        known = self.subjects.setdefault(unquote(subject), {})
+        if schema not in known:
+            if not versions:
+                return 404, {"error_code": 40403, "message": "Schema not found"}
+            if self.refuses is not None:
+                return 409, {"error_code": 409, "message": self.refuses}
+            numbers = [number for one in self.subjects.values() for text, number in one.items() if text == schema]
+            known[schema] = numbers[0] if numbers else 70_000 + sum(map(len, self.subjects.values()))
+        return 200, {"id": known[schema]}
+
 
 @contextmanager
-def serving(schemas: Answers, port: int = 0, *, with_login: bool = False) -> Iterator[Registry]:
+def serving(  # noqa: C901  (an answer of each kind)
+    schemas: Answers, port: int = 0, *, with_login: bool = False
+) -> Iterator[Registry]:
     wanted = f"Basic {base64.b64encode(f'{LOGIN}:{PASSWORD}'.encode()).decode()}" if with_login else None
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,6 +108,11 @@ def serving(schemas: Answers, port: int = 0, *, with_login: bool = False) -> Ite
                     found(self)
             else:
                 self._answer(200, found)
+
+        def do_POST(self) -> None:
+            registry.asked.append(self.path)
+            given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer(*registry.registered(self.path, given["schema"]))
 
         def _answer(self, status: int, fields: Any) -> None:
             self.send_response(status)

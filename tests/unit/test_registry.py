@@ -44,6 +44,21 @@ def test_a_schema_by_its_number() -> None:
             nobody.schema(1)
 
 
+def test_a_schema_is_registered_once() -> None:
+    with serving({}) as served:
+        registry = SchemaRegistry(registry_endpoint(Connection("registry", "http://127.0.0.1", served.port)))
+        assert registry.registered("a/b-value", ORDER) is None
+        number = registry.register("a/b-value", ORDER)
+        assert registry.register("a/b-value", ORDER) == registry.registered("a/b-value", ORDER) == number
+        served.refuses = "Schema being registered is\nincompatible with an earlier schema"
+        with pytest.raises(
+            WrongUse, match=r"refuses the schema for http.*/a%2Fb-value/versions: Schema being registered is inc"
+        ):
+            registry.register("a/b-value", ORDER.replace("long", "int"))
+    with pytest.raises(Unreachable, match="does not answer"):
+        registry.register("a", ORDER)
+
+
 @pytest.mark.parametrize("pages", [1_000, 500, 70, 0])
 def test_the_numbers_of_all_schemas(pages: int) -> None:
     """However many a registry gives at a time, and where it has no pages."""

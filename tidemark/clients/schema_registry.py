@@ -121,6 +121,34 @@ class SchemaRegistry:
         """As `schema`, for many numbers, with several requests at once."""
         return _in_own_loop(self._schemas(iter(numbers)))
 
+    def register(self, subject: str, schema: str) -> int:
+        """The number of an Avro schema, which becomes the newest of a subject if it is not one of it yet. Repeatable.
+
+        Raises WrongUse where the registry refuses it, as for one that programs could not read older values with; Unreachable.
+        """
+        found = _in_own_loop(self._posted(f"/subjects/{quote(subject, safe='')}/versions", schema))
+        if found is None:
+            raise WrongUse(f"the schema registry at {self._endpoint} does not know how to register a schema")
+        return found
+
+    def registered(self, subject: str, schema: str) -> int | None:
+        """The number of an Avro schema of a subject; None if it was never registered there. Raises as `register`."""
+        return _in_own_loop(self._posted(f"/subjects/{quote(subject, safe='')}", schema))
+
+    async def _posted(self, path: str, schema: str) -> int | None:
+        """The number that an answer names; None for one that says that there is nothing."""
+        url = f"{self._endpoint.url}{path}"
+        async with self._client() as client:
+            status, body = await self._get(client, url, self._most_bytes, {"schema": schema})
+        if status == HTTPStatus.NOT_FOUND:
+            return None
+        if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
+            raise WrongUse(f"the schema registry refuses the schema for {url}: {_message(body)}")
+        found = _answer(url, status, body)
+        if not isinstance(found, dict) or type(number := found.get("id")) is not int or not 0 < number < 1 << 32:
+            raise WrongUse(f"{url} does not answer as a schema registry does")
+        return number
+
     def numbers(self) -> set[int] | None:
         """The numbers of all schemas, deleted ones too. None when the registry does not list them for us.
 
@@ -209,10 +237,12 @@ class SchemaRegistry:
                 ids += page
                 before = body
 
-    async def _get(self, client: httpx.AsyncClient, url: str, most_bytes: int) -> tuple[int, bytes]:
-        """Status and body. A whole request, with its redirects, has one deadline."""
+    async def _get(
+        self, client: httpx.AsyncClient, url: str, most_bytes: int, given: object = None
+    ) -> tuple[int, bytes]:
+        """Status and body; of a POST, if something is `given`. A whole request, with its redirects, has one deadline."""
         try:
-            return await asyncio.wait_for(self._asked(client, url, most_bytes), self._timeout_seconds)
+            return await asyncio.wait_for(self._asked(client, url, most_bytes, given), self._timeout_seconds)
         except TimeoutError as problem:
             raise Unreachable(
                 f"the schema registry does not answer {url} within {self._timeout_seconds:g} s"
@@ -231,10 +261,10 @@ class SchemaRegistry:
         limit = httpx.Timeout(self._timeout_seconds)
         return httpx.AsyncClient(headers=_HEADERS, auth=credentials, timeout=limit, verify=trusted)
 
-    async def _asked(self, client: httpx.AsyncClient, url: str, most_bytes: int) -> tuple[int, bytes]:
+    async def _asked(self, client: httpx.AsyncClient, url: str, most_bytes: int, given: object) -> tuple[int, bytes]:
         asked = httpx.URL(url)
         for _ in range(_MOST_REDIRECTS + 1):
-            async with client.stream("GET", asked) as answer:
+            async with client.stream("GET" if given is None else "POST", asked, json=given) as answer:
                 if answer.next_request is None:
                     return answer.status_code, await _body(answer, most_bytes)
                 asked = _on_same_server(asked, answer.next_request.url)
@@ -309,6 +339,16 @@ def _on_same_server(asked: httpx.URL, to: httpx.URL) -> httpx.URL:
             "asked: if it is the registry, name it in the connection"
         )
     return to
+
+
+def _message(body: bytes) -> str:
+    """What a registry says about a refusal, on one line."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    said = found.get("message") if isinstance(found, dict) else None
+    return " ".join(str(said or body.decode(errors="replace")).split())[:300]
 
 
 def _error_code(body: bytes) -> Any:

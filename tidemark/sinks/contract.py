@@ -101,6 +101,11 @@ class SinkSettings(StoreSettings):
     contributions: ClassVar[str] = "contributions"
 
     @property
+    def needs_avro(self) -> bool:
+        """Whether Spark needs its Avro package for the sink."""
+        return False
+
+    @property
     def whole_blocks(self) -> int | None:
         """For a sink that keeps one contribution of each block of so many offsets: a replay then reads whole blocks only.
 

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from tidemark.settings.parts import ConnectionName, FieldName, Items, Name, Part, Topic, form
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
+from tidemark.sinks.kafka.avro import not_a_name
 
 # Names the key of the source message. No field has this name, since fields begin with a letter.
 MESSAGE_KEY = "_key"
@@ -91,6 +92,13 @@ class KafkaSink(SinkSettings):
     value: FieldName | None = Field(
         default=None, description="The field that is the message's value, otherwise all fields as a JSON object."
     )
+    value_format: Literal["json", "avro"] = Field(
+        default="json",
+        description="What a value of all fields is: a JSON object, or an Avro record [by a registry](#avro-values).",
+    )
+    registry: ConnectionName | None = Field(
+        default=None, description="With `value_format: avro`: the connection of the schema registry."
+    )
     settings: ProducerSettings = Field(
         default=ProducerSettings(), description="Settings of the producer, by Kafka's names, see below."
     )
@@ -107,9 +115,27 @@ class KafkaSink(SinkSettings):
             raise ValueError(f"{wrong[0]} is not a topic to write to")
         return self
 
+    @model_validator(mode="after")
+    def _formatted(self) -> KafkaSink:
+        if (self.value_format == "avro") != (self.registry is not None):
+            raise ValueError("value_format: avro and registry go together: the registry has the schema of the values")
+        if self.value_format == "avro" and self.value is not None:
+            raise ValueError(
+                "value: with value_format: avro, a value is the record of all fields; leave one of the two out"
+            )
+        return self
+
     @property
     def connection(self) -> str:
         return self.kafka
+
+    @property
+    def other_connections(self) -> frozenset[str]:
+        return frozenset() if self.registry is None else frozenset({self.registry})
+
+    @property
+    def needs_avro(self) -> bool:
+        return self.value_format == "avro"
 
     def owned(self) -> Iterable[Owned]:
         return [
@@ -126,6 +152,11 @@ class KafkaSink(SinkSettings):
         keys = [name for name in (self.topic_field, self.key) if name is not None and name != MESSAGE_KEY]
         if problem := others.no_key(self.name, keys):
             return problem
+        if self.value_format == "avro" and (name := not_a_name(others.fields)) is not None:
+            return (
+                f"sink {self.name}: {name} is no name in Avro, which has letters, digits and _; give the field another name "
+                "by a transform"
+            )
         if read := [topic for topic in self.targets() if others.reads(self.kafka, topic)]:
             return f"sink {self.name} writes to {read[0]}, which this stream reads"
         return None

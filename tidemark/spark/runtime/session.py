@@ -95,7 +95,9 @@ def stream_session(name: str, opened: OpenStream) -> SparkSession:
     )
     # What the Spark at work is, whatever its connection says.
     check_one_machine(opened.stream, opened.connections, str(spark.sparkContext.master))
-    check_connectors(spark, avro=isinstance(opened.stream.scheme, AvroScheme))
+    stream = opened.stream
+    avro = isinstance(stream.scheme, AvroScheme) or any(sink.needs_avro for sink in stream.sinks)
+    check_connectors(spark, avro=avro)
     return spark
 
 

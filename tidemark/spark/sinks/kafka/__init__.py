@@ -18,7 +18,7 @@ from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.kafka.audit import audit_messages, compare_messages
 from tidemark.spark.sinks.kafka.reader import messages_that_count
-from tidemark.spark.sinks.kafka.writer import KafkaResults
+from tidemark.spark.sinks.kafka.writer import results_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class SparkKafka:
     def writer(self, opened: OpenStream, settings: KafkaSink) -> Sink:
         cluster = kafka_endpoint(opened.connections(settings.kafka))
-        return KafkaResults(settings, cluster, opened.stream.name, opened.fields)
+        return results_of(opened, settings, cluster)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: KafkaSink) -> DataFrame:
         cluster = kafka_endpoint(opened.connections(settings.kafka))

@@ -25,7 +25,7 @@ from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, OFFSET, TOMBST
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark.spark.rows.selecting import only
 from tidemark.spark.sinks.kafka.reader import GENERATION, all_messages, topics_now, with_authority, with_counts
-from tidemark.spark.sinks.kafka.writer import KafkaResults
+from tidemark.spark.sinks.kafka.writer import results_of
 
 _KEY = [*COORDINATE, INDEX]
 _CONTENT = ("topic", "key", "value")
@@ -93,8 +93,7 @@ def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
 
 def _content(opened: OpenStream, sink: KafkaSink, cluster: KafkaEndpoint) -> dict[str, Column]:
     """The topic, key and value of the message that a stored row becomes."""
-    writer = KafkaResults(sink, cluster, opened.stream.name, opened.fields)
-    return dict(zip(_CONTENT, writer.message(), strict=True))
+    return dict(zip(_CONTENT, results_of(opened, sink, cluster).message(), strict=True))
 
 
 def _replaced(missing: DataFrame, expected: DataFrame, messages: DataFrame, authority: Authority) -> DataFrame:

@@ -13,17 +13,21 @@ from kafka.codec import gzip_encode
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import IntegerType
 
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.sending import Message, Sender
+from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry, registry_endpoint
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
+from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.kafka import messages as kafka_messages
+from tidemark.sinks.kafka.avro import schema_of, subject_of
 from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.kafka.settings import MESSAGE_KEY, KafkaSink
 from tidemark.sinks.stored import Place
@@ -51,11 +55,19 @@ class KafkaResults:
     acknowledged, and does not check a fence while it writes.
     """
 
-    def __init__(self, config: KafkaSink, cluster: KafkaEndpoint, stream: str, fields: Fields) -> None:
+    def __init__(
+        self,
+        config: KafkaSink,
+        cluster: KafkaEndpoint,
+        stream: str,
+        fields: Fields,
+        registry: RegistryEndpoint | None = None,
+    ) -> None:
         self._config = config
         self._cluster = cluster
         self._stream = stream
         self._fields = fields
+        self._registry = registry
 
     @property
     def name(self) -> str:
@@ -72,6 +84,9 @@ class KafkaResults:
             raise TopicUnknown(
                 f"sink {self.name} writes to {', '.join(missing)}, and Kafka at {self._cluster} has no such topic: create it"
             )
+        if self._registry is not None:
+            found = SchemaRegistry(self._registry)
+            self._schemas = {topic: found.register(subject_of(topic), self._schema) for topic in self._config.targets()}
 
     def refusal(self, fields: Fields) -> Column:
         return F.coalesce(self._nowhere(), self._without_key(), self._too_large(fields))
@@ -144,6 +159,19 @@ class KafkaResults:
         place = {"connection": self._config.kafka, "topics": ",".join(self._config.targets())}
         return SinkReceipt(name=self.name, type=kafka_messages.TYPE, place=place)
 
+    @cached_property
+    def _schema(self) -> str:
+        """The Avro schema of values."""
+        return schema_of(self._stream, self._fields)
+
+    @cached_property
+    def _schemas(self) -> dict[str, int]:
+        """The number of the schema in the registry, by topic; 0 for one that nothing was written with yet."""
+        if self._registry is None:
+            return {}
+        found = SchemaRegistry(self._registry)
+        return {topic: found.registered(subject_of(topic), self._schema) or 0 for topic in self._config.targets()}
+
     def _topic(self) -> Column:
         config = self._config
         # Null for a row without a topic. Such a row is refused before the writing.
@@ -162,10 +190,25 @@ class KafkaResults:
     def _value(self) -> Column:
         if self._config.value is not None:
             value = text(self._config.value, self._fields[self._config.value])
+        elif self._registry is not None:
+            value = F.concat(self._wire_format(), to_avro(F.struct(*map(field, self._fields)), self._schema))
         else:
             # The text includes null fields, so that every message has the same keys.
             value = F.to_json(F.struct(*(field(name) for name in self._fields)), _JSON)
         return F.when(~F.col(TOMBSTONE), value.cast("binary"))
+
+    def _wire_format(self) -> Column:
+        """The bytes before a record, as Confluent's programs have them: a 0, and the number of its schema."""
+        found = F.lit(None).cast("binary")
+        for topic, number in self._schemas.items():
+            found = F.when(self._topic() == topic, F.lit(bytearray(number.to_bytes(5, "big")))).otherwise(found)
+        return found
+
+
+def results_of(opened: OpenStream, config: KafkaSink, cluster: KafkaEndpoint) -> KafkaResults:
+    """The writer of a sink of a stream. Asks no server."""
+    registry = None if config.registry is None else registry_endpoint(opened.connections(config.registry))
+    return KafkaResults(config, cluster, opened.stream.name, opened.fields, registry)
 
 
 @dataclass(frozen=True)
