@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import traceback
@@ -76,23 +77,25 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 
 FORMS = {
     "replay": {
-        "": ["records", "ranges", "reason", "dry_run", "compare", "strict"],
+        "": ["dry_run", "records", "ranges", "reason", "compare", "strict"],
         "What": ["window", "dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["rate", "lanes", "plan"],
     },
     "backfill": {
-        "": ["ranges", "reason", "dry_run", "strict"],
+        "": ["dry_run", "ranges", "reason", "strict"],
         "What": ["records", "records_file", "everything_before", "holes", "mode"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["rate", "lanes", "plan"],
     },
-    "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
+    "erase": {"": ["dry_run", "records", "key", "records_file", "reason"], "How": ["plan"]},
     "audit": {
-        "": ["ranges", "records", "records_file", "window", "selection", "level", "repair", "reason", "share", "seed"],
+        "": ["level", "ranges", "records", "repair", "reason"],
+        "What": ["window", "records_file", "selection"],
         "When": ["since", "until_time", "if_none"],
+        "How": ["share", "seed"],
     },
 }
 REQUESTS: dict[str, Any] = {
@@ -337,18 +340,33 @@ def test_the_tasks_log_says_what_a_person_should_know(
     ]
 
 
-def test_a_task_leads_to_the_page_of_its_run(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("N98")
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_each_task_leads_to_the_page_of_its_run_and_says_what_it_does(
+    dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """Wherever Airflow is served, and whatever the run is called."""
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://air.flow/below/")
-    for kind in ("ingest", "backfill", "replay"):
-        task = dags[f"cdn_logs__{kind}"].get_task("process")
-        (link,) = task.operator_extra_links
-        assert link.name == "Offsets"
-        key = SimpleNamespace(dag_id=f"cdn_logs__{kind}", run_id="manual__2026-11-21T07:00:00+00:00 & more")
-        asked = f"dag_id=cdn_logs__{kind}&run_id=manual__2026-11-21T07%3A00%3A00%2B00%3A00+%26+more"
-        assert (
-            link.get_link(cast("Any", task), ti_key=cast("Any", key)) == f"https://air.flow/below/tidemark/run?{asked}"
-        )
+    key = cast("Any", SimpleNamespace(dag_id=name, run_id="manual__2026-11-21T07:00:00+00:00 & more"))
+    address = (
+        f"https://air.flow/below/tidemark/run?dag_id={name}&run_id=manual__2026-11-21T07%3A00%3A00%2B00%3A00+%26+more"
+    )
+    dag = dags[name]
+    for task in dag.tasks:
+        links = {one.name: one for one in task.operator_extra_links}
+        assert links["Offsets"].get_link(cast("Any", task), ti_key=key) == address
+        # A sentence for each, in the words of people.
+        (said,) = re.findall(rf"^- `{task.task_id}`: (.*)$", dag.doc_md or "", re.MULTILINE)
+        assert re.fullmatch(r"[A-Z].*[.]", said), said
+    assert "(/tidemark/streams/cdn_logs)" in (dag.doc_md or "")
+    # What Airflow shows of them is stored with the DAG.
+    DagSerialization.to_dict(dag)
+    if "process" in dag.task_dict:
+        job = cast("Any", SimpleNamespace(application_args=["--lane", "ingest", "--seq", "7"]))
+        window = {one.name: one for one in dag.get_task("process").operator_extra_links}["Window"]
+        assert window.get_link(job, ti_key=key) == "https://air.flow/below/tidemark/streams/cdn_logs/windows/ingest/7"
+        # Of several lanes, each job pins its own.
+        assert window.get_link(cast("Any", SimpleNamespace()), ti_key=key) == address
 
 
 def test_in_one_pool_the_ingest_comes_first(dags: dict[str, DAG]) -> None:

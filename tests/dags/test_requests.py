@@ -45,7 +45,7 @@ def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
         ({"records": "a", "reason": "x"}, {}, "reason: expected a text of 3 or more characters"),
         ({"records": "a", "dry_run": "false"}, {}, "dry_run: expected true or false"),
         ({"selection": "abc"}, {}, "selection: expected "),
-        ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, ranges, reason"),
+        ({"records": "a"}, {"record": "b"}, "unknown: record; known are dry_run, records, ranges, reason"),
         ({"since": "2026-11-21T07:00:00Z", "ranges": "b"}, {}, "found ranges and since/until_time"),
         ({"since": "1795244400"}, {}, "since: a number is not taken as a time: .* if it is milliseconds"),
         ({"until_time": "2026-11-21T07:00:00"}, {}, "until_time: '2026-11-21T07:00:00' has no zone"),

@@ -44,6 +44,7 @@ from tidemark.plugin import streams, viewing
 from tidemark.plugin.access import get_user
 from tidemark.plugin.app import build_app
 from tidemark.plugin.routes import messages as messages_routes
+from tidemark.plugin.routes import plans as plans_routes
 from tidemark.plugin.routes import steering as steering_routes
 from tidemark.runs.auditing import audit_without_spark, store_report
 from tidemark.runs.live.open_stream import OpenStream
@@ -51,6 +52,7 @@ from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import ReplayRequest, checked
 from tidemark.runs.requests.plan import digest, of_request
 from tidemark.runs.windows import lanes
+from tidemark.views import to_erase
 from tidemark.views.event_time.completeness import Span
 from tidemark.views.event_time.progress import hour_name, progress
 from tidemark.views.messages.fates import Fate
@@ -93,9 +95,10 @@ class Described(TestClient):
         return answer
 
 
-# The routes that answer POST, each with a body. The first one only looks.
+# The routes that answer POST, each with a body. The first two only look.
 POSTS: dict[str, dict[str, Any]] = {
     "/api/streams/{name}/plan": {"kind": "replay", "fields": {"ranges": "orders/0@0-1"}},
+    "/api/streams/{name}/erasure": {"fields": {"records": "orders/0@0"}},
     "/api/streams/{name}/progress/{action}": {"run": "orders__replay/1", "reason": "a test"},
 }
 
@@ -523,6 +526,10 @@ def test_an_address_that_is_none_has_a_page_and_programs_have_a_sentence(client:
     (script,) = re.findall(r'src="([^"]+/missing.js)"', page.text)
     assert client.get(str(page.url.join(script))).status_code == 200
     assert client.get(path).json() == {"detail": "Not Found"}
+    # What is wrong with an address is said there too, in words that are text.
+    for asked, status in (("", 422), ("?run=%3Cimg%20src=x%3E", 404)):
+        page = client.get(f"/streams/<img src=x>/audit{asked}", headers={"Accept": "text/html"})
+        assert (page.status_code, "<main" in page.text, "<img" in page.text) == (status, True, False)
     assert client.get("/api/zzz", headers={"Accept": "text/html"}).json() == {"detail": "Not Found"}
 
 
@@ -667,6 +674,28 @@ def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, 
         of_request(far.opened, checked(ReplayRequest, request, {}))
 
 
+@pytest.mark.covers("U26")
+def test_a_window_says_which_windows_have_replaced_its_results(client: TestClient, far: StreamInMemory) -> None:
+    address = "/api/streams/orders/windows"
+    assert client.get(f"{address}/ingest/1/newer").json() == {"offsets": "10", "count": "10", "newer": [], "more": 0}
+    for by, until in (("cli/one", FAR + 5), ("orders__replay/two", FAR + 2)):
+        lane = claim_lane(far.opened, LaneKind.REPLAY, by, offsets((0, FAR, until)), "a fix")
+        lanes.plan_lane(far.opened, lane, by)
+        far.process(lane, by)
+        lanes.finish(far.opened, lane)
+    found = client.get(f"{address}/ingest/1/newer").json()
+    assert (found["offsets"], found["count"]) == ("10", "5")
+    assert [(one["kind"], one["run"], one["offsets"]) for one in found["newer"]] == [
+        ("replay", "orders__replay/two", "2"),
+        ("replay", "cli/one", "3"),
+    ]
+    # Of a replay, what another one has replaced.
+    first = found["newer"][1]["window"]
+    again = client.get(f"{address}/{first}/newer").json()
+    assert (again["count"], [one["offsets"] for one in again["newer"]]) == ("3", ["2"])
+    assert client.get(f"{address}/ingest/7/newer").status_code == 404
+
+
 @pytest.mark.covers("U12")
 @pytest.mark.parametrize(
     ("fields", "said"),
@@ -685,6 +714,44 @@ def test_a_plan_of_something_wrong_names_it(
 ) -> None:
     answer = resolve(client, **fields)
     assert (answer.status_code, said in answer.json()["detail"]) == (400, True), answer.text
+
+
+@pytest.mark.covers("U24", "Q11")
+def test_what_would_be_erased_is_shown_before_and_a_key_is_for_those_who_may_erase(
+    client: TestClient, far: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may: set[str] = set()
+    noted: list[str] = []
+    monkeypatch.setattr(plans_routes, "may_trigger", lambda _, dag: dag in may)
+    monkeypatch.setattr(plans_routes, "note_key_search", lambda _, dag, question: noted.append(f"{dag} {question}"))
+    before = dict(far.store.values)
+
+    def asked(**fields: Any) -> Any:
+        return client.post("/api/streams/orders/erasure", json={"fields": fields})
+
+    records = f"orders/0@{FAR + 3}\norders/0@{FAR + 4}"
+    found = asked(records=records).json()
+    ((part,), (span,)) = (found["partitions"], found["partitions"][0]["ranges"])
+    assert (found["offsets"], part["offsets"], found["read_again"], found["may_start"]) == ("2", "2", "0", False)
+    assert (span["from"], span["until"]) == (str(FAR + 3), str(FAR + 5))
+    assert {"hbase", "the source"} <= {one["name"] for one in found["places"]}
+    assert asked(records=records, plan=found["plan"]).status_code == 200
+    answer = asked(records=f"orders/0@{FAR + 3}", plan=found["plan"])
+    assert (answer.status_code, "is stale" in answer.json()["detail"]) == (409, True)
+    answer = asked(records=f"orders/0@{FAR + 11}")
+    assert (answer.status_code, "Only what was read can be erased" in answer.json()["detail"]) == (400, True)
+    # What has a key is as good as a payload.
+    for field in ("key", "records_file"):
+        answer = asked(**{field: "customer 4711"})
+        assert (answer.status_code, "orders__erase" in answer.json()["detail"]) == (403, True)
+    may.add("orders__erase")
+    monkeypatch.setattr(to_erase, "MOST_READ", 3)
+    answer = asked(key="customer 4711")
+    assert (answer.status_code, "a page reads up to 3 to look for a key" in answer.json()["detail"]) == (400, True)
+    (told,) = noted
+    assert re.fullmatch("orders__erase [0-9a-f]{64}", told)
+    assert asked(records=records).json()["may_start"] is True
+    assert far.store.values == before
 
 
 @pytest.mark.covers("Q13")

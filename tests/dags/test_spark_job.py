@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -25,8 +27,13 @@ from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.submit.address import FOLDER
 from tidemark.submit.command import job_script
+from tidemark.views.summary import ANSWER
 
 pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
+
+# What a task's run has of Airflow that a job needs: where the answer is kept.
+KEPT: dict[str, str] = {}
+HERE: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: KEPT.update({key: value}))}
 
 
 @pytest.fixture
@@ -59,14 +66,15 @@ def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(
 ) -> None:
     job = SparkJob(task_id="process", **of_stream(stream), application_args=[str(code), error])
     with pytest.raises(kind, match=rf"^{error}: what went wrong \(.* ended with code {code}: {said}") as caught:
-        job.execute({})
+        job.execute(HERE)
     assert isinstance(caught.value, AirflowFailException) == (kind is SparkJobRefused)
+    assert KEPT[ANSWER] == str(caught.value)
 
 
 @pytest.mark.usefixtures("exits")
 def test_an_accepted_exit_code_is_the_tasks_result(stream: Stream) -> None:
     job = SparkJob(task_id="compare", **of_stream(stream), accepted=(0, 1), application_args=["1"])
-    assert job.execute({}) == 1
+    assert job.execute(HERE) == 1
 
 
 @pytest.mark.parametrize(
@@ -92,14 +100,14 @@ def test_a_master_that_nobody_asked_for_is_refused(
     expecting = stream.model_copy(update={"engine": stream.engine.model_copy(update={"master": "local[2]"})})
     job = SparkJob(task_id="process", **of_stream(expecting))
     with pytest.raises(SparkJobRefused, match=said):
-        job.execute({})
+        job.execute(HERE)
 
 
 def test_a_missing_connection_is_named(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_HBASE_DEFAULT")
     job = SparkJob(task_id="process", **of_stream(stream))
     with pytest.raises((AirflowException, Exception), match="Airflow has no connection hbase_default"):
-        job.execute({})
+        job.execute(HERE)
 
 
 @pytest.fixture
@@ -118,9 +126,9 @@ def test_in_a_warm_engine_the_operator_is_the_same(stream: Stream, warm: Engine)
     for code, error, kind in ((4, "TopicGone", SparkJobRefused), (6, "ProcessingFailed", SparkJobFailed)):
         job = SparkJob(task_id="process", **of_stream(stream), application_args=[str(code), error])
         with pytest.raises(kind, match=rf"^{error}: what went wrong \(.* ended with code {code}: "):
-            job.execute({})
+            job.execute(HERE)
     job = SparkJob(task_id="compare", **of_stream(stream), accepted=(0, 1), application_args=["1"])
-    assert job.execute({}) == 1
+    assert job.execute(HERE) == 1
     assert warm.runs_done() == 3
 
     # Airflow kills a task by its operator.
@@ -129,7 +137,7 @@ def test_in_a_warm_engine_the_operator_is_the_same(stream: Stream, warm: Engine)
 
     def execute() -> None:
         try:
-            job.execute({})
+            job.execute(HERE)
         except AirflowException as problem:
             ended.append(problem)
 
@@ -147,7 +155,7 @@ def test_settings_of_a_warm_engine_that_are_wrong_are_refused(stream: Stream, mo
     monkeypatch.setenv(SPARK, json.dumps(connection))
     job = SparkJob(task_id="process", **of_stream(stream))
     with pytest.raises(SparkJobRefused, match="connection spark_default: engine among its extras: runs"):
-        job.execute({})
+        job.execute(HERE)
 
 
 @pytest.mark.covers("N71")
@@ -190,8 +198,8 @@ def test_what_the_machine_lacks_is_refused_before_spark_starts(
             with pytest.raises(
                 SparkJobRefused, match=rf"a sink of type {sink} needs the package {package}: pip install"
             ):
-                job.execute({})
+                job.execute(HERE)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkJobRefused, match=r"there is no bin/java in it. Spark needs Java 17 or 21"):
-        job.execute({})
+        job.execute(HERE)

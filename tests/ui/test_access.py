@@ -30,7 +30,7 @@ SEEN = {
     "nobody": set(),
 }
 # These take a body, and only look. Every other route that is not GET has to refuse those who may only look.
-LOOKS = {("POST", "/api/streams/{name}/plan")}
+LOOKS = {("POST", "/api/streams/{name}/plan"), ("POST", "/api/streams/{name}/erasure")}
 
 
 @pytest.fixture(scope="module")

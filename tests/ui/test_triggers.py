@@ -21,7 +21,7 @@ from demo.airflow import PATIENCE_SECONDS, Airflow
 from services import environment
 from services.site import REPOSITORY, Site
 from tests.support.both_ledgers import ledger
-from tests.support.browser import logged_in
+from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.live_streams import Kafka
 from tests.support.noted_callbacks import SEEN
 from tests.support.protocol_world import NoWork, hold
@@ -35,6 +35,7 @@ from tidemark.runs.windows import ingest, lanes
 STREAM = f"triggers_{secrets.token_hex(3)}"
 REPLAY, ERASE = f"{STREAM}__replay", f"{STREAM}__erase"
 POOL = "triggers"
+KEY = b"customer 4711"
 FILE = f"""{MINIMAL.replace("orders", STREAM)}
 schedule: {{cron: '0 0 29 2 *'}}
 owner: team orders
@@ -59,7 +60,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     """A stream whose ingest has committed twenty offsets, and a pool without slots."""
     SEEN.unlink(missing_ok=True)
     kafka.create(STREAM, 1)
-    kafka.send((STREAM, 0, None, b'{"id": %d}' % number) for number in range(20))
+    kafka.send((STREAM, 0, KEY if number == 12 else None, b'{"id": %d}' % number) for number in range(20))
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE.replace("topics: [", "start: earliest\n  topics: ["))
     found = open_stream(file)
@@ -193,6 +194,58 @@ def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStre
         "operator",
         "request 4711",
     )
+
+
+@pytest.mark.covers("U24", "N97", "N98")
+@pytest.mark.usefixtures("opened")
+def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, page: Page) -> None:
+    """First from the page of a message, as far as the plan; then all with its key, and what remains."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset=12")
+    page.click("text=Erase it …")
+    page.locator("#summary", has_text="1 message of 1 partition would be erased for good.").wait_for()
+    assert page.locator("input[name=kind]:checked").input_value() == "erase"
+    page.locator("select[name=way]").select_option("key")
+    page.fill("input[name=key]", KEY.decode())
+    page.click("#resolve")
+    page.locator("#estimate", has_text="1 messages have the key").wait_for()
+    places = page.locator("table.places")
+    assert "until Kafka deletes them" in places.locator("tr", has_text="the source").inner_text()
+    assert "4711" not in page.url
+    page.screenshot(path=SCREENSHOTS / "erasure-planned.png", full_page=True)
+    page.fill("input[name=reason]", "request 4711")
+    page.click("text=Erase 1 message for good")
+    page.wait_for_url("**/tidemark/run?**")
+    page.locator("#told", has_text="Finished. 1 of 1 offsets are erased.").wait_for()
+    page.locator("#results h2", has_text="What remains").wait_for()
+    page.screenshot(path=SCREENSHOTS / "erasure-done.png", full_page=True)
+    run = page.url.rpartition("run_id=")[2]
+    ended = airflow.call("GET", f"/api/v2/dags/{ERASE}/dagRuns/{run}")[1]
+    # Airflow's own page of the run says what came of it, and why it was asked for.
+    assert ended["note"] == "Answer: erased 1 messages; something remains in the source\n\nReason: request 4711"
+    conf = ended["conf"]
+    assert (conf["records"], conf["dry_run"], len(conf["plan"]), "key" in conf) == (f"{STREAM}/0@12", False, 64, False)
+    events = airflow.call("GET", f"/api/v2/eventLogs?dag_id={ERASE}&event=tidemark_key_search")[1]["event_logs"]
+    assert [one["owner"] for one in events] == [environment.ADMIN]
+    assert "customer" not in events[0]["extra"]
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset=12")
+    page.locator("#fate", has_text="erased").wait_for()
+    assert page.locator("text=Erase it").count() == 0
+
+
+@pytest.mark.covers("U25")
+@pytest.mark.usefixtures("opened")
+def test_a_run_of_many_results_shows_its_answer(airflow: Airflow, page: Page) -> None:
+    """Airflow gives at most 100 entries at once, whatever is asked for, and a run of many lanes has more."""
+    run = airflow.trigger(ERASE, {"records": f"{STREAM}/0@11", "reason": "many results"})
+    assert airflow.wait(ERASE, run) == "success"
+    task = f"/api/v2/dags/{ERASE}/dagRuns/{run}/taskInstances/check/xcomEntries"
+    for number in range(110):
+        assert airflow.call("POST", task, {"key": f"a{number}", "value": number})[0] == 201
+    assert len(airflow.call("GET", f"{task}?limit=1000")[1]["xcom_entries"]) == 100
+    page.goto(f"{airflow.url}/tidemark/run?dag_id={ERASE}&run_id={run}")
+    page.locator("#results section", has_text="Before the run").locator("tfoot", has_text="to be erased").wait_for()
 
 
 @pytest.mark.full

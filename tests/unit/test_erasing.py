@@ -26,6 +26,7 @@ from tidemark.errors import (
     NotApproved,
     OffsetsErased,
     OffsetsOutOfRange,
+    StaleLedger,
     Unreachable,
     WrongUse,
 )
@@ -232,6 +233,29 @@ def test_a_second_erasure_names_the_first(made: StreamInMemory) -> None:
         why: offsets((0, 25, 26)),
         "a window has read them": offsets((0, 24, 25)),
     }
+
+
+@pytest.mark.covers("N97")
+def test_what_was_shown_is_erased_or_nothing(made: StreamInMemory) -> None:
+    asked = EraseRequest(records="orders/0@25\norders/0@26", reason=REASON, dry_run=True)
+    shown, _ = erasing.requested(made.opened, "shown", asked, {})
+    plan = erasing.digest(made.opened, shown)
+    meant = asked.model_copy(update={"plan": plan, "dry_run": False})
+    # What the ingest reads meanwhile is nothing to it, and who names the same in another way asks for the same.
+    made.ingest("run 50")
+    again = meant.model_copy(update={"records": "orders,0,26\norders,0,25"})
+    assert erasing.requested(made.opened, "mine", again, {})[0] == shown
+    erase_one = EraseRequest(records="orders/0@26", reason=REASON)
+    chosen, _ = erasing.requested(made.opened, "another's", erase_one, {})
+    lane = erasing.open_erasure(made.opened, "another's", chosen, REASON)
+    erasing.erase_without_spark(made.opened, lane, "another's")
+    with pytest.raises(StaleLedger, match="since it was made, the offsets that would be erased"):
+        erasing.requested(made.opened, "mine", meant, {})
+    # Whoever has begun goes on with what was claimed.
+    now, _ = erasing.requested(made.opened, "mine", meant.model_copy(update={"plan": ""}), {})
+    fields = meant.fields()
+    erasing.open_erasure(made.opened, "mine", now, REASON, asked=fields)
+    assert erasing.requested(made.opened, "mine", meant, fields)[0].offsets == now.offsets
 
 
 def test_an_erasure_that_died_is_gone_on_with(made: StreamInMemory) -> None:

@@ -209,4 +209,9 @@ def test_a_stream_without_any_message(tmp_path: Path) -> None:
     made.kafka.send(0)
     made.now = minutes(3 * HOUR)
     assert progress(made.opened).first_message() is None
-    assert words(made, 0, 3) == ["complete", "complete", "not over"]
+    assert words(made, 0, 3) == ["no message yet", "no message yet", "not over"]
+    made.ingest()
+    # What Kafka has by now is not read yet.
+    made.kafka.send(0, minutes(70))
+    made.now = minutes(4 * HOUR)
+    assert words(made, 0, 2)[1] == "not read yet"

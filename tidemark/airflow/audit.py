@@ -21,7 +21,7 @@ from tidemark.airflow.approval import rejected_by
 from tidemark.airflow.page_links import AuditPageLink, page_address
 from tidemark.airflow.requests import params
 from tidemark.airflow.spark_job import SparkJob, of_stream
-from tidemark.airflow.steps import ON_REQUEST, RUN, airflow_errors, asked_of, results_asset, run_name
+from tidemark.airflow.steps import ON_REQUEST, RUN, airflow_errors, asked_of, keep_answer, results_asset, run_name
 from tidemark.airflow.stream_dag import stream_dag
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
@@ -132,7 +132,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
         def report(**context: Any) -> dict[str, Any]:
             """The audit's report, for people and for the next tasks."""
-            return _report(file, stream, run_name(context), run_name(context))
+            return _report(context, file, stream, run_name(context))
 
         @task
         def plan_repair(**context: Any) -> dict[str, Any]:
@@ -142,6 +142,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         planned: Any = plan_repair()
         repair = RepairByReplay(
             task_id="repair",
+            doc_md="Run the replay of the findings, and wait for it.",
             trigger_dag_id=f"{stream.name}__replay",
             # Airflow may send a trigger again whose answer was lost. The run that is there already then goes on: under the
             # same name, it finds its lane again.
@@ -167,13 +168,13 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         @task
         def report_again(**context: Any) -> dict[str, Any]:
             """The report of the audit after the repair."""
-            return _report(file, stream, name_after_repair(run_name(context)), run_name(context))
+            return _report(context, file, stream, name_after_repair(run_name(context)))
 
         # Without a report, as when there was nothing to look at, there is no verdict either.
         @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
         def verdict(**context: Any) -> str:
             """Fail when anything is wrong, and no repair has mended it, so that the run is red and alerts go out."""
-            return _verdict(file, run_name(context), context["ti"].xcom_pull(task_ids="repair", key=_REJECTED))
+            return _verdict(context, file, context["ti"].xcom_pull(task_ids="repair", key=_REJECTED))
 
         reported: Any = report()
         reported.operator.operator_extra_links = (AuditPageLink(),)
@@ -216,6 +217,7 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
     """The task that audits with Spark, under a run's name."""
     return SparkJob(
         task_id=task_id,
+        doc_md="Compare with Spark what should be in the results with what is there.",
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
         application_args=[
             *(AUDIT_JOB, "--stream-file", file, "--run", run, "--level", level),
@@ -228,8 +230,8 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
     )
 
 
-def _report(file: str, stream: Stream, name: str, run: str) -> dict[str, Any]:
-    """The stored report of an audit as a task's result. `run` has the page, which shows an audit after a repair too."""
+def _report(context: Mapping[str, Any], file: str, stream: Stream, name: str) -> dict[str, Any]:
+    """The stored report of an audit as a task's result. The run has the page, which shows an audit after a repair too."""
     import msgspec
 
     from tidemark.airflow.connections import open_here
@@ -237,7 +239,8 @@ def _report(file: str, stream: Stream, name: str, run: str) -> dict[str, Any]:
 
     with airflow_errors():
         found = stored_report(open_here(file), name)
-    page = page_address(stream.name, run)
+    page = page_address(stream.name, run_name(context))
+    keep_answer(context, found.sentence())
     log.info("%s", found.sentence())
     log.info("the report as a page: %s", page)
     # Lists instead of tuples: Airflow would show tuples as objects of its own.
@@ -281,15 +284,17 @@ def _replay_run(found: str, number: int) -> str:
     return f"repair__{hashlib.sha256(found.encode()).hexdigest()[:12]}__{number}"
 
 
-def _verdict(file: str, run: str, rejected: str | None) -> str:
+def _verdict(context: Mapping[str, Any], file: str, rejected: str | None) -> str:
     from tidemark.airflow.connections import open_here
     from tidemark.audit import repair
     from tidemark.runs.auditing import after_repair, stored_report
 
     with airflow_errors():
         opened = open_here(file)
-        first = stored_report(opened, run)
+        first = stored_report(opened, run_name(context))
         outcome = repair.verdict(first, after_repair(opened, first))
+    said = f"{rejected}: {outcome.sentence}" if rejected else outcome.sentence
+    keep_answer(context, said)
     if not outcome.clean:
-        raise AirflowFailException(f"{rejected}: {outcome.sentence}" if rejected else outcome.sentence)
+        raise AirflowFailException(said)
     return outcome.sentence

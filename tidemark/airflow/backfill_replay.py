@@ -25,6 +25,7 @@ from tidemark.airflow.steps import (
     answered,
     asked_of,
     describe,
+    keep_answer,
     publish,
     refusal_shown,
     run_name,
@@ -78,7 +79,9 @@ def selected_dag(
             context["ti"].xcom_push(key="found", value=found)
             wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(found["offsets"])
             if asked.dry_run and not wanted:
-                raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
+                said = f"dry run: {found['offsets']} offsets would be read"
+                keep_answer(context, said)
+                raise AirflowSkipException(f"{said}: {found['ranges']}")
             return "compare" if wanted else first
 
         @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
@@ -185,6 +188,7 @@ def _compare(file: str, stream: Stream) -> SparkJob:
     """The task that compares with Spark what the replay will change. When the replay has begun, it stays as it was said."""
     return SparkJob(
         task_id="compare",
+        doc_md="Compare with Spark the rows that count now with those that the replay would write.",
         application_args=[
             *(COMPARE_JOB, "--stream-file", file, "--run", RUN, "--selection"),
             "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
@@ -211,6 +215,7 @@ def _diff(file: str) -> Any:
         for line in found.lines():
             log.info("%s", line)
         context["ti"].xcom_push(key="diff", value=as_value(found))
+        keep_answer(context, f"what it would change: {found.sentence()}")
         return not context["params"]["dry_run"]
 
     return diff()

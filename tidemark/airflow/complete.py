@@ -27,6 +27,7 @@ def announce(stream_file: str, stream: Stream) -> Any:
 
     @task(task_id="complete", outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED)
     def complete(**context: Any) -> dict[str, Any]:
+        """Announce each hour that has become complete, to the DAGs that wait for it."""
         from tidemark.airflow.connections import open_here
         from tidemark.airflow.metrics import send_watermark
         from tidemark.views.event_time.completeness import NOTHING_NOTED, announced_before, noted

@@ -22,6 +22,7 @@ from tidemark.airflow.steps import (
     asked_of,
     committed_event,
     describe,
+    keep_answer,
     refusal_shown,
     results_asset,
     run_name,
@@ -60,9 +61,12 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             found = _found(context, file)
             context["ti"].xcom_push(key="found", value=found)
             if context["params"]["dry_run"]:
-                raise AirflowSkipException(f"dry run: {found['erases']} offsets would be erased: {found['ranges']}")
+                said = f"dry run: {found['erases']} offsets would be erased"
+                keep_answer(context, said)
+                raise AirflowSkipException(f"{said}: {found['ranges']}")
             if not found["erases"]:
                 said = found["done_before"] or "nothing was found that is not erased already"
+                keep_answer(context, said)
                 raise AirflowSkipException(said)
 
         @task.branch
@@ -108,6 +112,11 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 remains = _remains(opened, done.erased)
                 event = committed_event(opened, lane, committed_by(opened, lane, run_name(context)))
             context["outlet_events"][asset].extra = event
+            left = ", ".join(one["name"] for one in remains if one["remains"])
+            keep_answer(
+                context,
+                f"erased {done.erased.count()} messages; {f'something remains in {left}' if left else 'nothing remains'}",
+            )
             return {
                 "lane": lane,
                 "windows": event["windows"],
@@ -162,6 +171,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
             "asked": fields,
             "done_before": done_before,
             "erases": chosen.offsets.count(),
+            "plan": erasing.digest(opened, chosen),
             "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
             **answered(exact(chosen.answers)),
             "remains": _remains(opened, chosen.named),

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidemark.airflow.complete import announce
 from tidemark.airflow.lineage import LineageOfWindows
 from tidemark.airflow.spark_job import of_stream
-from tidemark.airflow.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
+from tidemark.airflow.steps import ON_SCHEDULE, RUN, airflow_errors, keep_answer, publish, run_name
 from tidemark.airflow.stream_dag import stream_dag
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.streams.model import Stream
@@ -69,7 +69,9 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
                 return before[0].seq
             if pending is None:
                 now = opened.book.clock()
-                raise AirflowSkipException("; ".join(["nothing new in Kafka", *(one.sentence(now) for one in held)]))
+                said = "; ".join(["nothing new in Kafka", *(one.sentence(now) for one in held)])
+                keep_answer(context, said)
+                raise AirflowSkipException(said)
             return pending.window.seq
 
         pinned = plan()
@@ -97,6 +99,7 @@ def window_job(stream: Stream, *, pool: str, minutes: int) -> dict[str, Any]:
     """The task `process`, without its application's arguments."""
     return {
         "task_id": "process",
+        "doc_md": "Read the pinned windows with Spark, store their rows and dead letters, and commit them.",
         "execution_timeout": timedelta(minutes=minutes),
         "pool": pool,
         **of_stream(stream),

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from tidemark.airflow.connections import open_here
-from tidemark.airflow.page_links import RunPageLink
+from tidemark.airflow.page_links import RunPageLink, WindowLink
 from tidemark.airflow.spark_job import SparkJob
 from tidemark.airflow.steps import run_name
 from tidemark.ledger.records import INGEST
@@ -28,7 +28,7 @@ FACET = "tidemark_windows"
 class LineageOfWindows(SparkJob):
     """The job of a run's windows. Its event names topics, tables and folders, and has the facet `tidemark_windows`."""
 
-    operator_extra_links = (RunPageLink(),)
+    operator_extra_links = (RunPageLink(), WindowLink())
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -17,10 +17,15 @@ AUDIT = "__audit"
 
 def page_address(stream: str, run: str) -> str:
     """The address of the page of a run's report. Whoever may see the stream may open it."""
-    return f"{_base()}/tidemark/streams/{quote(stream)}/audit?run={quote(run, safe='')}"
+    return stream_address(stream, f"/audit?run={quote(run, safe='')}")
 
 
-def _base() -> str:
+def stream_address(stream: str, of_stream: str = "") -> str:
+    """The address of the page of a stream, or of one of its pages, such as `/audits`."""
+    return f"{base()}/tidemark/streams/{quote(stream)}{of_stream}"
+
+
+def base() -> str:
     base: str = conf.get("api", "base_url", fallback="")
     return base.rstrip("/")
 
@@ -35,9 +40,23 @@ class AuditPageLink(BaseOperatorLink):
 
 
 class RunPageLink(BaseOperatorLink):
-    """A button of the task `process`, which opens the page of the run: its windows, and how far it is."""
+    """A button of each task, which opens the page of the run: its windows, and how far it is."""
 
     name = "Offsets"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        return f"{_base()}/tidemark/run?{urlencode({'dag_id': ti_key.dag_id, 'run_id': ti_key.run_id})}"
+        return f"{base()}/tidemark/run?{urlencode({'dag_id': ti_key.dag_id, 'run_id': ti_key.run_id})}"
+
+
+class WindowLink(BaseOperatorLink):
+    """A button of the task `process`, which opens the page of the first window that it works on."""
+
+    name = "Window"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        words = [str(one) for one in getattr(operator, "application_args", None) or ()]
+        if "--seq" not in words:
+            # Of several lanes, each job pins its own.
+            return RunPageLink().get_link(operator, ti_key=ti_key)
+        lane, seq = (words[words.index(name) + 1] for name in ("--lane", "--seq"))
+        return stream_address(ti_key.dag_id.rpartition("__")[0], f"/windows/{quote(lane)}/{quote(seq)}")

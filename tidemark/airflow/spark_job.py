@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
 from tidemark.airflow.connections import exported, from_airflow
+from tidemark.airflow.steps import keep_answer
 from tidemark.clients import on_one_machine
 from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.streams.engine import GUARDED
@@ -116,6 +117,7 @@ class SparkJob(SparkSubmitOperator):
                 f"{said.removeprefix('tidemark: ')} ({self.what} ended with code {code}: {outcome.meaning}){remedy}"
             )
             self.log.error("%s", sentence)
+            keep_answer(context, sentence)
             raise kind(sentence) from None
         return errors.EXIT_DONE
 

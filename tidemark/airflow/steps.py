@@ -65,8 +65,17 @@ def refusal_shown(context: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except TidemarkError as problem:
-        context["ti"].xcom_push(key="refused", value=f"{type(problem).__name__}: {problem}")
+        said = f"{type(problem).__name__}: {problem}"
+        context["ti"].xcom_push(key="refused", value=said)
+        keep_answer(context, f"refused: {said}")
         raise
+
+
+def keep_answer(context: Mapping[str, Any], said: str) -> None:
+    """Keeps what the answer of a run is, in one line, as an XCom: the run's note has it, and not only the log."""
+    from tidemark.views.summary import ANSWER
+
+    context["ti"].xcom_push(key=ANSWER, value=said)
 
 
 def describe(ranges: RangeSet) -> dict[str, Any]:
@@ -116,19 +125,21 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
 
     @task(task_id="publish", outlets=[asset])
     def publish_committed(**context: Any) -> dict[str, Any]:
+        """Publish what was committed: ranges and counts, as an event for other DAGs and as the task's result."""
         from tidemark.airflow.connections import open_here
         from tidemark.airflow.metrics import send_counts, send_positions
         from tidemark.ledger.records import INGEST, LaneKind
         from tidemark.runs.requests.outcomes import answers_of
         from tidemark.runs.windows.lanes import lanes_of
-        from tidemark.views.summary import committed_by, said_of, windows
+        from tidemark.views.summary import answer_of, committed_by, said_of, windows
 
         with airflow_errors():
             opened = open_here(stream_file)
             run = run_name(context)
             lane, *others = [INGEST] if kind == LaneKind.INGEST else lanes_of(opened, kind, run)
             committed = {one: committed_by(opened, one, run) for one in (lane, *others)}
-            send_counts(opened.book.stream, [record for records in committed.values() for record in records])
+            everything = [record for records in committed.values() for record in records]
+            send_counts(opened.book.stream, everything)
             send_positions(opened)
             of_lanes = committed.values() if lane != INGEST else ()
             answers = sorted(answer for records in of_lanes for answer in answers_of(opened, records))
@@ -141,7 +152,8 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
         result |= answered(answers) if answers else {}
         # The last lines of the log are what somebody wants to know who opens it.
-        for line in said_of([record for records in committed.values() for record in records]):
+        keep_answer(context, answer_of(everything))
+        for line in said_of(everything):
             log.info("%s", line)
         return result
 

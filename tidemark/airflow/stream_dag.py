@@ -10,7 +10,18 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidemark.airflow.callbacks import Callback
+from tidemark.airflow.page_links import RunPageLink, stream_address
 from tidemark.streams.model import Stream
+
+_RUN_PAGE = RunPageLink()
+# Of each kind of DAG, the page on which people ask for the same, or see what came of it.
+PAGES = {
+    "ingest": ("its dead letters", "/dead-letters"),
+    "backfill": ("plan a backfill", "/plan?kind=backfill"),
+    "replay": ("plan a replay", "/plan?kind=replay"),
+    "audit": ("its audits", "/audits"),
+    "erase": ("plan an erasure", "/plan?kind=erase"),
+}
 
 
 @contextmanager
@@ -55,9 +66,22 @@ def stream_dag(
         **settings,
     ) as dag:
         yield dag
+    _lead_to_the_pages(dag, stream.name, kind)
     # Each task that is made later would have a copy, which Airflow checks, stores and shows: that is most of what a DAG costs.
     # A task's run takes its DAG's.
     dag.params = params  # type: ignore[assignment]
+
+
+def _lead_to_the_pages(dag: DAG, stream: str, kind: str) -> None:
+    """What each task does, and where the pages are, in the DAG's document; and a button of each task to the run's page."""
+    said = []
+    for one in dag.topological_sort():
+        first = (one.doc_md or "").strip().partition("\n\n")[0].replace("\n", " ")
+        said.append(f"- `{one.task_id}`: {first}")
+        if not any(isinstance(link, RunPageLink) for link in one.operator_extra_links):
+            one.operator_extra_links = (*one.operator_extra_links, _RUN_PAGE)
+    pages = f"[{stream} in Tidemark]({stream_address(stream)}) · [{PAGES[kind][0]}]({stream_address(stream, PAGES[kind][1])})"
+    dag.doc_md = "\n".join([dag.doc_md or "", "", *said, "", pages])
 
 
 def _callback(key: str, name: str | None) -> Callback | None:

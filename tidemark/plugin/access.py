@@ -28,14 +28,24 @@ from sqlalchemy import select
 
 log = logging.getLogger(__name__)
 
-__all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "name_of", "note_look", "note_steering"]
+__all__ = [
+    "get_user",
+    "may_see",
+    "may_see_files",
+    "may_trigger",
+    "name_of",
+    "note_key_search",
+    "note_look",
+    "note_steering",
+]
 
 # The names of the events in Airflow's audit log; the second one with what was done: pause, resume or cancel.
 LOOKED = "tidemark_payload"
+SEARCHED = "tidemark_key_search"
 STEERED = "tidemark_{}"
-# Who has looked at which message just now. Others of Airflow's processes note such a look once more.
+# Who has looked at which message, or for which key, just now. Others of Airflow's processes note such a look once more.
 _ONE_LOOK_SECONDS = 60.0
-_looks: dict[tuple[str, str, str], float] = {}
+_looks: dict[tuple[str, ...], float] = {}
 _looks_lock = threading.Lock()
 
 
@@ -71,13 +81,22 @@ def note_look(user: Any, dag_id: str, coordinate: str) -> None:
 
     A page asks several times for one look. Raises when the audit log cannot be written: then nobody should be shown anything.
     """
-    look, now = (user.get_name(), dag_id, coordinate), time.monotonic()
+    _note_once(user, LOOKED, dag_id, coordinate=coordinate)
+
+
+def note_key_search(user: Any, dag_id: str, question: str) -> None:
+    """As `note_look`, of a search for the messages with a key. `question` is a digest: the key may be personal data."""
+    _note_once(user, SEARCHED, dag_id, question=question)
+
+
+def _note_once(user: Any, event: str, dag_id: str, **extra: str) -> None:
+    look, now = (user.get_name(), dag_id, *extra.values()), time.monotonic()
     with _looks_lock:
         for one in [one for one, noted in _looks.items() if now - noted > _ONE_LOOK_SECONDS]:
             del _looks[one]
         known = look in _looks
     if not known:
-        _note(user, LOOKED, dag_id, coordinate=coordinate)
+        _note(user, event, dag_id, **extra)
         with _looks_lock:
             _looks[look] = now
 

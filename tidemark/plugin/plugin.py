@@ -1,10 +1,12 @@
-"""The plugin: a page in Airflow's navigation, and a tab of each run."""
+"""The plugin: a page in Airflow's navigation, a tab of each run, and the notes of runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
+
+from tidemark.plugin.notes import Notes
 
 PREFIX = "/tidemark"
 ICON = f"{PREFIX.lstrip('/')}/files/0/icon.svg"
@@ -32,6 +34,8 @@ class TidemarkPlugin(AirflowPlugin):
             "icon": ICON,
         },
     ]
+
+    listeners = [Notes()]  # noqa: RUF012 (Airflow's own contract)
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:  # noqa: ARG003 (Airflow's contract)

@@ -44,6 +44,10 @@ _PROBLEMS = {
     503: "A server is away, or has answered with an error.",
     504: "A server has not answered yet. It is still being asked.",
 }
+# The headings of pages that say why there is nothing to see. Airflow's login is led to by a page of its own.
+_TITLES = {404: "There is no such page", 403: "You may not see this"}
+_CANNOT = "This page cannot be shown now"
+_LEFT_TO_AIRFLOW = (401,)
 _OF_POST = {
     411: "The length of the body is not given.",
     413: f"The body has more than {MOST_BYTES} bytes.",
@@ -92,11 +96,13 @@ def _log_in(request: Request) -> Response:
     return HTMLResponse(text, 401)
 
 
-async def wrong_value(_: Request, problem: Exception) -> Response:
+async def wrong_value(request: Request, problem: Exception) -> Response:
     """What is wrong with the values of a request, in a sentence, as all other problems are."""
     errors = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
     lines = [f"{one['loc'][-1] if one['loc'] else 'request'}: {wording.said(one)}" for one in errors[:_MOST_ERRORS]]
     said = "; ".join([*lines, *([f"and {len(errors) - len(lines)} more"] if len(errors) > len(lines) else [])])
+    if (depth := _depth_of_page(request)) is not None:
+        return _problem_page(_CANNOT, f"{said[:1].upper()}{said[1:]}", depth, 422)
     return JSONResponse({"detail": said}, 422)
 
 
@@ -155,11 +161,25 @@ async def not_found(request: Request, problem: Exception) -> Response:
     """For who opens an address in a browser, a page; for programs, a sentence."""
     status, detail = (problem.status_code, problem.detail) if isinstance(problem, HTTPError) else (404, "Not Found")
     headers = problem.headers if isinstance(problem, HTTPError) else None
+    if status not in _LEFT_TO_AIRFLOW and (depth := _depth_of_page(request)) is not None:
+        title, said = _TITLES.get(status, _CANNOT), detail
+        if status == 404 and detail == "Not Found":
+            said = "The address may be cut off or mistyped."
+        return _problem_page(title, f"{said[:1].upper()}{said[1:]}", depth, status)
+    return JSONResponse({"detail": detail}, status, headers)
+
+
+def _depth_of_page(request: Request) -> int | None:
+    """How many folders deep a page is that somebody opens in a browser; None for what programs ask for."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     in_browser = request.method == "GET" and "text/html" in request.headers.get("accept", "")
-    if status == 404 and in_browser and not path.startswith(("/api/", "/files/")):
-        return _filled("missing", max(0, path.count("/") - 1), status)
-    return JSONResponse({"detail": detail}, status, headers)
+    return max(0, path.count("/") - 1) if in_browser and not path.startswith(("/api/", "/files/")) else None
+
+
+def _problem_page(title: str, said: str, depth: int, status: int) -> Response:
+    answer = _filled("missing", depth, status)
+    text = bytes(answer.body).decode().replace("TITLE", escape(title)).replace("SENTENCE", escape(said))
+    return HTMLResponse(text, status)
 
 
 def page(name: str, request: Request, status: int = 200) -> Response:
@@ -175,7 +195,8 @@ def _filled(name: str, depth: int, status: int) -> Response:
     for mark, value in {
         "FILES": "../" * depth + f"files/{_version()}",
         "SCRIPT": name,
-        "CONTENT": (_PAGE / f"{name}.html").read_text(),
+        # Where the link that skips the navigation leads to.
+        "CONTENT": (_PAGE / f"{name}.html").read_text().replace("<main>", '<main id="content" tabindex="-1">', 1),
     }.items():
         text = text.replace(mark, value)
     return HTMLResponse(text, status)

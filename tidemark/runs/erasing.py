@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from tidemark.commit import protocol
@@ -16,6 +17,7 @@ from tidemark.errors import (
     AnotherRequest,
     AuthenticationFailed,
     NotAuthorized,
+    StaleLedger,
     TidemarkError,
     TopicUnknown,
     Unreachable,
@@ -82,14 +84,16 @@ class Chosen:
         return {why: part for why, part in parts.items() if part}
 
 
-def wanted(opened: OpenStream, asked: EraseRequest, reading: Reading | None = None) -> tuple[RangeSet, str]:
+def wanted(
+    opened: OpenStream, asked: EraseRequest, reading: Reading | None = None, most: int | None = None
+) -> tuple[RangeSet, str]:
     """The offsets that a request names, and how they were found, in words: empty if the request names them itself.
 
-    For a key, reads Kafka's messages of the stream, and `reading` counts them. Raises WrongUse naming the line, for
-    example for an offset in three parts that no window has read, while another incarnation of the topic has it.
+    For a key, reads Kafka's messages of the stream, at up to `most` offsets, and `reading` counts them. Raises WrongUse naming
+    the line, for example for an offset in three parts that no window has read, while another incarnation of the topic has it.
     """
     if asked.key:
-        matching = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading())
+        matching = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading(), most)
         return matching.offsets, matching.sentence()
     written = parse_records(asked.records, "records")
     named = named_records(opened, asked.records_file) if asked.records_file else written
@@ -137,6 +141,29 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
     return Chosen(wanted, wide - wanted, before)
 
 
+def digest(opened: OpenStream, chosen: Chosen) -> str:
+    """The digest of what an erasure would do: stream file, offsets to erase and to read again, and the places of results.
+
+    Neither what the ingest reads meanwhile nor which results count changes it: the same messages are erased.
+    """
+    found = sha256(f"erase {opened.book.stream} {opened.file.digest}\n".encode())
+    for name, part in (("erase", chosen.offsets), ("again", chosen.rest)):
+        for one in part:
+            found.update(f"{name} {one}\n".encode())
+    for said in sorted({f"{one.name} {one.type} {_shown_place(one)}" for one in _places(opened)}):
+        found.update(f"{said}\n".encode())
+    return found.hexdigest()
+
+
+def check(opened: OpenStream, asked: EraseRequest, chosen: Chosen) -> None:
+    """Raises StaleLedger when a request names what was shown before, and by now it would do anything else."""
+    if asked.plan and digest(opened, chosen) != asked.plan:
+        raise StaleLedger(
+            f"the plan {asked.plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that would be erased "
+            "or read again, the places of results, or the stream file have changed. Nothing was changed. Plan again"
+        )
+
+
 def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None) -> Chosen | None:
     """The choice of an erasure of this run's name that has begun; None if none has.
 
@@ -157,9 +184,9 @@ def requested(
 ) -> tuple[Chosen, str]:
     """The choice of a run for a request, or the one that it has begun with, and how the offsets were found, as `wanted`.
 
-    Raises AnotherRequest where the run has begun with another request, and where it is done without all offsets that
-    the request means now: a key has newer messages, for example. Raises LaneClosed where it was closed before it was
-    done.
+    Raises StaleLedger where the request names a plan that is another one by now. Raises AnotherRequest where the run has
+    begun with another request, and where it is done without all offsets that the request means now: a key has newer messages,
+    for example. Raises LaneClosed where it was closed before it was done.
     """
     before = begun(opened, run, fields)
     if before is not None and not lanes.is_done(opened, lanes.lane_name(LaneKind.ERASE, run)):
@@ -172,6 +199,8 @@ def requested(
             f"the erasure of run {run} is done, and {chosen.offsets.count()} offsets that the request means now are not "
             "erased. Nothing was changed. Ask for them under another name of the run"
         )
+    if before is None:
+        check(opened, asked, chosen)
     return chosen, how
 
 
@@ -306,7 +335,7 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
         Remaining(
             place.name,
             place.type,
-            {name: value for name, value in place.place.items() if name != "folder"},
+            _shown_place(place),
             f"not cleared: {gone[place.as_place].said()}"
             if place.as_place in gone
             else _left_there(opened, place, erased),
@@ -314,6 +343,10 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
         for place in _places(opened)
     ]
     return [*places, *_in_kafka(opened, erased)]
+
+
+def _shown_place(place: SinkReceipt) -> dict[str, str]:
+    return {name: value for name, value in place.place.items() if name != "folder"}
 
 
 def _left_there(opened: OpenStream, place: SinkReceipt, erased: RangeSet) -> str:

@@ -131,10 +131,11 @@ def _left_out(answers: Sequence[OffsetAnswer]) -> LeftOut:
 def _partition(at: TopicPartition, found: Plan) -> PartitionOfPlan:
     all_of_it = found.all.only([at])
     again, added = found.again.count(at), found.added.count(at)
-    return PartitionOfPlan(*_ranges(all_of_it), partition=str(at), again=again, added=added)
+    return PartitionOfPlan(*ranges_shown(all_of_it), partition=str(at), again=again, added=added)
 
 
-def _ranges(ranges: RangeSet) -> tuple[int, list[PartOf], int]:
+def ranges_shown(ranges: RangeSet) -> tuple[int, list[PartOf], int]:
+    """The fields of `Ranges`."""
     found = list(ranges)
     shown = [PartOf(str(one.partition), one.start, one.until) for one in found[:MOST_RANGES]]
     return ranges.count(), shown, max(0, len(found) - MOST_RANGES)
@@ -143,4 +144,4 @@ def _ranges(ranges: RangeSet) -> tuple[int, list[PartOf], int]:
 def _window(one: Replaced) -> WindowReplaced:
     record = one.window.record
     named = f"{record.lane}/{record.seq}"
-    return WindowReplaced(*_ranges(one.offsets), named, record.attempt.run, record.committed_at)
+    return WindowReplaced(*ranges_shown(one.offsets), named, record.attempt.run, record.committed_at)

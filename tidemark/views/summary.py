@@ -15,6 +15,8 @@ from tidemark.views.values import Number
 _AT_FIRST = 1_000
 # Of the last lines of a log: windows, and ranges of each.
 _MOST_LINES, _MOST_RANGES = 20, 3
+# Under this name a task keeps the answer of its run in one line, and the run's note has it.
+ANSWER = "answer"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,16 @@ def said_of(records: Sequence[Record]) -> list[str]:
     more = len(records) - _MOST_LINES
     before = [f"{more} windows before these are committed too"] if more > 0 else []
     return [*before, *(_line(record) for record in records[-_MOST_LINES:])]
+
+
+def answer_of(records: Sequence[Record]) -> str:
+    """What a run has committed, in one line."""
+    if len(records) < 2:
+        return said_of(records)[0]
+    found = [messages(record) for record in records]
+    read, stored, dead = (sum(getattr(one, name) for one in found) for name in ("read", "stored", "dead_letters"))
+    first, last = (f"{record.lane}/{record.seq}" for record in (records[0], records[-1]))
+    return f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
 
 
 def _line(record: Record) -> str:

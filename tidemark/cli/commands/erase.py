@@ -118,9 +118,10 @@ def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
 
 
 def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: bool) -> None:
-    remaining = erasing.remaining(opened, chosen.named)
+    remaining, digest = erasing.remaining(opened, chosen.named), erasing.digest(opened, chosen)
     if as_json:
         value = {
+            "plan": digest,
             "to_erase": counted(chosen.offsets),
             "to_read_again": counted(chosen.rest),
             "erased_before": {why: counted(part) for why, part in chosen.before.items()},
@@ -132,6 +133,7 @@ def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: b
         _show_places(remaining, "would remain")
     if asking.dry_run and chosen.offsets:
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
+        error(f"to erase exactly this, and nothing else: --plan {digest}")
     elif not chosen.offsets:
         error("nothing was found that is not erased already; nothing was changed")
 

@@ -18,6 +18,7 @@ const WORDS = {
   missing: { sign: "✕", kind: "missing", means: "offsets are missing that the stream has gone past" },
   replaced: { sign: "?", kind: "replaced", means: "a topic was replaced: nobody knows" },
   "before the first message": { sign: "·", kind: "before", means: "before the first message" },
+  "no message yet": { sign: "∅", kind: "before", means: "over, and the stream has no message yet" },
 };
 const BADGE = { complete: "good", missing: "bad", replaced: "bad" };
 const place = (id) => document.getElementById(id);

@@ -4,7 +4,7 @@ import {
   windowLink, withQuery,
 } from "./shared.js";
 import { text } from "./payload.js";
-import { plan } from "./plan.js";
+import { plan, planner } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
@@ -59,12 +59,13 @@ function showPicked() {
   place.hidden = picked.size === 0;
   const said = picked.size === 1 ? "Replay the picked message …" : `Replay the ${grouped(picked.size)} picked messages …`;
   const act = button(said, () => plan({ stream, kind: "replay", conf: { records: [...picked].join("\n") }, text: "records" }));
+  const erase = link(picked.size === 1 ? "Erase it …" : "Erase them …", planner(stream, "erase", { records: [...picked].join("\n") }));
   const clear = button("Clear selection", () => {
     picked.clear();
     for (const one of document.querySelectorAll(".examples input")) one.checked = false;
     showPicked();
   });
-  place.replaceChildren(act, clear);
+  place.replaceChildren(act, erase, clear);
 }
 
 function examplesOf(group) {

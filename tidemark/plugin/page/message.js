@@ -1,6 +1,6 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
-import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
+import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 import { fields, parts } from "./payload.js";
 
@@ -10,6 +10,8 @@ const FATES = {
   stored: "good", erased: "good", skipped: "good", "no message": "good", "dead letter": "bad", missing: "bad", lost: "bad", expired: "bad",
   gone: "bad", hole: "bad", unproven: "bad",
 };
+// Of these, there is nothing to erase, or the ingest would read them again.
+const NOT_ERASED = new Set(["erased", "no message", "pending", "not read yet", "not in the topic yet", "not of the stream"]);
 // As the server writes times in sentences.
 const TIME = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 // Answers may come in another order than the questions.
@@ -108,13 +110,14 @@ function showMessage(found) {
 function showActions(found) {
   const place = document.getElementById("actions");
   const { kind, fields, why_not: whyNot } = found.again;
+  const erasing = NOT_ERASED.has(found.fate) ? [] : [link("Erase it …", withQuery(`${address("streams", stream)}/plan`, { kind: "erase", records: found.coordinate }))];
   if (kind === null) {
-    place.replaceChildren(element("span", `It cannot be read again: ${whyNot}.`, "quiet"));
+    place.replaceChildren(element("span", `It cannot be read again: ${whyNot}.`, "quiet"), ...erasing);
     return;
   }
   const [text] = Object.keys(fields);
   const say = kind === "replay" ? "Replay this message …" : "Read it with a backfill …";
-  place.replaceChildren(button(say, () => plan({ stream, kind, conf: fields, text }), "primary"));
+  place.replaceChildren(button(say, () => plan({ stream, kind, conf: fields, text }), "primary"), ...erasing);
 }
 
 function showMasking(found) {

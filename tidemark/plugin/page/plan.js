@@ -25,7 +25,7 @@ const ENDED = ["success", "failed"];
 export const dagOf = (stream, kind) => `${stream}__${kind}`;
 
 // The planner's page with the same request, which also shows what it would read and replace.
-function planner(stream, kind, fields) {
+export function planner(stream, kind, fields) {
   const url = `${address("streams", stream)}/plan`;
   if (JSON.stringify(fields).length <= MOST_ADDRESS) return withQuery(url, { kind, ...fields });
   window.sessionStorage.setItem(STORED, JSON.stringify(fields));
@@ -81,7 +81,7 @@ export async function start(stream, kind, conf) {
   for (let number = 1; ; number += 1) {
     const dag_run_id = number === 1 ? name : `${name}__${number}`;
     try {
-      await airflow(runs, { dag_run_id, logical_date: null, conf });
+      await airflow(runs, { dag_run_id, logical_date: null, conf, note: `Reason: ${conf.reason}` });
       return { dag, run: dag_run_id };
     } catch (refusal) {
       if (refusal.status !== 409) throw refusal;

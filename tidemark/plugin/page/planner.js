@@ -1,10 +1,11 @@
-// The plan of a replay or backfill: what it would read and replace, by the same functions as a dry run. Airflow starts it, in
-// the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
+// The plan of a replay, a backfill or an erasure: what it would read and replace, or erase, by the same functions as a dry run.
+// Airflow starts it, in the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
 import {
-  ROOT, address, airflow, asked, cell, copyable, element, estimated, grouped, load, loadPatiently, navigation, rangeText, remember, run, say,
+  ROOT, address, airflow, asked, button, cell, copyable, element, estimated, grouped, load, loadPatiently, navigation, rangeText, remember, run, say,
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, pausedSaid, start } from "./plan.js";
+import { placesTable } from "./places.js";
 import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
@@ -23,10 +24,12 @@ const WAYS = {
   ignore_stored: ["Everything from the start", []],
   holes: ["Holes", []],
   everything_before: ["Everything before the first window", []],
+  key: ["Key", ["key"]],
 };
 const OF_KIND = {
   replay: ["records", "records_file", "ranges", "window", "time", "dead_letters", "selection", "ignore_stored"],
   backfill: ["ranges", "records", "records_file", "time", "holes", "everything_before"],
+  erase: ["records", "key", "records_file"],
 };
 const DEFAULTS = { mode: "only_missing", if_none: "fail", rate: "", lanes: "" };
 // The longest text that a request takes, in characters, and what an address has room for.
@@ -44,7 +47,7 @@ const wayNow = () => form.elements.way.value;
 
 function shownFor(one) {
   const { way, kind } = one.dataset;
-  return (!way || way.split(" ").includes(wayNow())) && (!kind || kind === kindNow());
+  return (!way || way.split(" ").includes(wayNow())) && (!kind || kind.split(" ").includes(kindNow()));
 }
 
 // What is read for the first time goes into all sinks, and dead letters are resolved for all of them.
@@ -100,7 +103,7 @@ function fieldsNow() {
     const value = control.value.trim();
     if ((!label || shownFor(label)) && value !== usual) found[name] = name === "rate" || name === "lanes" ? Number(value) : value;
   }
-  if (form.elements.strict.checked) found.strict = true;
+  if (form.elements.strict.checked && kindNow() !== "erase") found.strict = true;
   const sinks = sinkBoxes().filter((one) => one.checked).map((one) => one.value);
   if (sinks.length && mayChooseSinks()) found.sinks = sinks;
   return found;
@@ -223,6 +226,43 @@ function replaced(found) {
   return box;
 }
 
+const messagesSaid = (number) => `${grouped(number)} ${number === "1" ? "message" : "messages"}`;
+
+function erasedBefore(found) {
+  return Object.entries(found.before).map(([why, number]) => `${messagesSaid(number)}: ${why}.`);
+}
+
+// What an erasure would do, and what would remain where: before it is started, since it cannot be undone.
+function showErasure(found) {
+  const some = found.offsets !== "0";
+  const inAll = found.partitions.length + found.more_partitions;
+  const said = some
+    ? [`${messagesSaid(found.offsets)} of ${grouped(inAll)} ${inAll === 1 ? "partition" : "partitions"} would be erased for good.`]
+    : ["There is nothing to erase."];
+  if (found.read_again !== "0") said.push(`${messagesSaid(found.read_again)} besides would be read again, without these, since a sink keeps totals of blocks.`);
+  place("summary").textContent = [...said, ...erasedBefore(found)].join(" ");
+  const made = element("span", found.how ? `${found.how[0].toUpperCase()}${found.how.slice(1)}. ` : "");
+  made.append("Resolved ", time(found.made_at), ".");
+  place("estimate").replaceChildren(made);
+  const [box, body] = table(["Partition", "Messages", "Ranges"], ["", "number", ""]);
+  for (const one of found.partitions) {
+    const row = body.insertRow();
+    cell(row, one.partition, "topic");
+    cell(row, grouped(one.offsets), "number");
+    cell(row, spans(one, one.partition), "spans");
+  }
+  more(body, found.more_partitions, "partitions");
+  const places = [element("h3", "Where their results are, and what would remain"), placesTable(found.places)];
+  place("parts").replaceChildren(...(some ? [box] : []), ...(some || Object.keys(found.before).length ? places : []));
+  showStart(found, some, `Erase ${messagesSaid(found.offsets)} for good`);
+  place("go").classList.add("danger");
+  if (some && !found.may_start) {
+    starting.elements.go.disabled = true;
+    place("said").className = "said";
+    place("said").textContent = `Only those who may trigger ${dagOf(stream, "erase")} can erase. Send them the address of this page.`;
+  }
+}
+
 const offsetsSaid = (number) => `${grouped(number)} ${number === "1" ? "offset" : "offsets"}`;
 
 function showPlan(found) {
@@ -252,11 +292,16 @@ function showPlan(found) {
     } else parts.push(element("p", "Nothing: no window has read any of these offsets.", "quiet"));
   }
   place("parts").replaceChildren(...parts);
+  showStart(found, some, `Start the ${found.kind}`);
+}
+
+function showStart(found, some, what) {
   place("approval").hidden = !found.needs_approval;
-  pausedSaid(dagOf(stream, found.kind)).then((sentence) => { place("paused").textContent = sentence; });
+  pausedSaid(dagOf(stream, resolved.kind)).then((sentence) => { place("paused").textContent = sentence; });
   place("digest").replaceChildren(copyable(found.plan, element("span", `Plan ${found.plan.slice(0, 12)}`)));
   place("digest").title = found.plan;
-  place("go").textContent = `Start the ${found.kind}`;
+  place("go").textContent = what;
+  place("go").classList.remove("danger");
   place("starting").hidden = !some;
   place("plan").hidden = false;
   place("plan").classList.remove("outdated");
@@ -266,12 +311,12 @@ function showPlan(found) {
 
 function lookUp(kind, fields, waiting) {
   const headers = { Accept: "application/json", "Content-Type": "application/json" };
-  const options = { method: "POST", headers, body: JSON.stringify({ kind, fields }) };
-  return loadPatiently(address("api", "streams", stream, "plan"), waiting, TRIES, options);
+  const options = { method: "POST", headers, body: JSON.stringify(kind === "erase" ? { fields } : { kind, fields }) };
+  return loadPatiently(address("api", "streams", stream, kind === "erase" ? "erasure" : "plan"), waiting, TRIES, options);
 }
 
-// The address shows what the form says, as long as there is room.
-function rememberNow(kind, fields) {
+// The address shows what the form says, as long as there is room. A key may be personal data, and browsers keep addresses.
+function rememberNow(kind, { key: _, ...fields }) {
   const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict", "sinks"])].map((name) => [name, ""]));
   const room = JSON.stringify(fields).length <= MOST_ADDRESS;
   // A run's request has an address, however long it is.
@@ -283,12 +328,13 @@ async function resolve() {
   const mine = ++asking;
   const [kind, fields] = [kindNow(), fieldsNow()];
   say(place("problem"), "");
+  place("instead").replaceChildren();
   say(place("waiting"), "Resolving …");
   try {
     const found = await lookUp(kind, fields, (sentence) => mine === asking && say(place("waiting"), `Resolving … ${sentence}`));
     if (mine !== asking) return;
     resolved = { kind, fields, found };
-    showPlan(found);
+    (kind === "erase" ? showErasure : showPlan)(found);
     if (!rememberNow(kind, fields)) place("estimate").append(" What is asked for is too long for this page's address.");
     if (place("starting").hidden === false) starting.elements.reason.focus({ preventScroll: true });
   } catch (error) {
@@ -296,8 +342,21 @@ async function resolve() {
     resolved = null;
     place("plan").hidden = true;
     say(place("problem"), error.message);
+    if (kind === "erase" && fields.key && error.status !== 403) place("instead").replaceChildren(inAirflow(fields));
   }
   say(place("waiting"), "");
+}
+
+// A run of Airflow looks for a key in any number of messages.
+function inAirflow(fields) {
+  return button("Look for it with a dry run in Airflow, which keeps the key", async () => {
+    try {
+      const begun = await start(stream, "erase", { ...fields, reason: "a dry run of the page Plan", dry_run: true });
+      window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
+    } catch (error) {
+      say(place("problem"), error.message);
+    }
+  });
 }
 
 function stale(sentence) {
@@ -310,7 +369,9 @@ function stale(sentence) {
 }
 
 async function begin(more) {
-  const { kind, fields, found } = resolved;
+  const { kind, found } = resolved;
+  // Of a key, the messages that were found: they are what was shown.
+  const fields = found.records ? { records: found.records } : resolved.fields;
   const said = place("said");
   said.className = "said";
   said.textContent = "Asking Airflow …";
@@ -350,7 +411,7 @@ async function given() {
     const { reason, dry_run: _, plan: __, compare, ...other } = conf || {};
     starting.elements.reason.value = reason || "";
     starting.elements.compare.checked = compare === true;
-    return [dag.endsWith("__backfill") ? "backfill" : "replay", other];
+    return [Object.keys(OF_KIND).find((kind) => dag.endsWith(`__${kind}`)) || "replay", other];
   }
   if (stored) return [kind, JSON.parse(window.sessionStorage.getItem(STORED) || "{}")];
   return [kind, fields];

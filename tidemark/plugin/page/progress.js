@@ -23,7 +23,7 @@ const OPTIONAL = new Set(["read_ledger", "compare", "diff", "approve", "plan_rep
 export const KINDS = { ingest: "Ingest", replay: "Replay", backfill: "Backfill", erase: "Erasure", audit: "Audit" };
 const OWN_LANE = new Set(["replay", "backfill", "erase"]);
 // These can be planned again.
-const PLANNED = new Set(["replay", "backfill"]);
+const PLANNED = new Set(["replay", "backfill", "erase"]);
 export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
 const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
@@ -197,11 +197,18 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     return load(address("api", "streams", stream, "progress", action), { method: "POST", headers, body: JSON.stringify({ run: named, reason }) });
   }
 
+  async function steered(action, reason, said) {
+    await steer(action, reason);
+    toast(said);
+    await look();
+  }
+
   // After a pause the task has failed: it goes on when it is cleared, which Airflow decides.
   async function goOn(state) {
     say(problem, "");
     try {
       await steer("resume");
+      toast("The run goes on.");
       if (dag && state === "failed") {
         await airflow(`dags/${part(dag)}/clearTaskInstances`, { dry_run: false, dag_run_id: run, only_failed: true, reset_dag_runs: true });
       }
@@ -232,9 +239,9 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     const open = lanes.filter((one) => one.state === "open" || one.state === "paused");
     if (open.length && found.may_steer) {
       if (open.some((one) => one.state === "open")) {
-        made.push(button("Pause …", () => why("Pause the run", "The window in work is finished, and no further one begins. What the run has claimed stays claimed.", (reason) => steer("pause", reason).then(look))));
+        made.push(button("Pause …", () => why("Pause the run", "The window in work is finished, and no further one begins. What the run has claimed stays claimed.", (reason) => steered("pause", reason, "Paused: the window in work is finished, and no further one begins."))));
       } else made.push(button("Resume", () => goOn(state), "primary"));
-      made.push(button("Cancel …", () => why("Cancel the run", "Ends it now. Committed windows stay; what the window in work has written never counts. The rest is free for a later request.", (reason) => steer("cancel", reason).then(look))));
+      made.push(button("Cancel …", () => why("Cancel the run", "Ends it now. Committed windows stay; what the window in work has written never counts. The rest is free for a later request.", (reason) => steered("cancel", reason, "Cancelled: what is committed stays."))));
     } else if (open.length) made.push(element("span", `Only those who may trigger ${stream}__${lanes[0].kind} can pause or cancel it.`, "quiet"));
     if (open.length && !dag) made.push(element("span", `A run of the command line: after a pause, run it again with --run ${found.run}.`, "quiet"));
     if (dag) {

@@ -2,8 +2,9 @@
 // offsets, and what a replay changes. They are asked of Airflow's own API, as the person who looks: Airflow decides who sees
 // them. Everything is put in as text, never as HTML.
 
-import { airflow, asked, cell, estimated, grouped, navigation, windowLink } from "./shared.js";
+import { address, airflow, asked, cell, element, estimated, grouped, link, messageOf, navigation, windowLink, withQuery } from "./shared.js";
 import { cut } from "./payload.js";
+import { placesTable } from "./places.js";
 import { KINDS, follow, kindOf } from "./progress.js";
 
 // What is shown first: how it ended.
@@ -19,14 +20,11 @@ const runNow = () => {
   return `dags/${dag}/dagRuns/${run}/taskInstances`;
 };
 
-// What there is among the results: asking for another one would be an error in the browser's console.
-async function known() {
-  const { xcom_entries: entries } = await airflow(`${runNow()}/~/xcomEntries?limit=1000`);
-  return new Set(entries.map((one) => `${one.task_id} ${one.key}`));
-}
-
-async function result(task, key, there) {
-  return there.has(`${task} ${key}`) ? (await airflow(`${runNow()}/${task}/xcomEntries/${key}`)).value : null;
+// A result, or null where there is none: to ask for that one would be an error in the browser's console. It is looked for by
+// its name, since a list of all that the tasks of a run have given may have many pages.
+async function result(task, key) {
+  const { total_entries: there } = await airflow(`${runNow()}/${task}/xcomEntries?xcom_key=${key}&limit=1`);
+  return there ? (await airflow(`${runNow()}/${task}/xcomEntries/${key}`)).value : null;
 }
 
 function section(title, found) {
@@ -39,7 +37,7 @@ function section(title, found) {
   for (const one of found.answers) {
     const row = table.tBodies[0].insertRow();
     cell(row, one.partition, "topic");
-    cell(row, grouped(one.from), "number");
+    cell(row, link(grouped(one.from), withQuery(address("streams", stream, "messages"), messageOf(`${one.partition}@${one.from}`))), "number");
     cell(row, grouped(one.until), "number");
     cell(row, grouped(one.offsets), "number");
     cell(row, one.answer, "");
@@ -108,28 +106,20 @@ function changes(title, found) {
   document.getElementById("results").append(made);
 }
 
-// The places with results of what was, or would be, erased, and what each of them still holds then.
 function remains(title, places) {
-  const made = document.getElementById("remains").content.cloneNode(true).firstElementChild;
-  made.querySelector("h2").textContent = title;
-  for (const one of places) {
-    const row = made.querySelector("tbody").insertRow();
-    cell(row, one.name, "topic");
-    cell(row, one.type, "");
-    cell(row, Object.entries(one.place).map(([name, value]) => `${name} ${value}`).join(", ") || null, "run");
-    cell(row, one.remains ? one.remains.charAt(0).toUpperCase() + one.remains.slice(1) : "Nothing", one.remains ? "" : "good");
-  }
+  const made = element("section");
+  made.append(element("h2", title), placesTable(places));
   document.getElementById("results").append(made);
 }
 
 function windows({ lane, windows: committed }) {
-  const dag = asked("dag_id") || "";
-  const stream = dag.slice(0, dag.lastIndexOf("__"));
   const made = document.getElementById("windows").content.cloneNode(true).firstElementChild;
   for (const one of committed) {
     const row = made.querySelector("tbody").insertRow();
     cell(row, windowLink(stream, `${lane}/${one.seq}`), "lane");
-    for (const name of ["read", "stored", "skipped", "dead_letters"]) cell(row, grouped(one[name]), "number");
+    for (const name of ["read", "stored", "skipped"]) cell(row, grouped(one[name]), "number");
+    const dead = withQuery(address("streams", stream, "dead-letters"), { window: `${lane}/${one.seq}` });
+    cell(row, one.dead_letters ? link(grouped(one.dead_letters), dead) : grouped(one.dead_letters), "number");
   }
   document.getElementById("results").append(made);
 }
@@ -138,8 +128,7 @@ function windows({ lane, windows: committed }) {
 async function show() {
   const problem = document.getElementById("problem");
   try {
-    const there = await known();
-    const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key, there)));
+    const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
     const [published, , before] = results;
     document.getElementById("results").replaceChildren();
     // Those of a run with lanes of its own stand beside its lanes.

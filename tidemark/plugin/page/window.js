@@ -1,5 +1,5 @@
 // One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
-import { address, airflowLink, cell, copyable, element, fill, grouped, link, loadPatiently, navigation, rangeText, refill, repeat, rest, run, say, span, time, withQuery } from "./shared.js";
+import { ROOT, address, airflowLink, cell, copyable, element, fill, grouped, link, loadPatiently, navigation, rangeText, refill, repeat, rest, run, say, span, time, windowLink, withQuery } from "./shared.js";
 
 const REFRESH_MS = 5000;
 const [, stream, , lane, seq] = rest();
@@ -107,6 +107,33 @@ function actions(found) {
   document.getElementById("actions").replaceChildren(...(found.committed_at === null ? [] : [link("Replay this window", url)]));
 }
 
+// The page of what a run has done: of Airflow's, or of a lane, if the run is of the command line.
+function whatItDid(one) {
+  const [dag, ...id] = one.run.split("/");
+  const ours = dag.startsWith(`${stream}__`) && id.length;
+  return withQuery(new URL("run", ROOT), ours ? { dag_id: dag, run_id: id.join("/") } : { stream, run: one.window.slice(0, one.window.lastIndexOf("/")) });
+}
+
+function newerRow(row, one) {
+  cell(row, windowLink(stream, one.window), "lane");
+  cell(row, one.kind === "erase" ? "erased" : "replaced");
+  cell(row, grouped(one.offsets), "number");
+  cell(row, time(one.committed_at), "time");
+  cell(row, run(one.run), "run");
+  cell(row, link("what it changed", whatItDid(one)));
+}
+
+// What became of its results: a link for whoever asks which run has replaced them.
+async function showNewer() {
+  const found = await loadPatiently(address("api", "streams", stream, "windows", lane, seq, "newer"), () => {}, 2);
+  const place = document.getElementById("since");
+  const said = found.newer.length ? `At ${grouped(found.count)} of its ${grouped(found.offsets)} offsets its results still count.` : "All its results still count.";
+  place.querySelector("p").textContent = said + (found.more ? ` The newest ${found.newer.length} of ${grouped(found.newer.length + found.more)} windows.` : "");
+  place.querySelector(".box").hidden = !found.newer.length;
+  fill(document.getElementById("newer"), found.newer, newerRow, "None");
+  place.hidden = false;
+}
+
 async function refresh() {
   try {
     const found = await loadPatiently(address("api", "streams", stream, "windows", lane, seq), () => {}, 2);
@@ -124,6 +151,7 @@ async function refresh() {
     fill(document.getElementById("sinks"), found.sinks, sinkRow, "Nothing yet");
     document.getElementById("answer").hidden = false;
     say(document.getElementById("problem"), "");
+    if (found.committed_at !== null) await showNewer();
     // A committed window does not change any more.
     return found.state !== "committed";
   } catch (error) {

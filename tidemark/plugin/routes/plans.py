@@ -1,10 +1,11 @@
-"""The page of a plan: what a replay or backfill would read and replace, before anything is started."""
+"""The page of a plan: what a replay, a backfill or an erasure would do, before anything is started."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -12,25 +13,35 @@ from pydantic import BaseModel, Field
 
 from tidemark.errors import WrongUse
 from tidemark.plugin import serving
-from tidemark.plugin.access import may_trigger
-from tidemark.plugin.asking import WRONG, Answer
+from tidemark.plugin.access import may_trigger, note_key_search
+from tidemark.plugin.asking import WRONG, Answer, dead_letters_of, sinks_of
 from tidemark.plugin.bodies import body, described
 from tidemark.plugin.viewing import User, Viewing
-from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest, checked
 from tidemark.views.planned import PlanShown, planned
+from tidemark.views.to_erase import ErasureShown, to_erase
 
 _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
     "replay": ReplayRequest,
     "backfill": BackfillRequest,
 }
 _MOST_FIELDS = 40
+_ONLY_LOOKS = {"reason": "only looks", "dry_run": True}
+Wanted = TypeVar("Wanted", BackfillRequest, ReplayRequest, EraseRequest)
+Fields = Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
 
 
 class Asked(BaseModel):
     """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
 
     kind: Literal["replay", "backfill"]
-    fields: Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
+    fields: Fields
+
+
+class AskedToErase(BaseModel):
+    """What to erase: the fields of the form of the DAG `NAME__erase`. The reason may be missing."""
+
+    fields: Fields
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -50,20 +61,42 @@ def routes(viewing: Viewing) -> APIRouter:
         """
         await viewing.stream(name, user)
         # It is not asked for yet, and nothing is started.
-        fields = {**asked.fields, "reason": "only looks", "dry_run": True}
+        fields = {**asked.fields, **_ONLY_LOOKS}
         if asked.fields.get("records_file") and not await run_in_threadpool(may_trigger, user, f"{name}__{asked.kind}"):
             # An error names what stands in a wrong line.
             raise HTTPException(403, f"records_file: files are for those who may trigger {name}__{asked.kind}")
-        request, key = await viewing.apart(user, lambda: _read(asked.kind, fields))
+        request, key = await viewing.apart(user, lambda: _read(_REQUESTS[asked.kind], fields))
         return await viewing.ask_long(name, user, key, lambda opened: planned(opened, request))
+
+    @router.post("/api/streams/{name}/erasure", responses=problems, openapi_extra=described(AskedToErase))
+    async def to_be_erased(
+        name: str, user: User, asked: Annotated[AskedToErase, Depends(body(AskedToErase))]
+    ) -> ErasureShown:
+        """What would be erased, and what would remain where. Changes nothing.
+
+        A key is looked for in Kafka for those who may trigger the DAG `NAME__erase`, and Airflow's audit log notes who did.
+        With the field `plan`, as above.
+        """
+        file, dag = await viewing.stream(name, user), f"{name}__erase"
+        may = await run_in_threadpool(may_trigger, user, dag)
+        for field in ("key", "records_file"):
+            if asked.fields.get(field) and not may:
+                raise HTTPException(403, f"{field}: what has a key, and files, are for those who may trigger {dag}")
+        fields = {**asked.fields, **_ONLY_LOOKS}
+        request, key = await viewing.apart(user, lambda: _read(EraseRequest, fields))
+        if request.key:
+            await run_in_threadpool(note_key_search, user, dag, key)
+        others = (dead_letters_of(file), *sinks_of(file))
+        found = await viewing.ask_long(name, user, key, lambda opened: to_erase(opened, request), *others)
+        return replace(found, may_start=may)
 
     return router
 
 
-def _read(kind: str, fields: dict[str, Any]) -> tuple[BackfillRequest | ReplayRequest, str] | Answer:
+def _read(kind: type[Wanted], fields: dict[str, Any]) -> tuple[Wanted, str] | Answer:
     """The request, and a name for it. Not in the event loop: a text of a million characters takes a while."""
     try:
-        request = checked(_REQUESTS[kind], fields, fields)
+        request = checked(kind, fields, fields)
     except WrongUse as problem:
         return Answer(WRONG, detail=str(problem))
-    return request, hashlib.sha256(json.dumps([kind, fields], sort_keys=True).encode()).hexdigest()
+    return request, hashlib.sha256(json.dumps([kind.kind.value, fields], sort_keys=True).encode()).hexdigest()

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
+from tidemark.views.newer_windows import NewerWindows, newer_windows
 from tidemark.views.window import WindowShown, window_of
 from tidemark.views.windows_of_lane import MOST_WINDOWS, WindowsOfLane, windows_of_lane
 
@@ -45,6 +46,13 @@ def routes(viewing: Viewing) -> APIRouter:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
         return await viewing.ask(
             name, user, lambda opened: window_of(opened, lane, seq), "no such window", ledger_only=True
+        )
+
+    @router.get("/api/streams/{name}/windows/{lane}/{seq}/newer", responses=serving.PROBLEMS)
+    async def newer(name: str, lane: Lane, seq: Seq, user: User) -> NewerWindows:
+        """At how many offsets a window's results still count, and which newer windows have replaced or erased the others."""
+        return await viewing.ask(
+            name, user, lambda opened: newer_windows(opened, lane, seq), "no such committed window", ledger_only=True
         )
 
     return router

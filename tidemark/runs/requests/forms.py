@@ -166,6 +166,8 @@ OTHER_WAYS = "What: other ways to choose offsets"
 INTO = "Where: into some sinks alone"
 TIMES = "When: offsets between two times"
 PACE = "How: rate and lanes"
+A_SHARE = "How: only a share"
+AS_SEEN = "How: only as a dry run has shown it"
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
 _RECORDS = (
@@ -195,6 +197,10 @@ _SEEN = (
     "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else than that "
     "plan is refused."
 )
+_SEEN_TO_ERASE = (
+    "The digest of what a dry run, or the page Plan, has shown. A run that would erase anything else, or in other places, is "
+    "refused."
+)
 
 
 def _since(which: str) -> str:
@@ -220,11 +226,11 @@ class BackfillRequest(_Request):
     With `sinks` it reads only those, into these sinks alone.
     """
 
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read. Switch it off to backfill.")
     ranges: _Lines = _asks(
         "", "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
     )
     reason: _Reason = _asks(..., "Reason", _WHY)
-    dry_run: bool = _asks(True, "Dry run", "Only show what would be read. Switch it off to backfill.")
     strict: bool = _asks(False, "Strict", _STRICT)
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Only those that no window has read yet.", OTHER_WAYS)
     records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
@@ -287,10 +293,10 @@ class BackfillRequest(_Request):
 class ReplayRequest(_Request):
     """The offsets of a replay."""
 
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read again. Switch it off to replay.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
     ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Only offsets that a window has read before.")
     reason: _Reason = _asks(..., "Reason", _WHY)
-    dry_run: bool = _asks(True, "Dry run", "Only show what would be read again. Switch it off to replay.")
     compare: bool = _asks(
         False,
         "Compare",
@@ -370,6 +376,7 @@ class ReplayRequest(_Request):
 class EraseRequest(_Request):
     """The messages to erase: single ones, or all with a key."""
 
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
     key: Annotated[str, Field(max_length=MOST_KEY)] = _asks(
         "",
@@ -379,7 +386,7 @@ class EraseRequest(_Request):
     )
     records_file: _Path = _asks("", "Records file", _FILE)
     reason: _Reason = _asks(..., "Reason", _WHY)
-    dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.")
+    plan: _Digest = _asks("", "Plan", _SEEN_TO_ERASE, AS_SEEN)
 
     kind: ClassVar[LaneKind] = LaneKind.ERASE
     _ways = (("records",), ("records_file",), ("key",))
@@ -388,11 +395,6 @@ class EraseRequest(_Request):
 class AuditRequest(_Request):
     """The scope and depth of an audit, and whether a replay repairs its findings."""
 
-    ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything.")
-    records: _Lines = _asks("", "Records", f"{_RECORDS}.")
-    records_file: _Path = _asks("", "Records file", _FILE)
-    window: _Window = _asks("", "Window", _OF_WINDOWS)
-    selection: _Digest = _asks("", "Selection", _FINDINGS)
     level: LevelName = _asks(
         "full",
         "Level",
@@ -402,6 +404,8 @@ class AuditRequest(_Request):
         "others? Reads Kafka and the sinks. recompute: the same, and trusts no counts of windows. Takes about twice as "
         "long as full. ledger and source take no choice of offsets.",
     )
+    ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything.")
+    records: _Lines = _asks("", "Records", f"{_RECORDS}.")
     repair: Literal["none", "plan", "execute"] = _asks(
         "none",
         "Repair",
@@ -412,17 +416,21 @@ class AuditRequest(_Request):
         "Reason",
         "Why the findings are replayed. The ledger keeps it. Without one: repair of what this run found.",
     )
+    window: _Window = _asks("", "Window", _OF_WINDOWS, OTHER_WAYS)
+    records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
+    selection: _Digest = _asks("", "Selection", _FINDINGS, OTHER_WAYS)
+    since: _Time = _asks("", "Since", _since("Only offsets that a window has read and Kafka still holds."), TIMES)
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
     share: _Share = _asks(
-        "", "Share", "Look at a share of the data, such as 5%. For the levels sinks, full and recompute."
+        "", "Share", "Look at a share of the data, such as 5%. For the levels sinks, full and recompute.", A_SHARE
     )
     seed: _Seed | None = _asks(
         None,
         "Seed",
         "Which share: the next number takes the next share. Without a seed, the number of the day.",
+        A_SHARE,
     )
-    since: _Time = _asks("", "Since", _since("Only offsets that a window has read and Kafka still holds."), TIMES)
-    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
-    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
 
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:

@@ -48,15 +48,22 @@ def parse_key(said: str) -> bytes:
         raise WrongUse(f"key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
 
 
-def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
+def with_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None = None) -> WithKey:
     """The offsets below the ingest positions with this key. Reads all of them that Kafka still holds, one by one.
 
-    Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, Unreachable.
+    Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, also where more than `most`
+    offsets would be read; Unreachable.
     """
     view = opened.book.view()
     if INGEST not in view.heads:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
     held = as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
+    if most is not None and held.count() > most:
+        raise WrongUse(
+            f"key: Kafka holds {held.count()} offsets of {opened.book.stream}, and a page reads up to {most} to look for a "
+            f"key. A dry run of the DAG {opened.book.stream}__erase, or tidemark erase {opened.book.stream} --dry-run, reads "
+            "any number"
+        )
     reading.begin(held)
     offsets = RangeSet(_in_kafka(opened, held, key, reading))
     # A log may be cut, or its topic recreated, while it is read: what was found above that may be of other messages.

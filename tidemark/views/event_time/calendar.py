@@ -21,6 +21,7 @@ class Word(StrEnum):
     """An hour of the whole stream in a word."""
 
     BEFORE = "before the first message"
+    NOTHING = "no message yet"
     COMPLETE = "complete"
     NOT_OVER = "not over"
     UNREAD = "not read yet"
@@ -36,6 +37,7 @@ WORDS = {
     Word.MISSING: "offsets that may belong to the hour are in no committed window, and the stream has gone past them",
     Word.REPLACED: "nobody knows what is missing: a topic was recreated, truncated or left before it had passed the hour",
     Word.BEFORE: "the hour was over before the first message that the stream has read",
+    Word.NOTHING: "the hour is over, and there was nothing to read: neither Kafka nor any window has a message of the stream",
 }
 
 
@@ -208,6 +210,8 @@ def _named(
     hour: Span, first: int | None, answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]
 ) -> HourNamed:
     word = Word.BEFORE if _before(hour, first) else word_of(answers, partitions)
+    if word is Word.COMPLETE and first is None:
+        word = Word.NOTHING
     return HourNamed(hour_name(hour), hour.start, hour.until, word.value)
 
 

@@ -1,0 +1,33 @@
+"""The note of a run: what came of it, in Airflow's own words for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.plugin.notes import with_answer
+from tidemark.views.summary import answer_of
+
+
+@pytest.mark.parametrize(
+    ("note", "answer", "reason", "expected"),
+    [
+        (None, "committed window ingest/7", "", "Answer: committed window ingest/7"),
+        ("", "nothing\n new", "bug 17", "Answer: nothing new\n\nReason: bug 17"),
+        ("Reason: bug 17", "refused", "bug 17", "Answer: refused\n\nReason: bug 17"),
+        ("Answer: failed\n\nAnn looks into it", "erased", "bug 17", "Answer: erased\n\nAnn looks into it"),
+        ("Ann looks into it", "a\0b", "", "Answer: ab\n\nAnn looks into it"),
+    ],
+)
+def test_the_newest_answer_comes_first_and_peoples_words_stay(
+    note: str | None, answer: str, reason: str, expected: str
+) -> None:
+    assert with_answer(note, answer, reason) == expected
+
+
+def test_a_note_fits_into_airflows_database() -> None:
+    found = with_answer("x" * 1000, "y" * 5000, "z" * 500)
+    assert (len(found), found.startswith("Answer: yyy"), "…" in found) == (1000, True, True)
+
+
+def test_a_run_that_committed_nothing_says_so() -> None:
+    assert answer_of([]) == "nothing was committed: there was nothing to read"

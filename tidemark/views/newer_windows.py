@@ -1,0 +1,61 @@
+"""What became of a window's results: how many still count, and which newer windows have replaced or erased the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.values import Number
+
+MOST = 100
+
+
+@dataclass(frozen=True)
+class NewerWindow:
+    """A window that counts in place of another one, at so many of its offsets; `run` has committed it."""
+
+    window: str
+    kind: str
+    run: str
+    committed_at: int
+    offsets: Number
+
+
+@dataclass(frozen=True)
+class NewerWindows:
+    """Of the `offsets` of a window, those at which its results still `count` in each sink; the newer windows, newest first."""
+
+    offsets: Number
+    count: Number
+    newer: list[NewerWindow]
+    more: int
+
+
+def newer_windows(opened: OpenStream, lane: str, seq: int) -> NewerWindows | None:
+    """None when the lane has committed no such window. Raises the ledger's errors."""
+    view = opened.book.view()
+    mine = next((one for one in view.windows if (one.record.lane, one.record.seq) == (lane, seq)), None)
+    if mine is None:
+        return None
+    found: dict[int, list[OffsetRange]] = {}
+    for name in mine.record.window.sinks or (None, *(sink.name for sink in opened.stream.sinks)):
+        authority = view.of(name).authority
+        for part in mine.covers:
+            for one in authority.within(part):
+                found.setdefault(one.generation, []).append(OffsetRange(part.partition, one.start, one.until))
+    others = {generation: RangeSet(parts) for generation, parts in found.items() if generation != mine.generation}
+    replaced = RangeSet(one for parts in others.values() for one in parts)
+    windows = [
+        NewerWindow(
+            f"{one.record.lane}/{one.record.seq}",
+            one.record.lane.partition("-")[0],
+            one.record.attempt.run,
+            one.record.committed_at,
+            others[one.generation].count(),
+        )
+        for one in sorted(view.windows, key=lambda one: one.generation, reverse=True)
+        if one.generation in others
+    ]
+    total = mine.covers.count()
+    return NewerWindows(total, total - replaced.count(), windows[:MOST], max(0, len(windows) - MOST))
