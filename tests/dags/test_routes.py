@@ -678,8 +678,8 @@ def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, 
 def test_a_window_says_which_windows_have_replaced_its_results(client: TestClient, far: StreamInMemory) -> None:
     address = "/api/streams/orders/windows"
     assert client.get(f"{address}/ingest/1/newer").json() == {"offsets": "10", "count": "10", "newer": [], "more": 0}
-    for by, until in (("cli/one", FAR + 5), ("orders__replay/two", FAR + 2)):
-        lane = claim_lane(far.opened, LaneKind.REPLAY, by, offsets((0, FAR, until)), "a fix")
+    for by, end in (("cli/one", FAR + 5), ("orders__replay/two", FAR + 2)):
+        lane = claim_lane(far.opened, LaneKind.REPLAY, by, offsets((0, FAR, end)), "a fix")
         lanes.plan_lane(far.opened, lane, by)
         far.process(lane, by)
         lanes.finish(far.opened, lane)

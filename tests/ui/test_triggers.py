@@ -207,6 +207,8 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     page.locator("#summary", has_text="1 message of 1 partition would be erased for good.").wait_for()
     assert page.locator("input[name=kind]:checked").input_value() == "erase"
     page.locator("select[name=way]").select_option("key")
+    page.click("#resolve")
+    page.locator("#problem", has_text="Key: nothing is filled in.").wait_for()
     page.fill("input[name=key]", KEY.decode())
     page.click("#resolve")
     page.locator("#estimate", has_text="1 messages have the key").wait_for()

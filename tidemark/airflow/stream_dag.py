@@ -75,7 +75,7 @@ def stream_dag(
 def _lead_to_the_pages(dag: DAG, stream: str, kind: str) -> None:
     """What each task does, and where the pages are, in the DAG's document; and a button of each task to the run's page."""
     said = []
-    for one in dag.topological_sort():
+    for one in dag.topological_sort():  # type: ignore[no-untyped-call]
         first = (one.doc_md or "").strip().partition("\n\n")[0].replace("\n", " ")
         said.append(f"- `{one.task_id}`: {first}")
         if not any(isinstance(link, RunPageLink) for link in one.operator_extra_links):

@@ -39,7 +39,10 @@ def newer_windows(opened: OpenStream, lane: str, seq: int) -> NewerWindows | Non
     if mine is None:
         return None
     found: dict[int, list[OffsetRange]] = {}
-    for name in mine.record.window.sinks or (None, *(sink.name for sink in opened.stream.sinks)):
+    alone = mine.record.window.sinks
+    # Of one that has written all sinks, also the dead letters.
+    names: list[str | None] = [None, *(sink.name for sink in opened.stream.sinks)] if alone is None else [*alone]
+    for name in names:
         authority = view.of(name).authority
         for part in mine.covers:
             for one in authority.within(part):

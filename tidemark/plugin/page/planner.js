@@ -327,6 +327,12 @@ function rememberNow(kind, { key: _, ...fields }) {
 async function resolve() {
   const mine = ++asking;
   const [kind, fields] = [kindNow(), fieldsNow()];
+  const [title, needed] = WAYS[wayNow()];
+  if (needed.length && !needed.some((name) => fields[name])) {
+    say(place("problem"), `${title}: nothing is filled in.`);
+    form.elements[needed[0]].focus();
+    return;
+  }
   say(place("problem"), "");
   place("instead").replaceChildren();
   say(place("waiting"), "Resolving …");

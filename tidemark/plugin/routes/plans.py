@@ -27,7 +27,7 @@ _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
 }
 _MOST_FIELDS = 40
 _ONLY_LOOKS = {"reason": "only looks", "dry_run": True}
-Wanted = TypeVar("Wanted", BackfillRequest, ReplayRequest, EraseRequest)
+Wanted = TypeVar("Wanted", bound=BackfillRequest | ReplayRequest | EraseRequest)
 Fields = Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
 
 
