@@ -350,6 +350,24 @@ def test_a_plain_reader_that_filters_by_any_column_finds_all_rows(
             assert reader(base, name, value) == wanted, (name, value)
 
 
+def test_what_lies_within_a_field_may_be_called_as_a_column_of_ours(tmp_path: Path) -> None:
+    base = f"file://{tmp_path}/within"
+    schema = delta_table.columns({"lines": "array<struct<_offset:bigint,_partition:int>>"})
+    delta_table.prepare(base, schema, "s", "ledger")
+    ours = {"_topic": "logs", "_incarnation": 1, "_partition": 0, "_index": 0, "_tombstone": False, "_digest": 7}
+    rows = [{**ours, "_offset": at, "lines": [{"_offset": 500, "_partition": 9}]} for at in range(10)]
+    for generation in (1, 2):
+        folder = Path(delta_table.partition_folder(base, generation).removeprefix("file://"))
+        folder.mkdir()
+        wanted = pa.schema([one for one in schema if one.name != "_generation"])
+        pq.write_table(pa.Table.from_pylist(rows, wanted), folder / "part-0.parquet")
+        delta_table.add(base, "s/ingest", generation, f"ingest/{generation}")
+    replay = committed(base, 2, range(3, 5), generation=2)
+    assert [of_deltalake(base, "_offset", at) for at in (2, 3)] == [2, 2]
+    delta_table.sweep(base, replay.record, replay.covers)
+    assert plainly(base) == sorted([*((at, 1) for at in range(10) if at not in (3, 4)), *((at, 2) for at in range(10))])
+
+
 @pytest.mark.parametrize("reader", READERS, ids=lambda one: one.__name__)
 def test_so_does_one_of_a_table_that_an_earlier_version_has_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Callable[[str, str, object], int]

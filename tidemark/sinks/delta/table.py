@@ -289,7 +289,8 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     for number in range(metadata.num_columns):
-        name = metadata.schema.column(number).name
+        # The whole path: what lies within a field may be called as a column of ours.
+        name = metadata.schema.column(number).path
         if name not in _PRUNED:
             continue
         found = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
