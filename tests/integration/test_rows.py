@@ -81,6 +81,29 @@ def test_values_that_their_sender_has_compressed(spark: SparkSession, how: str, 
 
 
 @pytest.mark.covers("N87")
+def test_a_few_bytes_that_say_they_are_gigabytes(spark: SparkSession) -> None:
+    """Snappy's streams allocate what a block says of itself, before they read it."""
+    java = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
+    frames = b"\xff\x06\0\0sNaPpY"
+    too_long = b"\xff\xff\xff\xff\x07\0\0"
+    blocks = [compressed("snappy", one) for one in (b'{"id": ', b"5}")]
+    values = [
+        java + b"\0\0\0\x07" + too_long,
+        frames + b"\0\x0b\0\0" + b"\1\2\3\4" + too_long,
+        java + b"\x7f\xff\xff\xff\0",
+        java + b"\xff\xff\xff\xff\0",
+        java + b"\0\0",
+        # Streams one behind the other are one.
+        b"".join(java + len(one).to_bytes(4, "big") + one for one in blocks),
+    ]
+    stream = stream_of(scheme={"type": "json", "fields": {"id": "integer"}}, decompress="snappy")
+    rows = rows_of(messages_of(spark, values), stream)
+    told = [row[0] for row in rows.frame.orderBy(OFFSET).select(REASON).collect()]
+    rows.close()
+    assert told == [*["more than 67108864 bytes when it is decompressed"] * 2, *["not snappy"] * 3, None]
+
+
+@pytest.mark.covers("N87")
 @pytest.mark.usefixtures("spark")
 def test_a_stream_of_compressed_values(make: Make) -> None:
     live = make(TRANSFORMED, decompress="zstd")

@@ -46,6 +46,8 @@ public class Decompressed implements UDF1 {
                 if (how.equals("snappy") && !begins(bytes, XERIAL) && !begins(bytes, FRAMED)) {
                     tooLong = Snappy.uncompressedLength(bytes) > most;
                     found = tooLong ? null : Snappy.uncompress(bytes);
+                } else if (how.equals("snappy") && largestBlock(bytes) > most) {
+                    tooLong = true;
                 } else {
                     found = read(stream(new ByteArrayInputStream(bytes), bytes));
                     tooLong = found.length > most;
@@ -60,6 +62,44 @@ public class Decompressed implements UDF1 {
             return RowFactory.create(new Object[] {null, "more than " + most + " bytes when it is decompressed"});
         }
         return RowFactory.create(new Object[] {found, found == null ? "not " + how : null});
+    }
+
+    /**
+     * The most that a block in a stream of Snappy becomes, by what the block says: its reader allocates that much before it
+     * looks at the block. Throws where a block is longer than what is left.
+     */
+    private static int largestBlock(byte[] bytes) throws IOException {
+        boolean framed = begins(bytes, FRAMED);
+        int largest = 0;
+        int at = 0;
+        while (at < bytes.length) {
+            if (!framed && begins(bytes, at, XERIAL)) {
+                at += XERIAL.length + 8;
+                continue;
+            }
+            int length = bytes.length - at < 4 ? -1 : framed ? little(bytes, at + 1) : big(bytes, at);
+            at += 4;
+            if (length < 0 || length > bytes.length - at) {
+                throw new IOException("cut off");
+            }
+            // A compressed block of a frame, behind its checksum; other frames say nothing of what they become.
+            int sum = framed ? 4 : 0;
+            if (!framed || bytes[at - 4] == 0 && length >= sum) {
+                int claimed = Snappy.uncompressedLength(bytes, at + sum, length - sum);
+                largest = claimed < 0 ? Integer.MAX_VALUE : Math.max(largest, claimed);
+            }
+            at += length;
+        }
+        return largest;
+    }
+
+    private static int big(byte[] bytes, int at) {
+        return bytes[at] << 24 | (bytes[at + 1] & 0xff) << 16 | (bytes[at + 2] & 0xff) << 8 | bytes[at + 3] & 0xff;
+    }
+
+    /** A number of three bytes, the least of them first. */
+    private static int little(byte[] bytes, int at) {
+        return bytes[at] & 0xff | (bytes[at + 1] & 0xff) << 8 | (bytes[at + 2] & 0xff) << 16;
     }
 
     private InputStream stream(InputStream bytes, byte[] given) throws IOException {
@@ -89,11 +129,15 @@ public class Decompressed implements UDF1 {
     }
 
     private static boolean begins(byte[] bytes, byte[] with) {
-        if (bytes.length < with.length) {
+        return begins(bytes, 0, with);
+    }
+
+    private static boolean begins(byte[] bytes, int at, byte[] with) {
+        if (bytes.length - at < with.length) {
             return false;
         }
         for (int i = 0; i < with.length; i++) {
-            if (bytes[i] != with[i]) {
+            if (bytes[at + i] != with[i]) {
                 return false;
             }
         }
