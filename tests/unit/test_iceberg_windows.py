@@ -18,7 +18,7 @@ from tidemark.sinks.iceberg import data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
 from tidemark.sinks.iceberg.live_files import live_files
 from tidemark.sinks.iceberg.plain import PlainIceberg
-from tidemark.sinks.iceberg.reading import listed
+from tidemark.sinks.iceberg.reading import listed, parts_that_count
 
 HOUR = 3_600_000
 # The lane of the run `replay 1`.
@@ -154,6 +154,18 @@ def test_a_window_is_read_before_it_is_published_whatever_was_compacted(
     with pytest.raises(Killed):
         world.ingest("run 2", until=Step.COMMITTED)
     assert world.counting() == sorted([*ALL, *((0, one) for one in range(30, 40))])
+
+
+def test_rows_that_are_replaced_count_no_more_though_others_still_see_them(world: IcebergInMemory) -> None:
+    """All of a window is replaced, its rows lie in a file of others, and what replaces them waits for its publication."""
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    with pytest.raises(Killed):
+        world.replay(offsets((0, 10, 20)), "replay 1", until=Step.COMMITTED)
+    _, parts = parts_that_count(world.opened.book, "iceberg", world.opened.connections)
+    (shared,) = (one for one in parts if len(one.windows) == 3)
+    (lost,) = (shared.lost[window.generation] for window in shared.windows if window.generation in shared.lost)
+    assert list(lost) == list(offsets((0, 10, 20)))
+    assert world.counting() == ALL
 
 
 def test_a_compacted_file_is_read_once_under_a_ledger_that_was_restored(world: IcebergInMemory) -> None:

@@ -105,7 +105,7 @@ class _Listed:
     def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
         generation = record.attempt.generation
         own = self.by_generation.get(generation, ())
-        mixed = [one.path for one in self.mixed if one.may_have_generation(generation)]
+        mixed = self.shared(generation)
         if own or self.table is None or published(self.table, versions, record.lane) >= generation:
             return [*own, *mixed]
         # The table has it under the versions of an earlier ledger, or it is committed and about to be published. A file that
@@ -113,6 +113,10 @@ class _Listed:
         if any(generation in self._generations[path] for path in mixed):
             return mixed
         return data_files.in_folder(folder)
+
+    def shared(self, generation: int) -> list[str]:
+        """The files that may have rows of a generation beside those of others."""
+        return [one.path for one in self.mixed if one.may_have_generation(generation)]
 
     @cached_property
     def _generations(self) -> Mapping[str, set[int]]:
@@ -134,7 +138,9 @@ def listed(table: Table | None) -> _Listed:
 
 def _with_files(part: FolderPart, there: _Listed, versions: str) -> FolderPart:
     (window,) = part.windows
-    held = there.of_window(window.record, part.folder, versions) if part.holds else []
+    # Of a window of which nothing counts, rows may lie in a file of others, until what counts instead is published: the file
+    # is read with what that window has lost.
+    held = there.of_window(window.record, part.folder, versions) if part.holds else there.shared(window.generation)
     # `compacted`: the generation of a row stands in the file.
     return replace(part, files=tuple(held), compacted=True)
 
