@@ -80,6 +80,35 @@ def test_values_that_their_sender_has_compressed(spark: SparkSession, how: str, 
     assert [given[at] for at in (2, 3, 5)] == [values[at] for at in (2, 3, 5)]
 
 
+@pytest.mark.covers("N110")
+@pytest.mark.parametrize("explode", [None, {"json_array": "items"}])
+def test_json_behind_the_number_of_its_schema(spark: SparkSession, explode: dict[str, str] | None) -> None:
+    scheme = {"type": "json", "fields": {"id": "integer"}, "keep": ["value"], "wire_format": "confluent"}
+    stream = stream_of(scheme=scheme, explode=explode)
+    good, other = b'{"id": 5}', b'{"id": "x"}'
+    whole, wrong = (one if explode is None else b'{"items": [' + one + b"]}" for one in (good, other))
+    values = [
+        b"\0\0\0\0\7" + whole,
+        None,
+        b"\0\xff\xff\xff\xff" + wrong,
+        whole,
+        b"\0\0\0\7",
+        b"\1\0\0\0\7" + whole,
+        b"\0" * 5,
+    ]
+    rows = rows_of(messages_of(spark, [*values]), stream)
+    columns = (OFFSET, INDEX, OUTCOME, REASON, F.col("id"), F.col("`value`"), TOMBSTONE, VALUE)
+    found = [tuple(row) for row in rows.frame.orderBy(OFFSET, INDEX).select(*columns).collect()]
+    rows.close()
+    assert found[0][2:7] == (Became.STORED, None, 5, good, False)
+    assert found[1][2:7] == (Became.STORED, None, None, None, True)
+    told = [row[3] for row in found[2:]]
+    no_json = "not one JSON value, or a key stands twice in it"
+    assert told == ["id is not an integer", *["not in the wire format of a schema registry"] * 3, no_json]
+    # A dead letter has the message's own bytes.
+    assert [bytes(row[7]) for row in found[2:]] == values[2:]
+
+
 @pytest.mark.covers("N87")
 def test_a_few_bytes_that_say_they_are_gigabytes(spark: SparkSession) -> None:
     """Snappy's streams allocate what a block says of itself, before they read it."""

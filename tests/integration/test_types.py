@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -356,6 +357,27 @@ def test_values_in_avro_by_a_registry(make: Make, spark: SparkSession, monkeypat
         with pytest.raises(WrongUse, match=r"the schema registry refuses the schema for .*: incompatible"):
             live.ingest()
     assert live.positions() == {(live.topics[0], 0): 11}
+
+
+def test_nested_types_of_compressed_pieces(
+    make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed values, split into pieces, with all types, into Iceberg."""
+    live = make(TYPED)
+    *_, iceberg = lakes(live, tmp_path, monkeypatch)
+    live.rewrite(sinks=[iceberg], decompress="gzip", explode={"json_array": "items"})
+    rows = [row_of(number) for number in range(12)]
+    values = [f'{{"items": {json_of(rows[at : at + 3])}}}'.encode() for at in range(0, 12, 3)]
+    live.kafka.send((live.topics[0], 0, b"k", gzip.compress(value)) for value in values)
+    live.kafka.send([(live.topics[0], 0, b"k", values[0])])
+    live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (1, 3)))
+    found = [row for table in iceberg_tables(live.opened.book, "iceberg") for row in table.to_pylist()]
+    assert by_id(found) == by_id(rows)
+    assert sorted((row["_offset"], row["_index"]) for row in found) == [(at // 3, at % 3) for at in range(12)]
+    report = audit(live.opened, live.new_run())
+    assert report.clean, report.sentence()
+    assert report.dead_letters == 1
 
 
 # Random types and values

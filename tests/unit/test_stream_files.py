@@ -389,6 +389,7 @@ def test_what_cannot_be_decompressed_by_its_stream_file(tmp_path: Path) -> None:
         loaded(tmp_path, f"{MINIMAL}decompress: zip\n")
     others = {
         "avro\n  registry: ours": "with a registry",
+        "json\n  wire_format: confluent": "with a registry",
         "function\n  function: shop.orders:order": "a function of your own",
     }
     for kind, said in others.items():

@@ -266,6 +266,11 @@ class JsonScheme(SchemePart):
         "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say, a form or a list of forms; ISO 8601 unless "
         "it is given.",
     )
+    wire_format: Literal["confluent"] | None = Field(
+        default=None,
+        description="`confluent`: each value begins with a byte 0 and the number of its JSON schema in four bytes: "
+        "[below](#json-by-a-schema-registry).",
+    )
 
     @property
     def columns(self) -> tuple[Member, ...]:

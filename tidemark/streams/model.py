@@ -15,7 +15,7 @@ from pydantic import (
 from tidemark.ledger.stores.kind import LedgerSettings
 from tidemark.ledger.stores.kinds import KINDS as LEDGER_KINDS
 from tidemark.ledger.stores.settings import HBaseLedger, SQLLedger
-from tidemark.schemes.kinds import AvroScheme, Fields, FunctionScheme
+from tidemark.schemes.kinds import AvroScheme, Fields, FunctionScheme, JsonScheme
 from tidemark.schemes.union import Scheme
 from tidemark.settings.parts import FieldName, FunctionName, Items, Name, Part, Text
 from tidemark.sinks.contract import SinkSettings, Surroundings
@@ -258,7 +258,9 @@ class Stream(Part):
             raise ValueError("explode: an Avro record is no text that could be split")
         if self.decompress is not None and isinstance(self.scheme, FunctionScheme):
             raise ValueError("decompress: a function of your own gets the value as it is; decompress it there")
-        if self.decompress is not None and isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
+        by_registry = isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None
+        framed = isinstance(self.scheme, JsonScheme) and self.scheme.wire_format is not None
+        if self.decompress is not None and (by_registry or framed):
             raise ValueError(
                 "decompress: with a registry, each value begins with the number of its schema, and is not compressed; leave "
                 "decompress out"

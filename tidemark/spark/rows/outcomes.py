@@ -46,9 +46,9 @@ from tidemark.spark.columns import (
     row_hash,
 )
 from tidemark.spark.rows.constants import wrong_constant
-from tidemark.spark.rows.decompressing import COMPRESSED, NOT_COMPRESSED, decompressed
 from tidemark.spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark.spark.rows.failing_messages import DETAIL, ERROR, Cause
+from tidemark.spark.rows.unwrapping import NOT_WRAPPED, WRAPPED, is_wrapped, unwrapped
 from tidemark.spark.runtime.caught import null_if_it_alone_throws, null_if_it_throws
 from tidemark.spark.runtime.once import meets_others
 from tidemark.spark.runtime.session import setting
@@ -86,22 +86,22 @@ def with_outcomes(
 
 
 def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
-    explode, compressed = stream.explode, stream.decompress is not None
-    if stream.decompress is not None:
-        messages = decompressed(messages, stream.decompress)
+    explode, wrapped = stream.explode, is_wrapped(stream)
+    if wrapped:
+        messages = unwrapped(messages, stream)
     if explode is None:
         pieces = messages.withColumn(INDEX, F.lit(0))
     else:
-        pieces = in_pieces(messages, explode, COMPRESSED if compressed else VALUE)
+        pieces = in_pieces(messages, explode, WRAPPED if wrapped else VALUE)
     found = parse(pieces, stream.scheme)
     with _null_where_not_computable(messages.sparkSession):
         refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream, apart=apart))
         found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
     nothing = F.lit(None).cast(FAILURE_TYPE)
     found = found.withColumn(FAILURE, nothing) if explode is None else of_pieces(found)
-    if compressed:
-        found = found.withColumn(REASON, F.coalesce(F.col(NOT_COMPRESSED), F.col(REASON))).drop(NOT_COMPRESSED)
-        found = found if explode is not None else found.withColumn(VALUE, F.col(COMPRESSED)).drop(COMPRESSED)
+    if wrapped:
+        found = found.withColumn(REASON, F.coalesce(F.col(NOT_WRAPPED), F.col(REASON))).drop(NOT_WRAPPED)
+        found = found if explode is not None else found.withColumn(VALUE, F.col(WRAPPED)).drop(WRAPPED)
     outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
     if explode is not None:
         outcome = F.when(F.col(EMPTY), code(Outcome.SKIPPED)).otherwise(outcome)
