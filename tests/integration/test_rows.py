@@ -116,7 +116,7 @@ def test_a_few_bytes_that_say_they_are_gigabytes(spark: SparkSession) -> None:
     frames = b"\xff\x06\0\0sNaPpY"
     too_long = b"\xff\xff\xff\xff\x07\0\0"
     blocks = [compressed("snappy", one) for one in (b'{"id": ', b"5}")]
-    values = [
+    values: list[bytes | None] = [
         java + b"\0\0\0\x07" + too_long,
         frames + b"\0\x0b\0\0" + b"\1\2\3\4" + too_long,
         java + b"\x7f\xff\xff\xff\0",
