@@ -11,6 +11,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
+from tidemark.errors import ProcessingFailed
 from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
@@ -190,6 +191,33 @@ def test_a_compaction_keeps_the_statistics_of_other_programs(world: IcebergInMem
         update.set_statistics(StatisticsFile.model_validate({**said, **sizes}))
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     assert there.exists()
+
+
+@pytest.mark.covers("I3")
+def test_an_erasure_says_what_commits_that_died_have_left(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise Killed(Step.COMMITTED)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidemark.sinks.iceberg.table._snapshot", dies)
+        with pytest.raises(ProcessingFailed):
+            world.replay(offsets((0, 3, 5)), "replay 1")
+    lanes.finish(world.opened, REPLAY)
+    erased = offsets((0, 6, 8))
+    world.erase(erased)
+    world.now = world.table().snapshots()[-1].timestamp_ms + 25 * HOUR
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert PlainIceberg().remains(world.opened, "iceberg", erased) == (
+        "no reader of the newest snapshot sees it; 1 files that died on their way into the table hold it for a day: "
+        "tidemark compact orders --sink iceberg"
+    )
+    for one in world.files():
+        os.utime(one.removeprefix("file://"), (1, 1))
+    compact(world.opened, world.sink, "run 10", CompactionRequest())
+    assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
+    assert not [one for one in world.files() if data_files.hold(one, erased)]
 
 
 def test_a_compaction_leaves_files_that_a_replay_has_replaced_meanwhile(

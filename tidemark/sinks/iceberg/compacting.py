@@ -97,7 +97,7 @@ def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRe
         return
     for group in _groups(opened.book, settings, table, asked):
         _merge(where, table, group, run)
-    named = _named(table)
+    named = named_files(table)
     _expire(where, settings, run, opened.book.clock())
     _remove_unnamed(opened.book, where, named)
 
@@ -216,7 +216,7 @@ def _only_of(table: Table, expiring: Sequence[Snapshot]) -> list[LiveFile]:
     return [one for one in files_of_all(table) if one.path not in kept]
 
 
-def _named(table: Table) -> set[str]:
+def named_files(table: Table) -> set[str]:
     """All files that a version of the metadata names, itself among them."""
     metadata = table.metadata
     found = {table.metadata_location, *(one.metadata_file for one in metadata.metadata_log)}
@@ -230,14 +230,14 @@ def _named(table: Table) -> set[str]:
 
 def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
     """Remove what expired snapshots alone have named (`before`), and what commits and attempts that died have left."""
-    listed = [*_listed(where.base, "data"), *_listed(where.base, "metadata")]
+    written_files = [*listed(where.base, "data"), *listed(where.base, "metadata")]
     attempts = on_disk(f"{where.base}/data")
     # Read after the folders were listed: an attempt is in its head before it makes its folder.
     standing, heads = book.standing(), book.heads()
     table = check_there(where, ())
     if table is None:
         return
-    named, versions = _named(table), versions_of(book)
+    named, versions = named_files(table), versions_of(book)
     old = datetime.now(UTC) - _ON_ITS_WAY
     windows = {one.generation: one for one in standing.windows}
     done = set()
@@ -251,7 +251,7 @@ def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
         newest = max(windows, default=0)
         if window is None and known and standing.is_dead(one.generation, newest):
             delete(one.folder)
-    for name, written in listed:
+    for name, written in written_files:
         below = name.removeprefix(where.base)
         if name in named:
             continue
@@ -273,7 +273,7 @@ def _delete(name: str) -> None:
             filesystem.delete_file(path)
 
 
-def _listed(base: str, folder: str) -> Iterable[tuple[str, datetime]]:
+def listed(base: str, folder: str) -> Iterable[tuple[str, datetime]]:
     with folders.opened(f"{base}/{folder}") as (filesystem, path):
         for one in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
             if one.type == fs.FileType.File:

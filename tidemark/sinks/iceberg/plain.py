@@ -60,13 +60,13 @@ class PlainIceberg(PlainSink):
         files.erase_dead(f"{where.base}/data", erasing.erased, erasing.standing, erasing.generation)
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
-        from tidemark.sinks.iceberg.remaining import held_by_snapshots
+        from tidemark.sinks.iceberg.remaining import still_held
 
-        held = held_by_snapshots(opened, sink, erased)
+        held = still_held(opened, sink, erased)
         if not held:
             return ""
         compact = f"tidemark compact {opened.book.stream} --sink {sink}"
-        return f"no reader of the newest snapshot sees it; {held} hold it until they expire: {compact}"
+        return f"no reader of the newest snapshot sees it; {held}: {compact}"
 
     def check_fields(self, opened: Opened, settings: IcebergSink) -> None:
         from tidemark.sinks.iceberg import table

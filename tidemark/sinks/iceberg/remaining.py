@@ -1,23 +1,41 @@
-"""What an Iceberg table still holds of erased offsets: files that older snapshots name."""
+"""What an Iceberg table still holds of erased offsets: files that older snapshots name, and those that none names."""
 
 from __future__ import annotations
+
+import pyarrow as pa
 
 from tidemark.ledger.erased import places_to_clear
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import located, opened
+from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.compacting import listed, named_files
 from tidemark.sinks.iceberg.live_files import files_of_all
-from tidemark.sinks.iceberg.table import TYPE
+from tidemark.sinks.iceberg.table import TYPE, check_there
 
 
-def held_by_snapshots(opened_stream: Opened, sink: str, erased: RangeSet) -> str:
-    """The snapshots of a sink's tables that have rows of these offsets, in words; empty for none."""
-    found = 0
+def still_held(opened_stream: Opened, sink: str, erased: RangeSet) -> str:
+    """The files of a sink's tables that have rows of these offsets, in words; empty for none."""
+    snapshots = unnamed = 0
     places = (one.place for one in places_to_clear(opened_stream.book))
     for place in (one.place for one in places if one.name == sink and one.type == TYPE):
-        table = opened(located(opened_stream.connections, place))
-        for one in files_of_all(table) if table is not None else ():
-            if one.may_have(erased, MAX_OFFSET) and data_files.hold(one.path, erased):
-                found += 1
-    return f"{found} files of older snapshots" if found else ""
+        where = located(opened_stream.connections, place)
+        # Before the table: what is named meanwhile is none of its commits' copies.
+        written = [name for name, _ in listed(where.base, "data") if name.endswith(".parquet")]
+        table = check_there(where, ())
+        if table is None:
+            continue
+        by_snapshots = files_of_all(table)
+        snapshots += sum(one.may_have(erased, MAX_OFFSET) and data_files.hold(one.path, erased) for one in by_snapshots)
+        unnamed += sum(_may_hold(name, erased) for name in {*written} - named_files(table))
+    said = [f"{snapshots} files of older snapshots hold it until they expire"] if snapshots else []
+    said += [f"{unnamed} files that died on their way into the table hold it for a day"] if unnamed else []
+    return ", ".join(said)
+
+
+def _may_hold(name: str, erased: RangeSet) -> bool:
+    """As `hold`, of a file that may not have been written to its end."""
+    try:
+        return data_files.hold(name, erased)
+    except pa.ArrowInvalid:
+        return True
