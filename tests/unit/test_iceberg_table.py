@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -102,10 +102,10 @@ def attempt(where: Where, one: Committed, numbers: Sequence[int], at: TopicParti
     return folder
 
 
-def publish(where: Where, one: Committed, replaced: RangeSet = NOTHING) -> None:
+def publish(where: Where, one: Committed, replaced: RangeSet = NOTHING) -> bool:
     record = one.record
     folder = iceberg_table.attempt_folder(where.base, record.lane, record.seq, one.generation)
-    iceberg_table.publish(where, "s", record, folder, replaced)
+    return iceberg_table.publish(where, "s", record, folder, replaced)
 
 
 def ingested(where: Where, generation: int, numbers: range, lane: str = "ingest") -> Committed:
@@ -164,8 +164,10 @@ def test_an_older_attempt_of_a_lane_never_comes_after_a_newer_one(where: Where) 
     newer, older = window(where, 9, range(10)), window(where, 4, range(10, 20))
     for one in (newer, older):
         attempt(where, one, range(one.covers.count()))
-    publish(where, newer)
-    publish(where, older)
+    assert publish(where, newer)
+    # With `at_most_once`, the older one has to know that its rows are not there.
+    assert not publish(where, older)
+    assert publish(where, newer)
     assert {generation for _, generation in plainly(where)} == {9}
     # Another lane has a property of its own.
     ingested(where, 3, range(30, 35), "replay-1")
@@ -307,7 +309,7 @@ def test_lanes_that_publish_at_once(where: Where) -> None:
         iceberg_table.prepare(where, {**FIELDS, f"more_{number}": "integer"}, "s", "ledger")
 
     with ThreadPoolExecutor(5) as programs:
-        runs = [programs.submit(add, lane) for lane in "ab"]
+        runs: list[Future[object]] = [programs.submit(add, lane) for lane in "ab"]
         runs += [programs.submit(publish, where, replay, replay.covers)]
         runs += [programs.submit(more, number) for number in range(2)]
         for one in runs:

@@ -255,16 +255,22 @@ def published(table: Table, versions: str, lane: str) -> int:
     return int(table.properties.get(lane_property(versions, lane), "0"))
 
 
-def publish(where: Where, versions: str, record: Record, folder: str, replaced: RangeSet) -> None:
+def publish(where: Where, versions: str, record: Record, folder: str, replaced: RangeSet) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
-    One snapshot has both. Repeatable: does nothing when the table has this generation of the lane, or a higher one.
+    One snapshot has both. Repeatable: does nothing when the table has this generation of the lane, or a higher one. Gives
+    False where it had a higher one before: then only an earlier call can have published this one.
     """
     generation = record.attempt.generation
+    tried = overtaken = False
 
     def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
-        if published(table, versions, record.lane) >= generation:
+        nonlocal tried, overtaken
+        there = published(table, versions, record.lane)
+        if there >= generation:
+            overtaken = there > generation and not tried
             return False
+        tried = True
         old = _without(where, table, replaced, generation, made)
         written = data_files.in_folder(folder)
         new = [one for name in written if (one := data_files.described(table.metadata, name)) is not None]
@@ -278,6 +284,7 @@ def publish(where: Where, versions: str, record: Record, folder: str, replaced: 
         return True
 
     change(where, stage)
+    return not overtaken
 
 
 def remove(where: Where, record: Record, wanted: RangeSet) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
+from tidemark.errors import Fenced
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements
@@ -68,8 +69,14 @@ class IcebergResults:
         written.partitionBy(*(key.column for key in self._keys)).parquet(folder)
         held = read_back(rows, folder)
         # As with `at_most_once`: what comes after the commit is published now.
-        if (found := self._book.record(context.lane, context.seq)) is not None:
-            iceberg_table.publish(self._where, versions_of(self._book), found[1], folder, RangeSet())
+        found = self._book.record(context.lane, context.seq)
+        if found is not None and not iceberg_table.publish(
+            self._where, versions_of(self._book), found[1], folder, RangeSet()
+        ):
+            raise Fenced(
+                f"{self._where} has a later window of {context.lane} already, and takes none of before it: nothing that "
+                f"this attempt wrote there counts. A replay of window {context.lane}/{context.seq} reads its offsets again"
+            )
         return held
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
