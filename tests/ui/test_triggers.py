@@ -225,9 +225,14 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     run = page.url.rpartition("run_id=")[2]
     ended = airflow.call("GET", f"/api/v2/dags/{ERASE}/dagRuns/{run}")[1]
     # Airflow's own page of the run says what came of it, and why it was asked for.
-    assert ended["note"] == "Answer: erased 1 messages; something remains in the source\n\nReason: request 4711"
+    assert ended["note"] == "Answer: erased 1 message; something remains in the source\n\nReason: request 4711"
     conf = ended["conf"]
-    assert (conf["records"], conf["dry_run"], len(conf["plan"]), "key" in conf) == (f"{STREAM}/0@12", False, 64, False)
+    assert (conf["records"], conf["dry_run"], len(conf["plan"]), "key" in conf) == (
+        f"{STREAM}#1/0@12",
+        False,
+        64,
+        False,
+    )
     events = airflow.call("GET", f"/api/v2/eventLogs?dag_id={ERASE}&event=tidemark_key_search")[1]["event_logs"]
     assert [one["owner"] for one in events] == [environment.ADMIN]
     assert "customer" not in events[0]["extra"]

@@ -231,6 +231,14 @@ def test_the_step_and_a_bar_for_each_partition_are_drawn() -> None:
     assert drawn(display)[1].split()[-2:] == ["20/10000", "--:--"]
     display.show(ShownJob("reading", "window 8 of s/ingest", (PartitionProgress("logs/5", 3),)))
     assert [line.split()[0] for line in drawn(display)[1:]] == ["logs/5"]
+    # At the end nothing spins, and the clock stands still.
+    assert not drawn(display)[0].startswith(" ")
+    display.ended()
+    ended = drawn(display)
+    clock.now += 60
+    assert drawn(display) == ended
+    assert ended[0].startswith(" ")
+    assert "window 8 of s/ingest: reading" in ended[0]
 
 
 def test_what_is_drawn_fits_and_is_never_a_code() -> None:

@@ -112,15 +112,14 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 remains = _remains(opened, done.erased)
                 event = committed_event(opened, lane, committed_by(opened, lane, run_name(context)))
             context["outlet_events"][asset].extra = event
+            erased = done.erased.count()
             left = ", ".join(one["name"] for one in remains if one["remains"])
-            keep_answer(
-                context,
-                f"erased {done.erased.count()} messages; {f'something remains in {left}' if left else 'nothing remains'}",
-            )
+            after = f"something remains in {left}" if left else "nothing remains"
+            keep_answer(context, f"erased {erased} message{'s' * (erased != 1)}; {after}")
             return {
                 "lane": lane,
                 "windows": event["windows"],
-                "erased": done.erased.count(),
+                "erased": erased,
                 "read_again": done.read_again.count(),
                 "tombstones": [one.as_fields() for one in done.tombstones],
                 "remains": remains,

@@ -100,7 +100,7 @@ class Display:
     ) -> None:
         name = Column(no_wrap=True, overflow="ellipsis", max_width=max(10, console.width // 3))
         self._step = Progress(
-            SpinnerColumn(),
+            SpinnerColumn(finished_text=" "),
             TextColumn("{task.description}", markup=False, style=""),
             TextColumn("{task.fields[tasks]}", markup=False, style="progress.download"),
             TimeElapsedColumn(),
@@ -137,6 +137,10 @@ class Display:
                 # The next sink begins: its messages are counted from zero.
                 self._bars.reset(task.id)
             self._bars.update(task.id, completed=bar.done)
+
+    def ended(self) -> None:
+        """Nothing goes on any more: what stays at the terminal spins no longer."""
+        self._step.update(self._now, total=1, completed=1)
 
 
 class _Rate(ProgressColumn):
@@ -176,6 +180,7 @@ def displayed(look: Look, log: JobLog | None, first: ShownJob | None = None) -> 
             show()
         finally:
             over.set()
+            display.ended()
 
 
 @contextmanager

@@ -129,7 +129,7 @@ async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
-    const [published, , before] = results;
+    const [published, compared, before] = results;
     document.getElementById("results").replaceChildren();
     // Those of a run with lanes of its own stand beside its lanes.
     const lanes = published && (dag.endsWith("__ingest") || document.getElementById("progress").hidden) ? [published, ...(published.then || [])] : [];
@@ -138,6 +138,9 @@ async function show() {
       if (found && found.places) changes(RESULTS[at].title, found);
       else if (found && found.answers) section(RESULTS[at].title, found);
     });
+    if (published && !compared && kindOf(dag) === "replay") {
+      document.getElementById("results").append(element("p", "What it has changed was not compared: the counts of its windows are all that is known. A replay that is planned with Compare says it, row by row.", "quiet"));
+    }
     if (published?.remains) remains("What remains", published.remains);
     else if (before?.remains) remains("Where the results are, and what would remain", before.remains);
     const some = document.querySelector("#results section") || !document.getElementById("progress").hidden;
