@@ -102,7 +102,7 @@ async def wrong_value(request: Request, problem: Exception) -> Response:
     lines = [f"{one['loc'][-1] if one['loc'] else 'request'}: {wording.said(one)}" for one in errors[:_MOST_ERRORS]]
     said = "; ".join([*lines, *([f"and {len(errors) - len(lines)} more"] if len(errors) > len(lines) else [])])
     if (depth := _depth_of_page(request)) is not None:
-        return _problem_page(_CANNOT, f"{said[:1].upper()}{said[1:]}", depth, 422)
+        return _problem_page("Something is wrong with this address", f"In the address, {said}", depth, 422)
     return JSONResponse({"detail": said}, 422)
 
 
