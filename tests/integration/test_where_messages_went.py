@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -23,6 +24,9 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.spark.sinks.parquet.compacting import compact
+from tidemark.views.browsing.items import Meter
+from tidemark.views.browsing.messages import Asked, messages
+from tidemark.views.browsing.places import Where as Place
 from tidemark.views.messages import where
 from tidemark.views.messages.message import Where, as_values
 
@@ -39,7 +43,12 @@ def answers(live: LiveStream, topic: int, offsets: range, partition: int = 0) ->
     return {offset: (one.fate, one.kafka.slot) for offset, one in found.items()}
 
 
-@pytest.mark.covers("U6", "U8")
+def looked_through(live: LiveStream, where: str, filter_: str = "", **more: Any) -> list[int]:
+    found = messages(live.opened, Asked(Place(where), filter_, **more), Meter.of(1e9, 1e9, 60))
+    return [one.at.offset for one in found.items]
+
+
+@pytest.mark.covers("U6", "U8", "U28")
 def test_each_offset_has_one_answer(make: Make) -> None:
     live = make(CDN)
     topic, compacted = live.topics[0], f"{live.name}-compacted"
@@ -86,9 +95,25 @@ def test_each_offset_has_one_answer(make: Make) -> None:
             **dict.fromkeys((1, 2, 3), ("stored", "message")),
             4: ("not in the topic yet", "not yet"),
         }
+        # Looking through them shows what a reader of the stream gets: no marks, and nothing that is aborted or held back.
+        assert looked_through(live, f"{topic}/0") == [3, 4, 5, 9]
+        assert looked_through(live, f"{topic}/0", count=3, backwards=True) == [9, 5, 4]
+        assert looked_through(live, f"{topic}/0", "value contains '<script>' and key is not null") == [5]
+        assert looked_through(live, compacted) == [1, 2, 3]
         producer.abort_transaction()
 
     file = str(live.file)
+    out, said = tidemark("messages", file, f"{topic}/0@3-10", "--tail", "3", "--format", "jsonl")
+    assert [json.loads(one)["offset"] for one in out.splitlines()] == [4, 5, 9]
+    assert said.startswith("3 of ")
+    out, _ = tidemark(
+        "messages", file, f"{topic}/0", "--dead-letters", "--filter", "reason is not null", "--format", "csv"
+    )
+    assert [one.split(",")[:3] for one in out.splitlines()] == [["topic", "partition", "offset"], [topic, "0", "5"]]
+    for sink in ("hbase", "parquet"):
+        rows = asked("results", file, "--sink", sink, "--where", f"{topic}/0@3-10", "--filter", "code = 200")
+        assert [one["coordinate"] for one in rows] == [f"{topic}/0@{offset}" for offset in (3, 4, 9)]
+    assert "filter: character 1" in tidemark("messages", file, f"{topic}/0", "--filter", "amount < 0", code=2)[1]
     found = asked("show", file, f"{topic}/0@3", "--message")
     assert [one["run"] for one in found["windows"]] == ["dag/a replay", "dag/the run"]
     assert found["sentence"].startswith("stored: window replay-")

@@ -24,6 +24,7 @@ PAGES = {
     "": "tr[data-stream=cdn_logs] td:nth-child(5)",
     "streams/cdn_logs": "#windows td.run",
     "streams/cdn_logs/messages": "#which",
+    "streams/cdn_logs/browse?where=cdn-logs/0": "#found td.time",
     "streams/cdn_logs/windows/ingest/1": "#state",
     "streams/cdn_logs/dead-letters": "#counted:not(:empty)",
     "streams/cdn_logs/completeness": "#calendar button",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at
 from tidemark.clients.kafka.slots import KafkaMessage, OffsetContents, Slot
+from tidemark.clients.kafka.stepping import Step, Steps
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
@@ -41,6 +43,10 @@ class KnownLog(LookedAt):
     contents: list[Fate | Slot] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)
     away: bool = False
+    # Messages that have more than their offset as their value.
+    written: dict[int, KafkaMessage] = field(default_factory=dict)
+    # Of one answer: how many offsets it passes.
+    at_once: int = 3
 
     def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         if self.away:
@@ -51,8 +57,21 @@ class KnownLog(LookedAt):
         what: Any = Slot.EXPIRED if offset < start else Slot.BEYOND if offset >= end else self.contents[offset]
         if start <= offset < end and offset in self.gone:
             what = Slot.COMPACTED
-        message = None if isinstance(what, Slot) else KafkaMessage(offset, False, None, b"%d" % offset, ())
+        message = None if isinstance(what, Slot) else self.message(offset)
         return OffsetContents(what if isinstance(what, Slot) else Slot.MESSAGE, start, end, message)
+
+    def message(self, offset: int) -> KafkaMessage:
+        return self.written.get(offset) or KafkaMessage(offset, False, None, b"%d" % offset, ())
+
+    @contextmanager
+    def stepping(self, isolation: str) -> Iterator[Steps]:
+        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[Step]:
+            for first in range(start, until, self.at_once):
+                after = min(until, first + self.at_once)
+                found = [(one, self.slot(topic, partition, one)) for one in range(first, after)]
+                yield Step(after, tuple((one, slot.message) for one, slot in found if slot and slot.message))
+
+        yield steps
 
 
 @dataclass

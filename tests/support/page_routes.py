@@ -22,7 +22,7 @@ Route = tuple[str, str]
 # What stands in the paths of routes.
 VALUES = {
     "name": "cdn_logs", "lane": "ingest", "seq": "1", "topic": "cdn-logs", "partition": "0", "offset": "0",
-    "version": "0", "hour": "2026-11-21T13Z", "action": "pause",
+    "version": "0", "kind": "messages", "hour": "2026-11-21T13Z", "action": "pause",
 }  # fmt: skip
 
 BODY = {"kind": "replay", "fields": {"records": "cdn-logs/0@0"}, "reason": "who may"}

@@ -80,14 +80,20 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     assert "committed" in window
     assert frame.locator("#plots figure").count() == 4
     # A page of a lane says which of how many it shows, and a window is opened by its number, or refused.
-    frame.locator("#which-windows select").select_option("ingest")
+    frame.locator("#which-windows select[name=lane]").select_option("ingest")
     frame.locator("#shown-windows", has_text="of ingest").wait_for()
     assert frame.locator("#windows tbody tr").first.locator("td").first.inner_text() == "ingest"
+    frame.locator("#which-windows input[name=run]").fill("no such run")
+    frame.locator("#which-windows input[name=run]").press("Enter")
+    frame.locator("#shown-windows", has_text="0 of the windows 1 to").wait_for()
+    frame.locator("#which-windows input[name=run]").fill("")
+    frame.locator("#which-windows input[name=run]").press("Enter")
+    frame.locator("#windows td.run a").first.wait_for()
     for wrong, said in (("zzz", "Write a number, such as 17"), ("9999", "There is no window ingest/9999.")):
         frame.locator("#open-window input").fill(wrong)
         frame.locator("#open-window button").click()
         frame.locator("#no-window", has_text=said).wait_for()
-    frame.locator("#which-windows select").select_option("")
+    frame.locator("#which-windows select[name=lane]").select_option("")
     frame.locator("#shown-windows", has_text="of all lanes").wait_for()
     # A run's name leads out of the frame, to the run's own page.
     frame.locator("#windows td.run a").first.click()

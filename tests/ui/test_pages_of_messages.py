@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,14 +29,18 @@ TOPIC, PARTITION = "cdn-logs", 2
 HOSTILE = f"{EVIL}\x1b[31mred\x1b[0m\u202egnp.exe".encode()
 SHOWN = f"{EVIL}\\x1b[31mred\\x1b[0m\\u202egnp.exe"
 LARGE = b"x" * 10_000_000
+# 2026-11-20T13:00:00Z.
+HOUR = 1_795_179_600_000
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Two messages that are no log lines, which an ingest has read: where they are."""
+    """Messages that are no log lines, which an ingest has read: where they are. `amounts`: JSON of one `customer`."""
 
     hostile: int
     large: int
+    customer: str
+    amounts: dict[int, int]
 
     def path(self, offset: int) -> str:
         return f"/tidemark/api/streams/cdn_logs/messages/{TOPIC}/{PARTITION}/{offset}"
@@ -46,8 +51,20 @@ def sent(airflow: Airflow, kafka: Kafka) -> Sent:
     producer = KafkaProducer(**kafka.settings, max_request_size=11_000_000)
     hostile = producer.send(TOPIC, HOSTILE, EVIL.encode(), headers=[(EVIL, b"\xff\x00")], partition=PARTITION)
     large = producer.send(TOPIC, LARGE, None, partition=PARTITION)
+    customer = secrets.token_hex(8)
+    amounts = {
+        amount: producer.send(
+            TOPIC, json.dumps({"amount": amount}).encode(), customer.encode(), partition=PARTITION, timestamp_ms=at
+        )
+        for amount, at in ((-5, HOUR), (7, HOUR + 1), (-6, HOUR + 3_599_999), (-7, HOUR + 3_600_000))
+    }
     producer.flush()
-    found = Sent(hostile.get(timeout=60).offset, large.get(timeout=60).offset)
+    found = Sent(
+        hostile.get(timeout=60).offset,
+        large.get(timeout=60).offset,
+        customer,
+        {amount: one.get(timeout=60).offset for amount, one in amounts.items()},
+    )
     producer.close()
     assert airflow.run("cdn_logs__ingest") == "success"
     return found
@@ -390,3 +407,88 @@ def test_the_pages_are_readable_at_200_percent(airflow: Airflow, page: Page, sen
         )
         size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert size[0] <= size[1], place
+
+
+@pytest.mark.covers("U28", "Q16")
+def test_who_may_look_through_payloads(airflow: Airflow, site: Site, sent: Sent) -> None:
+    api = "/tidemark/api/streams/cdn_logs/browse"
+    tokens = {
+        user: airflow.token_of(user, environment.password(site, user)) for user in ("viewer", "operator", "nobody")
+    }
+    place = f"{TOPIC}/{PARTITION}@{sent.hostile}-{sent.hostile + 1}"
+    before = len(looks(airflow))
+    status, answer = asked(airflow, f"{api}/messages?where={place}", tokens["viewer"])
+    assert (status, answer["lines"][0]["value"], answer["may_see_payload"]) == (200, {"bytes": len(HOSTILE)}, False)
+    filtered = quote("value contains 'a'")
+    for more in ("payload=true", f"filter={filtered}", f"payload=true&filter={filtered}"):
+        assert asked(airflow, f"{api}/messages?where={place}&{more}", tokens["viewer"])[0] == 403
+    assert asked(airflow, f"{api}/messages/file?where={place}", tokens["viewer"])[0] == 403
+    for more in ("", "/file"):
+        path = f"{api}/dead-letters{more}?where={place}"
+        assert asked(airflow, path, tokens["nobody"])[0] == 404
+        assert airflow.call("GET", path, token=None)[0] == 401
+    assert len(looks(airflow)) == before
+    status, answer = asked(airflow, f"{api}/messages?where={place}&payload=true", tokens["operator"])
+    assert (status, answer["lines"][0]["value"]["text"], answer["searched"]) == (200, SHOWN, [place])
+    assert ("operator", f"messages of {place}") in looks(airflow)
+    for query, wrong, said in (
+        ("where=elsewhere/0", 400, "the stream reads no topic elsewhere"),
+        ("where=__consumer_offsets", 400, "the stream reads no topic __consumer_offsets"),
+        (f"payload=true&filter={'x' * 10_000}", 422, "filter"),
+        (f"payload=true&filter={quote('amount < 0')}", 400, "for JSON, write $.amount"),
+        ("go_on=0:0:1:another:0:1", 503, "deleted and created again"),
+        ("window=ingest/999999", 400, "no committed window"),
+    ):
+        status, answer = asked(airflow, f"{api}/messages?{query}", airflow.token)
+        assert (status, said in answer["detail"]) == (wrong, True), answer
+
+
+@pytest.mark.covers("U28", "U8")
+def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Airflow, page: Page, sent: Sent) -> None:
+    """And what is shown has an address, is exported, and goes on from where a question has ended."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.click("#navigation >> text=Browse")
+    page.locator("#which select").select_option("dead-letters")
+    page.fill("input[name=where]", "")
+    page.fill("input[name=since]", "2026-11-20T13:00")
+    page.fill("input[name=until]", "2026-11-20T14:00")
+    page.fill("input[name=filter]", f'$.amount < 0 and key = "{sent.customer}"')
+    page.click("#which >> text=Look")
+    rows = page.locator("#found tbody tr")
+    rows.nth(1).wait_for()
+    named = [f"{TOPIC}/{PARTITION}@{sent.amounts[amount]}" for amount in (-5, -6)]
+    assert [row.locator("td").nth(1).inner_text().strip() for row in rows.all()] == named
+    page.locator("#searched", has_text=re.compile(r"^2 of \d+ dead letters that were looked at fit")).wait_for()
+    page.wait_for_url(lambda url: "filter=%24.amount" in url)
+    rows.first.locator("summary").click()
+    page.screenshot(path=SCREENSHOTS / "browse-dead-letters.png", full_page=True)
+    page.get_by_role("button", name="Pick all").click()
+    page.get_by_role("button", name="Replay the 2 picked messages …").click()
+    assert page.locator("dialog textarea").input_value() == "\n".join(named)
+    page.keyboard.press("Escape")
+    for form, begins in (("CSV", "topic,partition,offset"), ("JSON lines", '{"topic": "cdn-logs"')):
+        with page.expect_download() as downloading:
+            page.get_by_role("button", name=f"Export as {form}").click()
+        text = downloading.value.path().read_text()
+        assert text.startswith(begins)
+        assert len(text.splitlines()) == 2 + (form == "CSV")
+    # The address is the page.
+    page.goto(page.url)
+    rows.nth(1).wait_for()
+    # The newest messages of a partition, which are hostile, and those before them.
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/browse?where={TOPIC}/{PARTITION}&newest=true")
+    rows.nth(49).wait_for()
+    assert "masked" in rows.first.inner_text()
+    page.get_by_role("button", name="Show payloads").click()
+    hostile = rows.filter(has_text=f"@{sent.hostile}")
+    hostile.locator("summary").click()
+    assert hostile.locator(".value").filter(has_text="value,").locator("pre").first.inner_text() == SHOWN
+    page.screenshot(path=SCREENSHOTS / "browse-newest.png", full_page=True)
+    first = rows.first.locator("td").nth(1).inner_text()
+    page.get_by_role("button", name="Older 50").click()
+    page.get_by_role("button", name="Previous").wait_for()
+    rows.filter(has_text=first.strip()).wait_for(state="detached")
+    page.get_by_role("button", name="Previous").click()
+    rows.filter(has_text=first.strip()).wait_for()
+    assert page.locator("main img, main script").count() == 0

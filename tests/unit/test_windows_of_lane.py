@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.stores.contract import Key
-from tidemark.views.windows_of_lane import WindowsOfLane, windows_of_lane
+from tidemark.views import windows_of_lane as windows_of_lane_module
+from tidemark.views.windows_of_lane import Wanted, WindowsOfLane, windows_of_lane
 
 
 def made_of(folder: Path, windows: int) -> StreamInMemory:
@@ -21,7 +23,7 @@ def made_of(folder: Path, windows: int) -> StreamInMemory:
     return made
 
 
-def found(made: StreamInMemory, **asked: int) -> WindowsOfLane:
+def found(made: StreamInMemory, **asked: Any) -> WindowsOfLane:
     shown = windows_of_lane(made.opened, INGEST, **asked)
     assert shown is not None
     return shown
@@ -71,6 +73,33 @@ def test_windows_before_a_time_are_found_by_halving(tmp_path: Path, monkeypatch:
     assert len(read) < 12
     assert found(made, until=0).windows == []
     assert found(made, until=times[-1] + 1, count=1).windows[0].seq == 200
+
+
+@pytest.mark.covers("U23")
+def test_windows_of_a_run_are_looked_for_a_bounded_number_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows_of_lane_module, "MOST_LOOKED", 200)
+    made = made_of(tmp_path, 300)
+
+    def of_run(run: str, **asked: Any) -> WindowsOfLane:
+        shown = windows_of_lane(made.opened, INGEST, Wanted(run), **asked)
+        assert shown is not None
+        return shown
+
+    # Ten, and those down to 201 were looked at too.
+    shown = of_run("run 29", count=10)
+    assert ([one.seq for one in shown.windows], shown.looked_down_to) == (list(range(300, 290, -1)), 201)
+    assert [one.seq for one in of_run("run 29", count=3).windows] == [300, 299, 298]
+    assert of_run("run 29", count=3).looked_down_to == 298
+    none = of_run("run 0")
+    assert (none.windows, none.below, none.looked_down_to, none.of) == ([], 301, 101, 300)
+    first = of_run("run 0", below=none.looked_down_to)
+    assert ([one.seq for one in first.windows], first.looked_down_to) == ([1], 1)
+    read = reads_of(made, monkeypatch)
+    of_run("no such run")
+    assert sum(read) <= 200
+    assert windows_of_lane(made.opened, INGEST, Wanted(holding="dead letters")).windows == []  # type: ignore[union-attr]
 
 
 @pytest.mark.covers("U23")

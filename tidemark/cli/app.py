@@ -23,6 +23,7 @@ from tidemark.cli.commands import (
     erase,
     init,
     ledger,
+    messages,
     migrate,
     offsets,
     replay,
@@ -319,7 +320,15 @@ def plan(
 
 
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
-    LOOK: (status, results.results, results.show, windows.window, windows.dead_letters, complete.complete),
+    LOOK: (
+        status,
+        results.results,
+        results.show,
+        messages.messages,
+        windows.window,
+        windows.dead_letters,
+        complete.complete,
+    ),
     RUN: (plan, run.run, steer.pause, steer.resume, steer.cancel, offsets.offsets),
     REPLAY: (replay.replay, replay.backfill, erase.erase),
     PROVE: (audit.audit, audit.report),

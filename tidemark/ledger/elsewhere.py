@@ -64,7 +64,7 @@ def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
         if not shared:
             continue
         try:
-            found_there = _tombstones(other, register)
+            found_there = erased_here(other, register)
         except (LedgerUnreadable, LedgerContradiction) as problem:
             _pass_over(other, problem)
             continue
@@ -111,7 +111,7 @@ def for_readers(book: Book) -> Book:
     )
 
 
-def _tombstones(book: Book, register: Register) -> list[Tombstone]:
+def erased_here(book: Book, register: Register) -> list[Tombstone]:
     """The offsets that a stream has erased. Reads only lanes of erasures, and many of these at once."""
     closed = [lane for part in closed_lanes(book, register) for lane in part]
     lanes = dict.fromkeys(lane for lane in (*register.lanes, *closed) if erases(lane))

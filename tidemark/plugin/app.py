@@ -17,6 +17,7 @@ from tidemark.plugin.access import get_user
 from tidemark.plugin.asking import Asking
 from tidemark.plugin.routes import (
     audits,
+    browse,
     completeness,
     dead_letters,
     messages,
@@ -35,6 +36,7 @@ _ROUTES = (
     streams.routes,
     stream.routes,
     messages.routes,
+    browse.routes,
     windows.routes,
     dead_letters.routes,
     audits.routes,

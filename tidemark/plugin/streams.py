@@ -24,6 +24,7 @@ from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
 from tidemark.views.coverage.bars import Asked, Coverage, coverage_bars
+from tidemark.views.coverage.times import AskedTimes, CoverageInTime, coverage_times, grid_of
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
 from tidemark.views.event_time.progress import Progress, progress
 from tidemark.views.overview import Overview, overview
@@ -177,6 +178,15 @@ class Servers:
         index = self._index(file)
         with index.lock:
             return coverage_bars(opened, index.windows, asked)
+
+    def in_time(self, file: StreamFile, asked: AskedTimes) -> CoverageInTime:
+        """The coverage picture by event time, by the windows that `index` has read. Raises TidemarkError."""
+        opened = self.open(file)
+        # Kafka is asked before: a lock is held for no server.
+        grid = grid_of(opened, asked)
+        index = self._index(file)
+        with index.lock:
+            return coverage_times(opened, index.windows, grid)
 
     def look_at_times(self, file: StreamFile) -> None:
         """Read the history for answers in event time, unless that was done just now. Raises TidemarkError."""

@@ -200,6 +200,8 @@ class PlainSink:
     looks_quickly: ClassVar[bool] = False
     # Whether the rows of `rows_at` have the fields of the stream.
     keeps_fields: ClassVar[bool] = True
+    # Whether `rows` gives each row of a message with its coordinate and fields, and reads little of what does not count.
+    rows_by_coordinate: ClassVar[bool] = False
 
     def check_fields(self, opened: Opened, settings: Any) -> None:
         """Raises WrongUse where the sink's place has a field of the stream in a type that cannot become the stream file's.

@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import Record
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.overview import NewestWindow, committed_window
 
-MOST_WINDOWS = 100
+MOST_WINDOWS, MOST_LOOKED = 100, 2_000
+
+
+Holding = Literal["", "dead letters", "passed over"]
 
 
 @dataclass(frozen=True)
 class WindowsOfLane:
-    """Committed windows of a lane, the newest first, with numbers below `below`, of the `of` that it has committed."""
+    """Committed windows of a lane, the newest first, with numbers below `below`, of the `of` that it has committed.
+
+    `looked_down_to`: those below this number have not been looked at; those from it on that are not here do not fit.
+    """
 
     lane: str
     windows: list[NewestWindow]
     below: int
+    looked_down_to: int
     of: int
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which windows: whose run has this text in its name, and which have dead letters, or have passed over offsets."""
+
+    run: str = ""
+    holding: Holding = ""
+
+    def fits(self, record: Record) -> bool:
+        if self.run not in record.attempt.run:
+            return False
+        if self.holding == "passed over":
+            return bool(record.window.gaps)
+        return not self.holding or any(one.dead_letters for one in record.tallies)
+
+
+ANY = Wanted()
+
+
 def windows_of_lane(
-    opened: OpenStream, lane: str, *, below: int | None = None, until: int | None = None, count: int = 50
+    opened: OpenStream,
+    lane: str,
+    wanted: Wanted = ANY,
+    *,
+    below: int | None = None,
+    until: int | None = None,
+    count: int = 50,
 ) -> WindowsOfLane | None:
     """The windows of a lane with the greatest numbers, or those below a number; None when there is no such lane.
 
     `until`: only those that were committed before this time, in ms since 1970. Reads `count` windows, and a few to find a
-    time, however many windows the lane has. Raises the ledger's errors.
+    time, however many windows the lane has; where only some are `wanted`, up to `MOST_LOOKED`. Raises the ledger's errors.
     """
     book = opened.book
     stored, entry = book.head(lane), all_lanes(book).get(lane)
@@ -37,25 +69,31 @@ def windows_of_lane(
     last = stored.head.last if stored else None
     of = stored.head.seq if stored else (entry.windows or 0) if entry else 0
 
-    def record(seq: int) -> Record:
-        # The last one may not be in the history yet.
-        if last is not None and last.seq == seq:
-            return book.with_receipt(last)
-        (found,) = book.records([(lane, seq)])
-        return found
+    def records(numbers: range) -> list[Record]:
+        """The windows of these numbers, the newest first. The last one may not be in the history yet."""
+        apart = [last] if last is not None and last.seq in numbers else []
+        rest = book.records([(lane, seq) for seq in numbers if not apart or seq != apart[0].seq])
+        return [book.with_receipt(one) for one in sorted([*rest, *apart], key=lambda one: -one.seq)]
 
     end = of + 1 if below is None else min(below, of + 1)
     if until is not None:
         first, most = 1, end
         while first < most:
             middle = (first + most) // 2
-            if record(middle).committed_at < until:
+            if records(range(middle, middle + 1))[0].committed_at < until:
                 first = middle + 1
             else:
                 most = middle
         end = first
-    numbers = range(max(1, end - min(count, MOST_WINDOWS)), end)
-    apart = {last.seq: book.with_receipt(last)} if last is not None and last.seq in numbers else {}
-    found = {one.seq: one for one in book.records([(lane, seq) for seq in numbers if seq not in apart])} | apart
-    windows = [committed_window(book.with_receipt(found[seq])) for seq in reversed(numbers)]
-    return WindowsOfLane(lane, windows, max(1, end), of)
+    count = min(count, MOST_WINDOWS)
+    step = count if wanted == ANY else MOST_WINDOWS
+    found: list[Record] = []
+    down_to = end
+    while down_to > 1 and len(found) < count and end - down_to < MOST_LOOKED:
+        part = range(max(1, down_to - step), down_to)
+        found += filter(wanted.fits, records(part))
+        down_to = part.start
+    if len(found) > count:
+        found = found[:count]
+        down_to = found[-1].seq
+    return WindowsOfLane(lane, [committed_window(one) for one in found], max(1, end), max(1, down_to), of)

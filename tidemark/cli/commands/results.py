@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli import finding
+from tidemark.cli.browsed import all_of
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, line, moment
 from tidemark.errors import WrongUse
@@ -20,8 +22,13 @@ from tidemark.sinks.contract import Columns, SinkSettings, in_columns
 from tidemark.sinks.dead_letters import described
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import hbase_rows
-from tidemark.sinks.texts import place
+from tidemark.sinks.stored import Place
+from tidemark.sinks.texts import place, texts
 from tidemark.streams.model import DeadLetters
+from tidemark.views.browsing import results as browsing
+from tidemark.views.browsing.items import Item
+from tidemark.views.browsing.messages import Asked
+from tidemark.views.browsing.places import Where
 from tidemark.views.messages import message as message_view
 from tidemark.views.messages import where
 from tidemark.views.messages.avro_record import avro_record
@@ -108,19 +115,40 @@ def results(
         bool, typer.Option("--dead-letters", help="the dead letters instead of the results, with their reasons")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="at most this many rows")] = 20,
+    filter_: Annotated[
+        str, typer.Option("--filter", help="""only rows whose fields fit, such as 'amount < 0 and state = "open"'""")
+    ] = "",
+    where: Annotated[str, typer.Option(help="only those of TOPIC, TOPIC/PARTITION or TOPIC/PARTITION@FROM-UNTIL")] = "",
+    window: Annotated[str, typer.Option(help="only those of this lane, or of one window of it, LANE/NUMBER")] = "",
+    since: Annotated[
+        str, typer.Option(help="only those of windows that have read a message at or after this time")
+    ] = "",
+    until_time: Annotated[str, typer.Option(help="only those of windows that have read a message before it")] = "",
     as_json: Json = False,
 ) -> None:
     """Result rows that count: of HBase in the order of their coordinates or keys, of Parquet window by window, of Kafka as
-    they stand in the topic.
+    they stand in the topic. With a filter, a window or a time, in the order of their coordinates.
 
-    Example: tidemark results orders --limit 5
+    `tidemark messages --help` says how a filter is written.
+
+    Example: tidemark results orders --limit 5 --filter 'amount < 0'
     """
     opened = finding.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    with closing(rows_of(opened, chosen, limit)) as all_rows:
-        rows = list(islice(all_rows, limit))
+    asked = Asked(Where(where, window, since, until_time), filter_, limit)
+    if asked != Asked(count=limit):
+        if dead_letters:
+            raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
+        rows = [_row(one) for one in all_of(partial(browsing.results, sink=sink), opened, asked)][:limit]
+    else:
+        with closing(rows_of(opened, chosen, limit)) as all_rows:
+            rows = list(islice(all_rows, limit))
     shown = _as_columns(opened, chosen, rows)
     data(rows, as_json=as_json, rows=shown.rows, columns=shown.names)
+
+
+def _row(item: Item) -> dict[str, Any]:
+    return {**place(Place(item.at.partition, item.at.offset, item.index)), "fields": texts(item.fields)}
 
 
 def readable(opened: OpenStream, name: str | None) -> SinkSettings:

@@ -22,17 +22,21 @@ _TIMEOUT_MS = 20_000
 
 
 @contextmanager
-def consumer_of(cluster: KafkaEndpoint, isolation: str = READ_UNCOMMITTED) -> Iterator[Any]:
-    """A consumer, by default one that reads uncommitted messages too. Errors of Kafka inside become Tidemark's."""
+def consumer_of(cluster: KafkaEndpoint, isolation: str = READ_UNCOMMITTED, **more: Any) -> Iterator[Any]:
+    """A consumer, by default one that reads uncommitted messages too; `more` settings as kafka-python has them.
+
+    Errors of Kafka inside become Tidemark's.
+    """
     with kafka_errors(cluster):
-        consumer = KafkaConsumer(
+        settings = {
             **python_settings(cluster),
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level=isolation,
-            allow_auto_create_topics=False,
-            bootstrap_timeout_ms=_TIMEOUT_MS,
-        )
+            "group_id": None,
+            "enable_auto_commit": False,
+            "isolation_level": isolation,
+            "allow_auto_create_topics": False,
+            "bootstrap_timeout_ms": _TIMEOUT_MS,
+        }
+        consumer = KafkaConsumer(**settings | more)
         with closing(consumer):
             yield consumer
 

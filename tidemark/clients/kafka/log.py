@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient
@@ -31,6 +31,7 @@ from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_o
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.retention import RetentionSettings
 from tidemark.clients.kafka.slots import OffsetContents, Slot, at_offset
+from tidemark.clients.kafka.stepping import Steps, stepping
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog, asked_time
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, Unreachable
@@ -299,6 +300,10 @@ class KafkaLog:
                     at = KafkaTopicPartition(range_.partition.topic, range_.partition.partition)
                     records = records_of(consumer, at, range_.until, range_.start)
                     yield range_, ((record.offset, record.key) for record in records)
+
+    def stepping(self, isolation: str) -> AbstractContextManager[Steps]:
+        """Reads partitions step by step, for whoever may stop after any of them."""
+        return stepping(self.endpoint, isolation, self._timeout_ms)
 
     def retention(self, topics: Iterable[str]) -> dict[str, RetentionSettings]:
         """How long and how much topics keep. Topics whose settings we may not see are left out."""

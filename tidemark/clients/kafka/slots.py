@@ -72,7 +72,7 @@ def at_offset(
             return Slot.MARKER, None
         for record in batch:
             if record.offset == offset:
-                return _slot(batch, offset, aborted, stable), _message(record)
+                return _slot(batch, offset, aborted, stable), message_of(record)
             if record.offset > offset:
                 return Slot.COMPACTED, None
     return Slot.COMPACTED, None
@@ -89,7 +89,8 @@ def _slot(batch: Any, offset: int, aborted: Collection[tuple[int, int]], stable:
     return Slot.ABORTED if gone else Slot.MESSAGE
 
 
-def _message(record: Any) -> KafkaMessage:
+def message_of(record: Any) -> KafkaMessage:
+    """A record as kafka-python has it: one of a batch, or of a consumer."""
     return KafkaMessage(
         None if record.timestamp is None or record.timestamp < 0 else record.timestamp,
         record.timestamp_type == 1,

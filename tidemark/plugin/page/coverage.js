@@ -5,7 +5,7 @@ import { plan } from "./plan.js";
 
 const PAGE = 25;
 const REFRESH_MS = 15000;
-const MEANINGS = [
+export const MEANINGS = [
   ["ingest", "committed by the ingest"],
   ["backfill", "by a backfill"],
   ["replay", "by a replay"],
@@ -18,7 +18,7 @@ const MEANINGS = [
   ["before", "before the beginning of the ingest: nobody has asked for it"],
   ["unread", "unread"],
 ];
-const WORDS = Object.fromEntries(MEANINGS);
+export const WORDS = Object.fromEntries(MEANINGS);
 const REMARKABLE = new Set(["hole", "lost", "skipped", "expired"]);
 // What was erased is never read again.
 const REPLAYED = new Set(["ingest", "backfill", "replay", "pending"]);
@@ -32,6 +32,8 @@ let wanted = 0;
 let chosenOf = null;
 // What the keyboard has marked: { partition, at, anchor }, the first offsets of two blocks.
 let marked = null;
+// Whether the picture is that of another axis.
+let hidden = false;
 const view = { first: Number(asked("first")) || 0, partition: asked("partition"), from: asked("from"), until: asked("until"), gaps: asked("gaps") === "true" };
 const place = (id) => document.getElementById(`coverage-${id}`);
 
@@ -346,6 +348,14 @@ export async function draw() {
   }
 }
 
+// Leaves the place to the picture by another axis, or takes it back.
+export function give(away) {
+  hidden = away;
+  clear();
+  for (const id of ["bars", "controls", "only"]) place(id).classList.toggle("away", away);
+  if (!away) draw();
+}
+
 // Whether Kafka does not answer, which alone knows where the logs end.
 export function withoutKafka(now) {
   away = now;
@@ -378,7 +388,7 @@ export function picture(name) {
     resized = setTimeout(draw, 250);
   });
   const again = async () => {
-    const busy = dragging || document.hidden || !place("chosen").hidden || document.querySelector("dialog");
+    const busy = hidden || dragging || document.hidden || !place("chosen").hidden || document.querySelector("dialog");
     if (!busy || drawn === null) await draw();
     setTimeout(again, REFRESH_MS);
   };

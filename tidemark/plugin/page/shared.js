@@ -17,6 +17,7 @@ const USABLE = "a, button, svg[tabindex]";
 const PAGES = [
   ["Overview", ""],
   ["Message", "messages"],
+  ["Browse", "browse"],
   ["Dead letters", "dead-letters"],
   ["Completeness", "completeness"],
   ["Audits", "audits"],

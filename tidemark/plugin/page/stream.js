@@ -5,6 +5,7 @@ import {
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
 import { plots } from "./plots.js";
+import { timesAxis } from "./times-axis.js";
 import { showTime, timeOf } from "./times.js";
 
 const REFRESH_MS = 5000;
@@ -17,7 +18,7 @@ const name = streamOfAddress();
 const MOST_RANGES = 3;
 // On a page of a lane's windows.
 const WINDOWS = 50;
-const view = { lane: asked("lane") || "", below: asked("below") || "", before: asked("before") || "" };
+const view = { lane: asked("lane") || "", below: asked("below") || "", before: asked("before") || "", run: asked("run") || "", holding: asked("holding") || "" };
 const which = document.getElementById("which-windows");
 let all = false;
 
@@ -131,9 +132,9 @@ function offerLanes(lanes) {
 
 // A page of a lane's windows, from a number or a time on.
 async function showWindows() {
-  const { lane, below, before } = view;
-  remember({ lane, below, before });
-  which.elements.before.disabled = !lane;
+  const { lane, below, before, run: ofRun, holding } = view;
+  remember({ lane, below, before, run: ofRun, holding });
+  for (const one of ["before", "run", "holding"]) which.elements[one].disabled = !lane;
   if (!lane) {
     for (const id of ["newer", "older"]) document.getElementById(id).disabled = true;
     await refresh();
@@ -141,16 +142,18 @@ async function showWindows() {
   }
   const said = document.getElementById("shown-windows");
   try {
-    const url = withQuery(address("api", "streams", name, "windows", lane), { below, until: below || !before ? "" : String(Date.parse(before)), count: WINDOWS });
+    const url = withQuery(address("api", "streams", name, "windows", lane), { below, until: below || !before ? "" : String(Date.parse(before)), count: WINDOWS, run: ofRun, holding });
     const found = await loadPatiently(url, () => {}, 2);
     if (view.lane !== lane) return;
     fill(document.getElementById("windows"), found.windows, windowRow, "No window");
     const [newest, oldest] = [found.windows[0]?.seq, found.windows.at(-1)?.seq];
     said.className = "quiet";
-    said.textContent = found.windows.length ? `${grouped(oldest)} to ${grouped(newest)} of ${grouped(found.of)} ${found.of === 1 ? "window" : "windows"} of ${lane}` : `None of the ${grouped(found.of)} windows of ${lane}`;
-    document.getElementById("older").disabled = !oldest || oldest <= 1;
+    const all = `${grouped(found.of)} ${found.of === 1 ? "window" : "windows"} of ${lane}`;
+    const looked = `${grouped(found.windows.length)} of the windows ${grouped(found.looked_down_to)} to ${grouped(found.below - 1)} of ${all} fit`;
+    said.textContent = found.below <= 1 ? `None of the ${all}` : ofRun || holding ? looked : `${grouped(oldest)} to ${grouped(newest)} of ${all}`;
+    document.getElementById("older").disabled = found.looked_down_to <= 1;
     document.getElementById("newer").disabled = found.below > found.of;
-    document.getElementById("older").onclick = () => turn({ below: String(oldest) });
+    document.getElementById("older").onclick = () => turn({ below: String(found.looked_down_to) });
     document.getElementById("newer").onclick = () => turn({ below: String(found.below + WINDOWS) });
   } catch (error) {
     said.className = "bad";
@@ -215,10 +218,13 @@ navigation(name, "Overview");
 repeat(refresh, REFRESH_MS);
 which.elements.lane.addEventListener("change", (event) => turn({ lane: event.target.value }));
 which.elements.before.addEventListener("change", () => turn({ before: timeOf(which.elements.before) }));
+for (const one of ["run", "holding"]) which.elements[one].addEventListener("change", (event) => turn({ [one]: event.target.value.trim() }));
 which.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("open-window").addEventListener("submit", openWindow);
+for (const one of ["run", "holding"]) which.elements[one].value = view[one];
 if (view.before) showTime(which.elements.before, view.before);
 if (view.lane) showWindows();
 repeat(refreshNext, NEXT_MS);
 repeat(refreshTrend, TREND_MS);
 picture(name);
+timesAxis(name);

@@ -13,6 +13,7 @@ from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked, Coverage
+from tidemark.views.coverage.times import LAST_MS, AskedTimes, CoverageInTime, Step
 from tidemark.views.overview import Overview, worst_partitions
 from tidemark.views.trend import LAST, Trend, trend
 
@@ -56,6 +57,25 @@ def routes(viewing: Viewing) -> APIRouter:
         await viewing.kept(file, viewing.servers.index)
         asked = Asked(width, first, count, partition, start, until, gaps)
         return await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage")
+
+    @router.get("/api/streams/{name}/coverage/times", responses=serving.PROBLEMS)
+    async def in_time(
+        name: str,
+        user: User,
+        step: Step = "hour",
+        since: Annotated[
+            int | None, Query(ge=0, le=LAST_MS, description="ms since 1970; without it, the newest")
+        ] = None,
+        until: Annotated[int | None, Query(ge=0, le=LAST_MS)] = None,
+        first: Annotated[int, Query(ge=0, le=MOST_PARTITIONS)] = 0,
+        count: Annotated[int, Query(ge=1, le=MOST_BARS)] = MOST_BARS,
+        partition: Annotated[str | None, Query(max_length=300)] = None,
+    ) -> CoverageInTime:
+        """The coverage picture by event time: for each partition and each hour or day, what has become of its messages."""
+        file = await viewing.stream(name, user)
+        await viewing.kept(file, viewing.servers.index)
+        asked = AskedTimes(step, since, until, first, count, partition)
+        return await viewing.ask_long(name, user, f"times {asked}", lambda _: viewing.servers.in_time(file, asked))
 
     @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
     async def trend_of(name: str, user: User) -> Trend:

@@ -10,7 +10,7 @@ from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.views.newer_windows import NewerWindows, newer_windows
 from tidemark.views.window import WindowShown, window_of
-from tidemark.views.windows_of_lane import MOST_WINDOWS, WindowsOfLane, windows_of_lane
+from tidemark.views.windows_of_lane import MOST_WINDOWS, Holding, Wanted, WindowsOfLane, windows_of_lane
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
 Seq = Annotated[int, Path(ge=1, lt=2**63)]
@@ -31,12 +31,19 @@ def routes(viewing: Viewing) -> APIRouter:
         below: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
         until: Annotated[int | None, Query(ge=0, lt=2**63, description="a time in ms since 1970")] = None,
         count: Annotated[int, Query(ge=1, le=MOST_WINDOWS)] = 50,
+        run: Annotated[str, Query(max_length=600, description="only those whose run has this text in its name")] = "",
+        holding: Annotated[
+            Holding, Query(description="only those with dead letters, or that passed over offsets")
+        ] = "",
     ) -> WindowsOfLane:
-        """The committed windows of a lane, the newest first: below a number, or committed before a time."""
+        """The committed windows of a lane, the newest first: below a number, or committed before a time.
+
+        Where only some are wanted, some thousands are looked at: `looked_down_to` says where to go on.
+        """
         return await viewing.ask(
             name,
             user,
-            lambda opened: windows_of_lane(opened, lane, below=below, until=until, count=count),
+            lambda opened: windows_of_lane(opened, lane, Wanted(run, holding), below=below, until=until, count=count),
             "no such lane",
             ledger_only=True,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -48,3 +50,11 @@ def described(row: StoredRow) -> dict[str, Any]:
     found = texts(row.fields)
     fields = {name: found[name] for name in FIELDS if name in found}
     return {"window": f"{row.mark.lane}/{row.mark.seq}", "generation": str(row.mark.generation), "fields": fields}
+
+
+def headers_of(fields: Mapping[str, bytes]) -> tuple[tuple[str, bytes | None], ...]:
+    """The message's own headers, as `keep` gives them: a list in JSON, with values in base64."""
+    return tuple(
+        (one["key"], None if one["value"] is None else b64decode(one["value"]))
+        for one in json.loads(fields.get("headers", b"[]"))
+    )

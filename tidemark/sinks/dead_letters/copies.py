@@ -24,8 +24,6 @@ them, or copies them again.
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -39,6 +37,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.dead_letters import headers_of
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.stored import StoredRow
 
@@ -122,7 +121,7 @@ def message_of(topic: str, stream: str, row: StoredRow, most: int) -> Message:
         topic,
         fields.get("key"),
         fields.get("value"),
-        (*_own(fields), *_headers(stream, row)),
+        (*headers_of(fields), *_headers(stream, row)),
     )
     if message.size <= most:
         return message
@@ -157,14 +156,6 @@ def _headers(stream: str, row: StoredRow) -> Headers:
         (name, value if isinstance(value, bytes) else str(value).encode())
         for name, value in found.items()
         if value is not None
-    ]
-
-
-def _own(fields: Mapping[str, bytes]) -> Headers:
-    """The message's own headers, as `keep` gives them: a list in JSON, with values in base64."""
-    return [
-        (one["key"], None if one["value"] is None else b64decode(one["value"]))
-        for one in json.loads(fields.get("headers", b"[]"))
     ]
 
 

@@ -18,6 +18,7 @@ from tidemark.sinks.texts import of_file
 
 
 class PlainDelta(PlainSink):
+    rows_by_coordinate = True
     left_by_erasing = "the rows are deleted; files of older versions of the table keep their bytes until it is vacuumed"
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:

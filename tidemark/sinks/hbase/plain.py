@@ -21,6 +21,7 @@ from tidemark.sinks.texts import place, texts
 
 
 class PlainHBase(PlainSink):
+    rows_by_coordinate = True
     left_by_erasing = ""
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:

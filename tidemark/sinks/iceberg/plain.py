@@ -25,6 +25,8 @@ def place_of(settings: IcebergSink, base: str) -> dict[str, str]:
 
 
 class PlainIceberg(PlainSink):
+    rows_by_coordinate = True
+
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         from tidemark.sinks.iceberg import table
         from tidemark.sinks.iceberg.catalog import located

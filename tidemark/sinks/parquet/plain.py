@@ -24,6 +24,8 @@ from tidemark.sinks.texts import of_file
 
 
 class PlainParquet(InFolders):
+    rows_by_coordinate = True
+
     def place(self, opened: Opened, settings: ParquetSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet import files
 

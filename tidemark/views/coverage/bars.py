@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.clients.kafka.topics import PartitionLog
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import INGEST, GapKind, Head, Register
@@ -85,10 +85,38 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> Cover
 
     Raises WrongUse for a partition that the stream does not have, Unreachable, and the ledger's errors.
     """
-    book = opened.book
-    register = index.register
-    heads = {} if register is None else {name: one.head for name, one in book.heads_of(register.lanes).items()}
     logs = opened.log.topics(topics_now(opened), opened.stream.source.isolation)
+    seen = seen_of(opened, index, logs, asked)
+    return Coverage(
+        partitions=seen.partitions,
+        of=seen.of,
+        first=asked.first,
+        bars=[_bar(index, one, asked) for one in seen.chosen],
+    )
+
+
+@dataclass(frozen=True)
+class SeenPartition:
+    """A partition as ledger and Kafka show it now, with the ingest's position."""
+
+    at: TopicPartition
+    log: Log
+    position: int | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`partitions` of the stream's (`of`) are asked about, of which some are chosen."""
+
+    partitions: int
+    of: int
+    chosen: list[SeenPartition]
+
+
+def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog], asked: Asked) -> Seen:
+    """The partitions that are asked for, as Kafka has just shown their logs."""
+    register = index.register
+    heads = {} if register is None else {name: one.head for name, one in opened.book.heads_of(register.lanes).items()}
     found = {
         _now(register, topic, number): log for topic, one in logs.items() for number, log in one.partitions.items()
     }
@@ -97,14 +125,11 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> Cover
     chosen = _chosen(partitions, asked)
     pending = _pending(opened, heads, set(chosen))
     positions = heads[INGEST].offsets() if INGEST in heads else {}
-    return Coverage(
-        partitions=len(partitions),
-        of=len(found),
-        first=asked.first,
-        bars=[
-            _bar(index, _log(index, found[at], at), at, positions.get(at), pending.get(at, []), asked) for at in chosen
-        ],
-    )
+
+    def whole(at: TopicPartition) -> Log:
+        return replace(_log(index, found[at], at), segments=index.segments(at), pending=pending.get(at, []))
+
+    return Seen(len(partitions), len(found), [SeenPartition(at, whole(at), positions.get(at)) for at in chosen])
 
 
 def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
@@ -154,15 +179,8 @@ def _pending(
     return found
 
 
-def _bar(
-    index: WindowIndex,
-    log: Log,
-    at: TopicPartition,
-    position: int | None,
-    pending: list[tuple[int, int, tuple[str, int]]],
-    asked: Asked,
-) -> Bar:
-    known = replace(log, segments=index.segments(at), pending=pending)
+def _bar(index: WindowIndex, seen: SeenPartition, asked: Asked) -> Bar:
+    at, known = seen.at, seen.log
     first, last = bounds(known)
     start = first if asked.start is None else max(first, asked.start)
     until = last if asked.until is None else min(last, asked.until)
@@ -171,9 +189,9 @@ def _bar(
         partition=str(at),
         topic=at.topic,
         number=at.partition,
-        position=position,
-        log_start=log.start,
-        log_end=log.end,
+        position=seen.position,
+        log_start=known.start,
+        log_end=known.end,
         first=first,
         last=last,
         start=start,

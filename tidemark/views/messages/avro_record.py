@@ -39,29 +39,61 @@ def is_avro(stream: Stream) -> bool:
 
 def avro_record(stream: Stream, connections: Connections, message: KafkaMessage | None) -> AvroRecord | None:
     """The record of a message; None without a value, and in a stream of another scheme. Raises nothing that depends on it."""
-    scheme = stream.scheme
-    if not isinstance(scheme, AvroScheme) or message is None or message.value is None:
+    if not is_avro(stream) or message is None or message.value is None:
         return None
     if len(message.value) > MOST_BYTES:
         return AvroRecord(
             "", None, f"a value of more than {MOST_BYTES:_} bytes is read by runs alone".replace("_", " ")
         )
+    written = written_by(stream, connections, message.value)
+    if isinstance(written, AvroRecord):
+        return written
+    return _read(written.by, written.schema, written.record)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record as it was written, by a schema of this text. `by` says which one, in a few words."""
+
+    by: str
+    schema: str
+    record: bytes
+
+
+def written_by(
+    stream: Stream, connections: Connections, value: bytes, known: dict[int, str | AvroRecord] | None = None
+) -> Written | AvroRecord:
+    """The record in a value of an Avro stream; or why there is none. `known` keeps the schemas that were asked for."""
+    scheme = stream.scheme
+    if not isinstance(scheme, AvroScheme):
+        return AvroRecord("", None, "the stream's messages are no Avro records")
     if scheme.registry is None:
-        return _read(str(scheme.schema_file), scheme.writer, message.value)
-    if len(message.value) < _MAGIC or message.value[0] != 0:
+        return Written(str(scheme.schema_file), scheme.writer, value)
+    if len(value) < _MAGIC or value[0] != 0:
         return AvroRecord("", None, "not in the wire format of a schema registry")
-    number = int.from_bytes(message.value[1:_MAGIC], "big")
-    named = f"schema {number} of the registry"
+    number = int.from_bytes(value[1:_MAGIC], "big")
+    known = {} if known is None else known
+    if number not in known:
+        known[number] = _registered(connections, scheme.registry, number)
+    schema = known[number]
+    return schema if isinstance(schema, AvroRecord) else Written(_named(number), schema, value[_MAGIC:])
+
+
+def _named(number: int) -> str:
+    return f"schema {number} of the registry"
+
+
+def _registered(connections: Connections, registry: str, number: int) -> str | AvroRecord:
     try:
-        endpoint = registry_endpoint(connections(scheme.registry))
+        endpoint = registry_endpoint(connections(registry))
         schema = SchemaRegistry(endpoint, timeout_seconds=_REGISTRY_SECONDS).schema(number)
     except TidemarkError as away:
-        return AvroRecord(named, None, f"{type(away).__name__}: {away}")
+        return AvroRecord(_named(number), None, f"{type(away).__name__}: {away}")
     if schema is None:
-        return AvroRecord(named, None, f"schema {number} is not an Avro schema of the registry")
+        return AvroRecord(_named(number), None, f"schema {number} is not an Avro schema of the registry")
     if isinstance(schema, RefusedSchema):
-        return AvroRecord(named, None, f"schema {number}: {schema.why}")
-    return _read(named, schema, message.value[_MAGIC:])
+        return AvroRecord(_named(number), None, f"schema {number}: {schema.why}")
+    return schema
 
 
 def _read(named: str, schema: str, value: bytes) -> AvroRecord:

@@ -5,12 +5,14 @@ This file is also the program of that process, and imports nothing of Tidemark t
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import resource
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -25,7 +27,7 @@ _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
 
 
 def asked_with_limits(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a new process to a question of kind `avro` or `names`; `problem` says why there is none."""
+    """The answer of a new process to a question of kind `avro`, `cells` or `names`; `problem` says why there is none."""
     # -P: no folder of the caller's is searched for modules first.
     command = [sys.executable, "-P", __file__]
     try:
@@ -44,7 +46,7 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     question = json.loads(sys.stdin.buffer.read())
-    answer = {"avro": _avro, "names": _names}[question["kind"]](question)
+    answer = {"avro": _avro, "cells": _cells, "names": _names}[question["kind"]](question)
     sys.stdout.write(json.dumps(answer))
 
 
@@ -74,13 +76,68 @@ def _too_slow(*_: Any) -> None:
     raise TimeoutError
 
 
-def _avro(question: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as JSON."""
+def _cells(question: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands at some paths of each value, which is JSON, or Avro where it has a schema: null where nothing does.
+
+    Else its text, and whether it is one, and no object or list. A value that is neither JSON nor Avro has none of them.
+    """
+    # Nothing of what is read refers to itself, and looking for that takes most of the time.
+    gc.disable()
+    readers = {name: _reader(json.loads(schema)) for name, schema in question["schemas"].items()}
+    return {"cells": [_of_value(one, question["paths"], readers) for one in question["values"]]}
+
+
+def _reader(schema: Any) -> Any:
     from fastavro import parse_schema, schemaless_reader
 
+    parsed = parse_schema(schema)
+    return lambda value: schemaless_reader(BytesIO(value), parsed, None)
+
+
+def _of_value(one: Mapping[str, Any], paths: list[list[str | int]], readers: Mapping[str, Any]) -> list[Any]:
+    value = b64decode(one["value"])
+    try:
+        # Numbers keep their digits.
+        found = (
+            json.loads(value, parse_int=_Digits, parse_float=_Digits)
+            if one["schema"] is None
+            else readers[one["schema"]](value)
+        )
+        return [_cell(_at(found, path)) for path in paths]
+    except MemoryError:
+        raise
+    except Exception:  # whatever the bytes are
+        return [None for _ in paths]
+
+
+class _Digits(str):
+    """A number of JSON as it is written."""
+
+
+def _at(found: Any, path: list[str | int]) -> Any:
+    for step in path:
+        if isinstance(found, list):
+            found = found[step] if isinstance(step, int) and step < len(found) else None
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _cell(found: Any) -> list[Any] | None:
+    if found is None:
+        return None
+    if isinstance(found, (dict, list)):
+        return [json.dumps(found, default=_plain, ensure_ascii=False), False]
+    if isinstance(found, bool):
+        return [str(found).lower(), True]
+    return [found if isinstance(found, str) else _plain(found), True]
+
+
+def _avro(question: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as JSON."""
     schema = json.loads(question["schema"])
     try:
-        record: Any = schemaless_reader(BytesIO(bytes.fromhex(question["value"])), parse_schema(schema), None)
+        record: Any = _reader(schema)(bytes.fromhex(question["value"]))
         text = json.dumps(record, default=_plain, ensure_ascii=False, indent=2)
     except MemoryError:
         raise

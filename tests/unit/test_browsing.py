@@ -1,0 +1,335 @@
+"""Looking through messages and dead letters, a bounded part at a time: nothing twice, nothing left out, nothing erased."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.known_streams import KnownStream, tables
+from tests.support.streams_in_memory import at
+from tidemark.clients.kafka.slots import KafkaMessage, Slot
+from tidemark.errors import Conflict, WrongUse
+from tidemark.ledger.records import TopicIncarnation
+from tidemark.ledger.register import change_topics
+from tidemark.offsets.coordinates import Coordinate, parse_records
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.texts import place
+from tidemark.views.browsing import results
+from tidemark.views.browsing.dead_letters import dead_letters
+from tidemark.views.browsing.exports import exported
+from tidemark.views.browsing.filters import parse
+from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.matching import Matcher
+from tidemark.views.browsing.messages import Asked, messages
+from tidemark.views.browsing.places import Where
+from tidemark.views.browsing.shown import MOST_SHOWN, page_of
+from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.payloads import Masked, Value
+
+__all__ = ["tables"]
+
+STORED = Fate.STORED
+
+
+def found_in(
+    world: KnownStream,
+    where: str = "orders/0",
+    filter_: str = "",
+    *,
+    bounds: tuple[float, float] = (1e9, 1e9),
+    **more: object,
+) -> Found:
+    asked = Asked(Where(where), filter_, **more)  # type: ignore[arg-type]
+    return messages(world.opened, asked, Meter.of(*bounds, 60))
+
+
+def offsets(found: Found) -> list[int]:
+    return [one.at.offset for one in found.items]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> KnownStream:
+    """Twelve offsets: 3 is a marker, 5 and 6 are compacted away; 4 to 11 have JSON, 8 with a negative amount."""
+    made = KnownStream(tmp_path, [STORED, STORED, STORED, Slot.MARKER, *[STORED] * 8])
+    made.log.gone = {5, 6}
+    for offset in range(4, 12):
+        amount = -1 if offset == 8 else offset
+        value = json.dumps({"amount": amount, "deep": [{"a": "x"}]}).encode()
+        made.log.written[offset] = KafkaMessage(
+            offset * 1000, False, b"k%d" % (offset % 2), value, (("h", b"v"), ("h", None))
+        )
+    made.ends((0, 12))
+    for _ in range(3):
+        made.ingest()
+    return made
+
+
+@pytest.mark.covers("U28")
+def test_messages_that_fit_are_found_in_a_range_a_time_and_a_window(world: KnownStream) -> None:
+    everything = [0, 1, 2, 4, 7, 8, 9, 10, 11]
+    assert offsets(found_in(world)) == everything
+    assert offsets(found_in(world, "orders")) == everything
+    assert offsets(found_in(world, "")) == everything
+    assert offsets(found_in(world, "orders/0@2-8")) == [2, 4, 7]
+    assert offsets(found_in(world, "orders/0 [2, 8)")) == [2, 4, 7]
+    assert offsets(found_in(world, filter_="$.amount < 0")) == [8]
+    assert offsets(found_in(world, filter_="$.deep[0].a = 'x' and key = 'k1'")) == [7, 9, 11]
+    assert offsets(found_in(world, filter_="$.amount is null")) == [0, 1, 2]
+    assert offsets(found_in(world, filter_="header h = 'v' and value contains '\"amount\": 9'")) == [9]
+    timed = Asked(Where(since="1970-01-01T00:00:02Z", until="1970-01-01T00:00:05Z"))
+    assert offsets(messages(world.opened, timed, Meter.of(1e9, 1e9, 60))) == [2, 4]
+    window = Asked(Where(window="ingest/2"))
+    assert offsets(messages(world.opened, window, Meter.of(1e9, 1e9, 60))) == [7, 8, 9]
+    for where, window_, said in (
+        ("elsewhere", "", "the stream reads no topic elsewhere"),
+        ("orders/0@5-2", "", "runs backwards"),
+        ("orders/0@1-2\norders/0@5-6", "", "expected one topic"),
+        ("", "ingest/99", "no committed window"),
+        ("orders/0@3\u20137", "", "has a dash"),
+    ):
+        with pytest.raises(WrongUse, match=said):
+            messages(world.opened, Asked(Where(where, window_)), Meter.of(1e9, 1e9, 60))
+
+
+@pytest.mark.covers("U28")
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("filter_", ["", "value contains '1'"])
+def test_questions_that_go_on_find_everything_once(world: KnownStream, backwards: bool, filter_: str) -> None:
+    """Whatever a question may look at, and however few it is asked for."""
+    whole = offsets(found_in(world, filter_=filter_))
+    for count, bounds in ((1, (1e9, 1e9)), (2, (1e9, 1e9)), (50, (1, 1e9)), (50, (1e9, 1)), (3, (2, 40))):
+        seen: list[int] = []
+        searched = RangeSet()
+        looked = 0
+        go_on: str | None = ""
+        for _ in range(60):
+            found = found_in(world, filter_=filter_, count=count, backwards=backwards, go_on=go_on, bounds=bounds)
+            assert len(found.items) <= count
+            seen += offsets(found)
+            assert not searched & RangeSet(found.searched)
+            searched |= RangeSet(found.searched)
+            looked += found.looked
+            assert all((at(0), one.at.offset) in RangeSet(found.searched) for one in found.items)
+            go_on = found.go_on
+            if go_on is None:
+                break
+        assert seen == (whole[::-1] if backwards else whole)
+        assert searched == RangeSet([OffsetRange(at(0), 0, 12)])
+        assert looked == 9
+
+
+@given(
+    st.lists(st.sampled_from([True, True, False]), min_size=1, max_size=40),
+    st.integers(1, 5),
+    st.integers(1, 7),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+@pytest.mark.covers("U28")
+def test_any_log_is_looked_through_once(
+    tmp_path_factory: pytest.TempPathFactory, there: list[bool], count: int, bound: int, backwards: bool
+) -> None:
+    made = KnownStream(tmp_path_factory.mktemp("any"), [STORED if one else Slot.MARKER for one in there])
+    made.log.at_once = bound
+    made.ends((0, len(there)))
+    seen: list[int] = []
+    go_on: str | None = ""
+    while go_on is not None:
+        found = found_in(made, count=count, backwards=backwards, go_on=go_on, bounds=(bound, 1e9))
+        seen += offsets(found)
+        go_on = found.go_on
+    assert all((first < second) != backwards for first, second in pairwise(seen))
+    assert sorted(seen) == [offset for offset, one in enumerate(there) if one]
+
+
+@pytest.mark.covers("U28")
+def test_what_was_erased_is_neither_shown_nor_looked_at(world: KnownStream) -> None:
+    """Not even by a filter that it alone would fit: how many fit tells nothing of it."""
+    erased = RangeSet([OffsetRange(at(0), 8, 9)])
+    world.erase(erased)
+    found = found_in(world, filter_="$.amount < 0")
+    assert (offsets(found), found.erased, found.looked) == ([], 1, 8)
+    assert 8 not in offsets(found_in(world))
+    # Nor under the number that another incarnation of the same log gives it.
+    register = world.opened.book.register()
+    assert register is not None
+    (one,) = register[1].topics["orders"]
+    known = (one, TopicIncarnation(topic_id=one.topic_id, incarnation=2, since=2, starts=((0, 2),)))
+    change_topics(world.opened.book, lambda topics: {**topics, "orders": known})
+    found = found_in(world)
+    assert [str(item.at) for item in found.items[:3]] == ["orders/0@0", "orders/0@1", "orders#2/0@2"]
+    assert (8 in offsets(found), found.erased) == (False, 1)
+
+
+@pytest.mark.covers("U28")
+def test_a_log_that_is_another_one_is_said(world: KnownStream) -> None:
+    first = found_in(world, count=2)
+    assert first.go_on is not None
+    world.log.ids["orders"] = "another id"
+    with pytest.raises(Conflict, match="deleted and created again"):
+        found_in(world, count=2, go_on=first.go_on)
+    with pytest.raises(Conflict, match="does not read the new one yet"):
+        found_in(world)
+    with pytest.raises(WrongUse, match="go_on: expected what the answer before has given"):
+        found_in(world, go_on="0:x")
+
+
+@pytest.mark.covers("U28")
+def test_hostile_values_fit_nothing_and_are_counted_where_nobody_can_tell(world: KnownStream) -> None:
+    deep = b"[" * 800 + b"]" * 800
+    values = [
+        deep,
+        b"[" * 200_000,
+        b'{"amount": -5' + b" " * 1_000_001 + b"}",
+        b"\xff\xfe{}",
+        b'{"amount": -5, "amount": 7}',
+        b'{"amount": "\\ud800"}',
+        b'{"amount": -' + b"9" * 100_000 + b"}",
+        b"",
+        b'{"amount": -5}',
+    ]
+    items = [Item(Coordinate(at(0), number), value=value) for number, value in enumerate(values)]
+    matcher = Matcher(parse("$.amount < 0"), world.opened.stream, world.opened.connections)
+    assert [one.at.offset for one in matcher.matching(items)] == [8]
+    assert matcher.not_read == 1
+    everything = Matcher(parse("$ is not null"), world.opened.stream, world.opened.connections)
+    assert [one.at.offset for one in everything.matching(items)] == [0, 4, 5, 6, 8]
+
+
+@pytest.mark.covers("U28", "Q16")
+def test_values_are_masked_cut_and_never_obeyed() -> None:
+    hostile = "<img src=x>\u202e\x1b[31m".encode() + b"\xff" + b"y" * 1_000_000
+    item = Item(
+        Coordinate(at(0), 1), 5, b"secret", hostile, (("\u202eh", b"secret"),), {"reason": b"r", "detail": b"secret"}
+    )
+    found = Found((item,), (), None, None, 1, 1)
+    hidden, shown = (page_of(found, payload=payload, may_see_payload=True).lines[0] for payload in (False, True))
+    assert "secret" not in str(hidden)
+    assert isinstance(hidden.fields["detail"], Masked)
+    assert isinstance(hidden.fields["reason"], Value)
+    assert isinstance(shown.value, Value)
+    assert (shown.value.text[:29], shown.value.more) == ("<img src=x>\\u202e\\x1b[31m\\xff", len(hostile) - MOST_SHOWN)
+    assert shown.headers[0].name.text == "\\u202eh"
+
+
+@pytest.mark.covers("U28")
+def test_an_export_has_everything_and_is_taken_as_records() -> None:
+    place = TopicPartition("orders", 0, 2)
+    items = [
+        Item(Coordinate(place, 2**60), 0, None, b"=cmd()", (("a", b"\xff"),)),
+        Item(Coordinate(place, 7), None, b"\xff", b'a "b",\n\xc3\xa9', (), {"reason": b"-5"}),
+    ]
+    lines = [json.loads(one) for one in exported(items, "jsonl", ("reason",)).splitlines()]
+    assert lines[0] == {
+        "topic": "orders",
+        "partition": 0,
+        "offset": 2**60,
+        "incarnation": 2,
+        "timestamp": "1970-01-01T00:00:00Z",
+        "key": None,
+        "value": "=cmd()",
+        "headers": [["a", {"base64": "/w=="}]],
+        "reason": None,
+    }
+    assert (lines[1]["key"], lines[1]["value"]) == ({"base64": "/w=="}, 'a "b",\né')
+    text = exported(items, "csv", ("reason",))
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert (rows[0]["value"], rows[1]["value"], rows[1]["key_base64"], rows[1]["reason"]) == (
+        "'=cmd()",
+        'a "b",\né',
+        "/w==",
+        "'-5",
+    )
+    wanted = {"orders/0@7-8", f"orders/0@{2**60}-{2**60 + 1}"}
+    for form in ("csv", "jsonl"):
+        named = parse_records(exported(items, form))  # type: ignore[arg-type]
+        assert {str(one) for one in named.open} == wanted
+
+
+@pytest.mark.covers("U28", "U8")
+def test_dead_letters_are_found_by_what_is_in_them(tmp_path: Path) -> None:
+    world = KnownStream(tmp_path, [Fate.DEAD_LETTER if offset % 2 else STORED for offset in range(12)])
+    world.ends((0, 12))
+    for _ in range(3):
+        world.ingest()
+    for offset, row in world.dead.held.items():
+        row.fields["value"] = json.dumps({"amount": 5 - offset}).encode()  # type: ignore[index]
+
+    def asked(filter_: str = "", count: int = 50, go_on: str = "", bounds: float = 1e9, **where: str) -> Found:
+        return dead_letters(world.opened, Asked(Where(**where), filter_, count, go_on=go_on), Meter.of(bounds, 1e9, 60))
+
+    assert offsets(asked()) == [1, 3, 5, 7, 9, 11]
+    assert offsets(asked("$.amount < 0")) == [7, 9, 11]
+    assert offsets(asked("$.amount < 0", since="1970-01-01T00:00:08Z", until="1970-01-01T00:00:11Z")) == [9]
+    assert offsets(asked("reason = 'bad 1' and $.amount >= 0", window="ingest/1")) == [1, 3]
+    assert offsets(asked(where="orders/0@3-8")) == [3, 5, 7]
+    seen, go_on = [], ""
+    while go_on is not None:
+        found = asked(count=2, go_on=go_on)
+        seen += offsets(found)
+        go_on = found.go_on  # type: ignore[assignment]
+    assert seen == [1, 3, 5, 7, 9, 11]
+    with pytest.raises(WrongUse, match="no committed window"):
+        asked(window="ingest/99")
+
+
+@pytest.mark.covers("U28")
+def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of what is asked for is anything read."""
+    world = KnownStream(tmp_path, [STORED] * 12)
+    world.ends((0, 12))
+    for _ in range(3):
+        world.ingest()
+
+    class ByCoordinate(PlainSink):
+        rows_by_coordinate = True
+        looks_quickly = True
+
+        def rows(self, opened: Any, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
+            for row in hbase_rows(opened.book, world.results, settings.name):
+                yield {**place(row.place), "fields": {"amount": str(row.place.offset - 6), "state": "open"}}
+
+    kind = ByCoordinate()
+    monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(without_spark=lambda: kind))
+    monkeypatch.setattr(OpenStream, "fields", {"amount": "integer", "state": "string"})
+
+    def asked(filter_: str = "", count: int = 50, go_on: str = "", **where: str) -> Found:
+        world.results.read.clear()
+        return results.results(world.opened, Asked(Where(**where), filter_, count, go_on=go_on), Meter.of(1e9, 1e9, 60))
+
+    assert offsets(asked("amount < 0 and state = 'open'")) == [0, 1, 2, 3, 4, 5]
+    assert offsets(asked(window="ingest/2")) == [5, 6, 7, 8, 9]
+    assert {offset for _, offset in world.results.read} == {5, 6, 7, 8, 9}
+    assert offsets(asked(since="1970-01-01T00:00:05Z", until="1970-01-01T00:00:09Z")) == [5, 6, 7, 8, 9]
+    assert offsets(asked(where="orders/0@3-5")) == [3, 4]
+    seen, go_on = [], ""
+    while go_on is not None:
+        found = asked("amount < 3", count=4, go_on=go_on)
+        seen += offsets(found)
+        go_on = found.go_on  # type: ignore[assignment]
+    assert seen == list(range(9))
+    world.erase(RangeSet([OffsetRange(at(0), 2, 3)]))
+    assert 2 not in offsets(asked())
+    for filter_, said in (
+        ("$.a = 1", "rows have fields"),
+        ("key = 'a'", "rows have fields"),
+        ("colour = 'a'", "not known"),
+    ):
+        with pytest.raises(WrongUse, match=said):
+            asked(filter_)
+    kind.looks_quickly = False  # type: ignore[misc]
+    with pytest.raises(WrongUse, match="tidemark results --filter"):
+        results.results(world.opened, Asked(), Meter.of(1, 1, 60), quickly=True)

@@ -1,0 +1,29 @@
+"""Looking through messages, dead letters and rows from the command line: as many questions as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.messages import Asked
+
+# Of one question to Kafka and the stores.
+_ITEMS, _BYTES, _SECONDS = 100_000, 100_000_000, 30.0
+
+Reader = Callable[[OpenStream, Asked, Meter], Found]
+
+
+def answers(reader: Reader, opened: OpenStream, asked: Asked) -> Iterator[Found]:
+    """The answers until there is no more to be found, or as much as was asked for."""
+    left = asked.count
+    go_on: str | None = asked.go_on
+    while go_on is not None and left > 0:
+        found = reader(opened, replace(asked, count=left, go_on=go_on), Meter.of(_ITEMS, _BYTES, _SECONDS))
+        yield found
+        left, go_on = left - len(found.items), found.go_on
+
+
+def all_of(reader: Reader, opened: OpenStream, asked: Asked) -> list[Item]:
+    return [item for found in answers(reader, opened, asked) for item in found.items]

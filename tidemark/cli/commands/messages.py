@@ -1,0 +1,101 @@
+"""`tidemark messages`: messages or dead letters that fit a filter, as on the page `Browse`, without its bounds."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.browsed import Reader, answers
+from tidemark.cli.options import Since, Stream, UntilTime
+from tidemark.cli.output import data, error, moment, number
+from tidemark.errors import WrongUse
+from tidemark.views.browsing import dead_letters as letters
+from tidemark.views.browsing.exports import exported
+from tidemark.views.browsing.items import Found, Item
+from tidemark.views.browsing.messages import Asked
+from tidemark.views.browsing.messages import messages as in_kafka
+from tidemark.views.browsing.places import Where
+from tidemark.views.messages.payloads import shown
+
+# Of a key and a value in a table.
+_MOST_SHOWN = 200
+
+
+def messages(
+    stream: Stream,
+    where: Annotated[
+        str,
+        typer.Argument(
+            help="TOPIC, TOPIC/PARTITION, or TOPIC/PARTITION@FROM-UNTIL; without it, the stream's only topic, or the window's"
+        ),
+    ] = "",
+    *,
+    filter_: Annotated[
+        str, typer.Option("--filter", help="""only those that fit, such as '$.amount < 0 and key = "c17"'""")
+    ] = "",
+    window: Annotated[
+        str, typer.Option(help="only those of this window, LANE/NUMBER; of dead letters, also a lane")
+    ] = "",
+    since: Since = "",
+    until_time: UntilTime = "",
+    tail: Annotated[int | None, typer.Option(min=1, help="the last so many that fit, the oldest of them first")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 20,
+    dead_letters: Annotated[
+        bool, typer.Option("--dead-letters", help="the dead letters that count instead of what Kafka holds")
+    ] = False,
+    form: Annotated[
+        Literal["table", "csv", "jsonl"],
+        typer.Option("--format", help="a table, or whole payloads as CSV or JSON lines, which --records-file takes"),
+    ] = "table",
+) -> None:
+    """Messages by what is in them, as Kafka holds them. Erased ones are left out.
+
+    A filter joins comparisons by `and`: of key, value, header NAME or a path into JSON or Avro such as $.items[0].price,
+    with a number, a text in quotes, true or false by =, !=, <, <=, >, >=; with a text by `contains`; or `is null`,
+    `is not null`. Of dead letters also of reason, error, detail, outcome, attempts and redrives.
+
+    Example: tidemark messages orders orders/3 --filter '$.amount < 0' --limit 5
+    """
+    if tail is not None and dead_letters:
+        raise WrongUse("--tail is for messages in Kafka: give dead letters a --window or times")
+    opened = finding.opened(stream)
+    asked = Asked(Where(where, window, since, until_time), filter_, tail or limit, tail is not None)
+    reader: Reader = letters.dead_letters if dead_letters else in_kafka
+    found = list(answers(reader, opened, asked))
+    items = [item for one in found for item in one.items]
+    if tail is not None:
+        items.reverse()
+    fields = (*letters.FIELDS, "window") if dead_letters else ()
+    if form != "table":
+        sys.stdout.write(exported(items, form, fields))
+    else:
+        more = ("reason", "window") if dead_letters else ()
+        rows = [[str(one.at), moment(one.timestamp), *map(_short, _cells(one, more))] for one in items]
+        data(items, as_json=False, rows=rows, columns=("message", "time", "key", "value", *more))
+    _say(found, len(items))
+
+
+def _cells(item: Item, fields: tuple[str, ...]) -> list[bytes | None]:
+    return [item.key, item.value if item.record is None else item.record, *(item.fields.get(name) for name in fields)]
+
+
+def _short(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    found = shown(value, _MOST_SHOWN)
+    return found.text + (f" ({found.more} bytes more)" if found.more else "")
+
+
+def _say(found: list[Found], count: int) -> None:
+    looked, erased, not_read = (sum(getattr(one, name) for one in found) for name in ("looked", "erased", "not_read"))
+    said = [f"{count} of {number(looked, 'message')} that were looked at"]
+    if erased:
+        said.append(f"{erased} erased ones left out")
+    if not_read:
+        said.append(f"{not_read} could not be read as JSON within limits, so nobody knows whether they fit")
+    if found and found[-1].go_on is not None:
+        said.append("there may be more: --limit says how many")
+    error("; ".join(said))

@@ -1,0 +1,1 @@
+"""Looking through messages, dead letters and results by what is in them, a bounded part at a time."""

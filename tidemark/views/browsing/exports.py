@@ -1,0 +1,70 @@
+"""What was found as a file: CSV or JSON, one line each, with coordinates that a replay takes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from tidemark.migrate.importing import harmless
+from tidemark.offsets.times import in_iso
+from tidemark.views.browsing.items import Item
+
+Format = Literal["csv", "jsonl"]
+_PLACE = ("topic", "partition", "offset")
+
+
+def exported(items: Iterable[Item], form: Format, fields: Sequence[str] = ()) -> str:
+    """The items in a format. Bytes that are no UTF-8 are in base64: `{"base64": ...}` in JSON, in columns of their own in CSV.
+
+    Each item has the `fields` besides. A cell of CSV that a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    lines = [_values(one, fields) for one in items]
+    if form == "jsonl":
+        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines)
+    return _csv(lines, fields)
+
+
+def _values(item: Item, fields: Sequence[str]) -> dict[str, Any]:
+    at = item.at.partition
+    values: dict[str, Any] = {
+        **dict(zip(_PLACE, (at.topic, at.partition, item.at.offset), strict=True)),
+        "incarnation": at.incarnation,
+        "timestamp": None if item.timestamp is None else in_iso(item.timestamp),
+        "key": _text(item.key),
+        "value": _text(item.value),
+        "headers": [[name, _text(value)] for name, value in item.headers],
+    }
+    return {**values, **{name: _text(item.fields.get(name)) for name in fields}}
+
+
+def _text(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
+def _csv(lines: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> str:
+    """The same columns whatever is in them, so that files can be put together."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    texts = ("key", "value", *fields)
+    names = (*_PLACE, "incarnation", "timestamp", "key", "value", "headers", *fields)
+    writer.writerow([*names, *(f"{name}_base64" for name in texts)])
+    for one in lines:
+        plain = [None if isinstance(one[name], dict) else one[name] for name in names]
+        coded = [one[name]["base64"] if isinstance(one[name], dict) else None for name in texts]
+        writer.writerow([_cell(value) for value in (*plain, *coded)])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        value = json.dumps(value, ensure_ascii=False) if value else ""
+    return harmless(value) if isinstance(value, str) else value

@@ -1,0 +1,126 @@
+"""Trying a filter on items. JSON and Avro that others wrote are read in a process of its own, which has limits."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.streams.model import Stream
+from tidemark.views.browsing.filters import Cell, Cells, Filter, Path, Subject
+from tidemark.views.browsing.items import Item
+from tidemark.views.messages.avro_record import MOST_BYTES, AvroRecord, Written, is_avro, written_by
+from tidemark.views.messages.sandbox import asked_with_limits
+
+# Of values that one process reads.
+_AT_ONCE_BYTES = 4_000_000
+
+
+@dataclass
+class Matcher:
+    """`not_read`: how many items it could not judge, since their values are too large or took too long to be read."""
+
+    filter: Filter
+    stream: Stream
+    connections: Connections
+    not_read: int = 0
+    _schemas: dict[int, str | AvroRecord] = field(default_factory=dict)
+
+    def matching(self, items: Sequence[Item]) -> list[Item]:
+        """The items that fit, in their order."""
+        cheap = self.filter.cheap
+        left = [one for one in items if cheap.fits(partial(_cells, one, {}))]
+        paths = self.filter.paths
+        if not paths:
+            return left
+        found: list[Item] = []
+        for part in _parts(left):
+            known = self._at_paths(part, paths)
+            self.not_read += sum(one is None for one in known)
+            found += [
+                item
+                for item, cells in zip(part, known, strict=True)
+                if cells is not None and self.filter.fits(partial(_cells, item, cells))
+            ]
+        return found
+
+    def with_records(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """The items, of an Avro stream with their records as JSON."""
+        if not is_avro(self.stream):
+            return tuple(items)
+        found = []
+        for part in _parts(items):
+            known = self._at_paths(part, [()])
+            records = (None if one is None else one.get(()) for one in known)
+            found += [
+                replace(item, record=None if record is None else record.text)
+                for item, record in zip(part, records, strict=True)
+            ]
+        return tuple(found)
+
+    def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
+        """What each item's value has at the paths; None where it was not read."""
+        asked, schemas = [], {}
+        for item in items:
+            one = self._asked(item)
+            if one is not None and one["schema"] is not None:
+                schemas[one["schema"]] = one["schema"]
+            asked.append(one)
+        values = [one for one in asked if one is not None and one["value"] is not None]
+        question = {"kind": "cells", "paths": paths, "schemas": schemas, "values": values}
+        answer = asked_with_limits(question) if values else {"cells": []}
+        if "cells" not in answer:
+            return [None if one is None or one["value"] is not None else {} for one in asked]
+        cells = iter(answer["cells"])
+        found: list[Mapping[Path, Cell | None] | None] = []
+        for one in asked:
+            if one is None:
+                found.append(None)
+            elif one["value"] is None:
+                found.append(dict.fromkeys(paths))
+            else:
+                found.append(dict(zip(paths, map(_cell, next(cells)), strict=True)))
+        return found
+
+    def _asked(self, item: Item) -> dict[str, Any] | None:
+        """A value as the process takes it, with its schema; None for one that is too large. Without a value: null."""
+        if item.value is None:
+            return {"value": None, "schema": None}
+        if len(item.value) > MOST_BYTES:
+            return None
+        if not is_avro(self.stream):
+            return {"value": b64encode(item.value).decode(), "schema": None}
+        written = written_by(self.stream, self.connections, item.value, self._schemas)
+        if not isinstance(written, Written):
+            return {"value": None, "schema": None}
+        return {"value": b64encode(written.record).decode(), "schema": written.schema}
+
+
+def _parts(items: Sequence[Item]) -> list[list[Item]]:
+    """The items, in parts whose values one process reads in time."""
+    found: list[list[Item]] = []
+    size = _AT_ONCE_BYTES
+    for item in items:
+        own = len(item.value or b"")
+        if size + own > _AT_ONCE_BYTES or not found:
+            found.append([])
+            size = 0
+        found[-1].append(item)
+        size += own
+    return found
+
+
+def _cell(found: list[Any] | None) -> Cell | None:
+    return None if found is None else Cell(found[0].encode("utf-8", "surrogatepass"), found[1])
+
+
+def _cells(item: Item, at_paths: Mapping[Path, Cell | None], subject: Subject) -> Cells:
+    if subject.kind == "path":
+        return (at_paths.get(subject.path),)
+    if subject.kind == "header":
+        return tuple(None if value is None else Cell(value) for name, value in item.headers if name == subject.name)
+    value = {"key": item.key, "value": item.value}.get(subject.kind, item.fields.get(subject.name))
+    return (None if value is None else Cell(value),)

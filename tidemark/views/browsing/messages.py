@@ -1,0 +1,226 @@
+"""Looking through the messages of a topic, from the oldest on or from the newest back, a bounded part at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from tidemark.clients.kafka.slots import KafkaMessage
+from tidemark.clients.kafka.stepping import Steps
+from tidemark.errors import WrongUse
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.live.same_logs import check_same
+from tidemark.views.browsing.filters import parse
+from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.matching import Matcher
+from tidemark.views.browsing.places import GoOn, InKafka, Where, in_kafka
+
+# From the newest back, a partition is read in parts, each forwards: so many offsets first, then more or fewer.
+_FIRST_STEP, _MOST_STEP = 64, 2**40
+# Messages of a part: with fewer the next one has more offsets, and the other way round.
+_FEW, _MANY = 250, 1_000
+# Partitions whose newest messages are looked for at once.
+MOST_PARTITIONS = 32
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question: `count` items that fit, from where the answer before ended. `backwards`: from the newest back."""
+
+    where: Where = field(default_factory=Where)
+    filter: str = ""
+    count: int = 50
+    backwards: bool = False
+    go_on: str = ""
+
+
+@dataclass
+class _Search:
+    """What is found so far, and up to where."""
+
+    opened: OpenStream
+    asked: Asked
+    there: InKafka
+    matcher: Matcher
+    meter: Meter
+    searched: list[OffsetRange] = field(default_factory=list)
+    erased: int = 0
+
+    def step(self, of: TopicPartition, messages: tuple[tuple[int, KafkaMessage], ...]) -> list[Item]:
+        """The items of one answer of Kafka that fit. Of what was erased, nothing is looked at."""
+        items = []
+        for offset, message in messages:
+            if (of, offset) in self.there.erased:
+                self.erased += 1
+                continue
+            item = _item(Coordinate(of, offset), message)
+            self.meter.count(item)
+            items.append(item)
+        return self.matcher.matching(items)
+
+    def take_back(self, of: TopicPartition, offsets: Iterable[int]) -> None:
+        """Count as not looked at what the next question looks at again."""
+        for offset in offsets:
+            if (of, offset) in self.there.erased:
+                self.erased -= 1
+            else:
+                self.meter.looked -= 1
+
+
+def _item(at: Coordinate, message: KafkaMessage) -> Item:
+    return Item(at, message.timestamp, message.key, message.value, message.headers)
+
+
+def messages(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
+    """The messages that Kafka holds, that the stream may see, and that fit: `count` of them, or as many as `meter` allows.
+
+    Without a partition, backwards gives the newest of all partitions, and does not go on from there. Raises WrongUse,
+    Conflict where the log is another one than that of the answer before, Unreachable, NotAuthorized, and the ledger's errors.
+    """
+    wanted = parse(asked.filter)
+    go_on = GoOn.read(asked.go_on) if asked.go_on else None
+    there = in_kafka(opened, asked.where)
+    if go_on is not None:
+        go_on.check(opened, there.topic)
+    search = _Search(opened, asked, there, Matcher(wanted, opened.stream, opened.connections), meter)
+    ranges = _left(there.offsets, go_on, backwards=asked.backwards)
+    numbers = {one.partition.partition for one in ranges}
+    with opened.log.stepping(opened.stream.source.isolation) as steps:
+        if not asked.backwards:
+            found, after = _forwards(search, steps, ranges)
+        elif len(numbers) <= 1:
+            found, after = _backwards(search, steps, ranges, go_on.step if go_on else _FIRST_STEP)
+        else:
+            found, after = _newest(search, steps, ranges), None
+    check_same(opened, {there.topic: there.log})
+    ended = "count" if len(found) >= asked.count else meter.ended()
+    return Found(
+        items=search.matcher.with_records(found),
+        searched=tuple(RangeSet(search.searched)),
+        go_on=None if after is None else str(after),
+        ended=ended,
+        looked=meter.looked,
+        read=meter.read,
+        erased=search.erased,
+        not_read=search.matcher.not_read,
+    )
+
+
+def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[OffsetRange]:
+    """What is still to be looked through, in its order: by partition and offset, whatever the incarnation."""
+    found = []
+    for one in sorted(offsets, key=lambda one: (one.partition.partition, one.start), reverse=backwards):
+        if go_on is None:
+            found.append(one)
+            continue
+        place = one.partition.partition
+        if place == go_on.partition:
+            start, until = one.start, one.until
+            if backwards:
+                until = min(until, go_on.offset)
+            else:
+                start = max(start, go_on.offset)
+            if start < until:
+                found.append(OffsetRange(one.partition, start, until))
+        elif (place < go_on.partition) == backwards:
+            found.append(one)
+    return found
+
+
+def _forwards(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> tuple[list[Item], GoOn | None]:
+    found: list[Item] = []
+    count, log = search.asked.count, search.there.log
+    for at, one in enumerate(ranges):
+        reached = one.start
+        for step in steps(one.partition.topic, one.partition.partition, one.start, one.until):
+            more = search.step(one.partition, step.messages)
+            reached = step.until
+            if len(found) + len(more) > count:
+                more = more[: count - len(found)]
+                reached = more[-1].at.offset + 1 if more else found[-1].at.offset + 1
+                search.take_back(one.partition, (offset for offset, _ in step.messages if offset >= reached))
+            found += more
+            if len(found) >= count or search.meter.ended():
+                break
+        search.searched.append(replace(one, until=reached))
+        if len(found) >= count or search.meter.ended():
+            rest = ranges[at] if reached < one.until else next(iter(ranges[at + 1 :]), None)
+            if rest is None:
+                return found, None
+            start = reached if rest is one else rest.start
+            return found, GoOn.after(rest.partition.partition, start, _FIRST_STEP, log)
+    return found, None
+
+
+def _backwards(search: _Search, steps: Steps, ranges: list[OffsetRange], size: int) -> tuple[list[Item], GoOn | None]:
+    """The newest first. A part that a bound has ended is read again by the next question, which takes a smaller one."""
+    found: list[Item] = []
+    count, log = search.asked.count, search.there.log
+    for at, one in enumerate(ranges):
+        until = one.until
+        while until > one.start:
+            if len(found) >= count or search.meter.ended():
+                return found, GoOn.after(one.partition.partition, until, size, log)
+            part = OffsetRange(one.partition, max(one.start, until - size), until)
+            items, reached, there = _part(search, steps, part)
+            if reached < part.until:
+                smaller = max(1, min(size - 1, (reached - part.start) // 2))
+                search.take_back(one.partition, there)
+                return found, GoOn.after(one.partition.partition, until, smaller, log)
+            newest = items[::-1]
+            left = count - len(found)
+            if len(newest) > left:
+                newest, until = newest[:left], newest[left - 1].at.offset
+                search.take_back(one.partition, (offset for offset in there if offset < until))
+            else:
+                until = part.start
+            found += newest
+            search.searched.append(OffsetRange(one.partition, until, part.until))
+            size = min(_MOST_STEP, size * 2) if len(there) < _FEW else max(1, size // 2) if len(there) > _MANY else size
+        if len(found) >= count and (rest := next(iter(ranges[at + 1 :]), None)) is not None:
+            return found, GoOn.after(rest.partition.partition, rest.until, size, log)
+    return found, None
+
+
+def _part(search: _Search, steps: Steps, part: OffsetRange) -> tuple[list[Item], int, list[int]]:
+    """What fits in a part, up to where it was read, and the offsets of its messages. One offset is always read."""
+    found: list[Item] = []
+    reached, there = part.start, list[int]()
+    for step in steps(part.partition.topic, part.partition.partition, part.start, part.until):
+        found += search.step(part.partition, step.messages)
+        reached = step.until
+        there += [offset for offset, _ in step.messages]
+        if search.meter.ended() and (part.until - part.start > 1 or search.meter.ended() == "time"):
+            break
+    return found, reached, there
+
+
+def _newest(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> list[Item]:
+    """The newest of several partitions by their times, each partition with its share of the bounds."""
+    by_partition: dict[int, list[OffsetRange]] = {}
+    for one in ranges:
+        by_partition.setdefault(one.partition.partition, []).append(one)
+    if len(by_partition) > MOST_PARTITIONS:
+        raise WrongUse(f"the newest of {len(by_partition)} partitions: name one as topic/partition")
+    whole, found = search.meter, list[Item]()
+    for share in _shares(whole, len(by_partition)):
+        search.meter = share
+        found += _backwards(search, steps, by_partition.popitem()[1], _FIRST_STEP)[0]
+        whole.looked += share.looked
+        whole.read += share.read
+    search.meter = whole
+    found.sort(key=lambda one: (one.timestamp or 0, one.at.partition.partition, one.at.offset), reverse=True)
+    return found[: search.asked.count]
+
+
+def _shares(meter: Meter, number: int) -> Iterator[Meter]:
+    for left in range(number, 0, -1):
+        now = time.monotonic()
+        yield Meter(
+            max(1, (meter.items - meter.looked) / left),
+            max(1, (meter.bytes - meter.read) / left),
+            now + max(0.0, meter.until - now) / left,
+        )

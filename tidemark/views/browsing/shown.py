@@ -1,0 +1,96 @@
+"""What was found as people in a browser may see it: values cut and as text, or only their sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from tidemark.views.browsing.items import Found, Item
+from tidemark.views.messages.message import Header
+from tidemark.views.messages.payloads import Masked, Value, masked, shown
+from tidemark.views.values import Number
+
+# Of a value: enough to know it by. The page of the message has more.
+MOST_SHOWN = 2_000
+# What a dead letter says that does not quote its message.
+_SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A message, a dead letter or a row. `timestamp`: ms since 1970. `index` tells the rows of one message apart.
+
+    `record`: the value as JSON, where it is an Avro record.
+    """
+
+    coordinate: str
+    topic: str
+    partition: int
+    offset: Number
+    index: int
+    timestamp: int | None
+    key: Value | Masked | None
+    value: Value | Masked | None
+    headers: list[Header]
+    record: Value | Masked | None
+    fields: dict[str, Value | Masked]
+
+
+@dataclass(frozen=True)
+class Browsed:
+    """What one question has found, and which offsets it has looked through: `searched`, as `topic/partition@from-until`.
+
+    `go_on` is the parameter of the next question; null at the end of what is looked through. `ended`: by which bound this
+    one ended: `count`, `messages`, `bytes` or `time`. `not_read`: messages whose value could not be read as JSON within
+    limits, so that nobody knows whether they fit. `erased`: messages that nobody is shown.
+    """
+
+    lines: list[Line]
+    searched: list[str]
+    go_on: str | None
+    ended: str | None
+    looked: int
+    read: int
+    erased: int
+    not_read: int
+    payload: bool
+    may_see_payload: bool
+
+
+def page_of(found: Found, *, payload: bool, may_see_payload: bool) -> Browsed:
+    """For people in a browser. Without `payload`, values are masked."""
+    return Browsed(
+        lines=[_line(one, payload=payload) for one in found.items],
+        searched=[str(one) for one in found.searched],
+        go_on=found.go_on,
+        ended=found.ended,
+        looked=found.looked,
+        read=found.read,
+        erased=found.erased,
+        not_read=found.not_read,
+        payload=payload,
+        may_see_payload=may_see_payload,
+    )
+
+
+def _line(item: Item, *, payload: bool) -> Line:
+    cut = partial(shown, most=MOST_SHOWN)
+    look = cut if payload else masked
+    at = item.at
+
+    def looked(value: bytes | None) -> Value | Masked | None:
+        return None if value is None else look(value)
+
+    return Line(
+        coordinate=str(at),
+        topic=at.partition.topic,
+        partition=at.partition.partition,
+        offset=at.offset,
+        index=item.index,
+        timestamp=item.timestamp,
+        key=looked(item.key),
+        value=looked(item.value),
+        headers=[Header(cut(name.encode("utf-8", "surrogatepass")), looked(value)) for name, value in item.headers],
+        record=looked(item.record) if payload else None,
+        fields={name: cut(item.fields[name]) if name in _SAID else look(item.fields[name]) for name in item.fields},
+    )
