@@ -234,6 +234,48 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     assert airflow.call("POST", path, asked, tokens["viewer"])[0] == 403
 
 
+@pytest.mark.covers("U29", "U17")
+@pytest.mark.usefixtures("ingested")
+def test_hours_are_chosen_by_event_time(airflow: Airflow, page: Page) -> None:
+    """With the keyboard, and days with the pointer."""
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.get_by_role("button", name="By event time: hours").click()
+    grid = page.locator("svg.grid")
+    grid.locator("rect").first.wait_for()
+    page.wait_for_url(lambda url: "axis=hour" in url)
+    assert page.locator(".bar-row").first.is_hidden()
+    grid.press("Home")
+    grid.press("Shift+End")
+    assert "committed by the ingest" in page.locator("#coverage-spoken").inner_text()
+    page.screenshot(path=SCREENSHOTS / "event-time.png", full_page=True)
+    grid.press(" ")
+    chosen = page.locator("#coverage-chosen")
+    assert "by a replay" in chosen.inner_text() or "committed by the ingest" in chosen.inner_text()
+    look = chosen.get_by_role("link", name="Look through the messages").get_attribute("href") or ""
+    assert "/browse?where=cdn-logs&since=" in unquote(look)
+    assert page.evaluate("document.activeElement.textContent") == "Replay …"
+    page.keyboard.press("Enter")
+    page.locator("dialog", has_text="Only of messages from").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Days").click()
+    page.wait_for_url(lambda url: "axis=day" in url)
+    grid.locator("rect").first.wait_for()
+    box = grid.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 30, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 5, steps=3)
+    page.mouse.up()
+    page.get_by_role("button", name="Zoom to its hours").click()
+    page.wait_for_url(lambda url: "axis=hour" in url and "times_since=" in url)
+    # The address is the picture as it is shown.
+    page.goto(page.url)
+    grid.locator("rect").first.wait_for()
+    page.get_by_role("button", name="By offset").click()
+    page.locator("svg.bar").first.wait_for()
+    assert grid.is_hidden()
+
+
 @pytest.mark.covers("Q14")
 def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> None:
     asked: list[str] = []

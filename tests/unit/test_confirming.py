@@ -23,7 +23,7 @@ from tidemark.runs.windows import ingest, lanes
 
 # Commands that write nothing that others read.
 ONLY_SHOW = {
-    *("status", "results", "show", "window", "dead-letters", "complete", "plan", "offsets", "report"),
+    *("status", "messages", "results", "show", "window", "dead-letters", "complete", "plan", "offsets", "report"),
     *("streams check", "streams schema", "engine status"),
     *("ledger show", "ledger coverage", "ledger verify", "ledger events"),
 }
