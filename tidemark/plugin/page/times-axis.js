@@ -179,10 +179,13 @@ function scale() {
     const first = column === 0 || (view.axis === "hour" && minuteText(time) === "00:00");
     if (!first && column % each) continue;
     const text = view.axis === "day" || first ? `${weekday(time)} ${dayText(time).slice(5)}` : minuteText(time);
+    const before = made.lastElementChild;
+    const near = before && (column - Number(before.dataset.column)) / number < 0.055;
+    // A day's name takes the place of hours beside it.
+    if (near && !first) continue;
+    if (near) before.remove();
     const label = element("span", text);
     label.style.left = `${(column / number) * 100}%`;
-    // A day's name takes the place of hours beside it.
-    if (made.lastElementChild && (column - Number(made.lastElementChild.dataset.column)) / number < 0.055) made.lastElementChild.remove();
     label.dataset.column = String(column);
     made.append(label);
   }
