@@ -24,7 +24,7 @@ from tests.support.known_dags import make_known
 from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.wide_history import give_history
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.runs.live.open_stream import open_stream
 

@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from tests.support.cuts import read_by
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.clients.lake import lake_folder
 from tidemark.errors import EXIT_FAILED, TooManyInvalid
 from tidemark.ledger.records import LaneKind

@@ -23,7 +23,8 @@ from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.clients import object_stores
-from tidemark.clients.connections import Connection, from_environment
+from tidemark.clients.connections import Connection
+from tidemark.clients.environment import from_environment
 from tidemark.clients.object_stores import access_of
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable

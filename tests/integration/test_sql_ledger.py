@@ -26,7 +26,7 @@ from tests.support.live_streams import Make
 from tests.support.oracle import LEDGERS
 from tests.support.stores import SETTINGS, new_stream, stores_of
 from tidemark.clients import sql as sql_client
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.clients.sql import asked, database
 from tidemark.commit.protocol import Step
 from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse

@@ -10,7 +10,7 @@ import pytest
 from tests.support.command_line import asked
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.clients.hbase.thrift2 import gateway2, thrift
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind

@@ -14,7 +14,8 @@ import yaml
 from pydantic import TypeAdapter
 
 from services import control
-from tidemark.clients.connections import Connection, from_environment
+from tidemark.clients.connections import Connection
+from tidemark.clients.environment import from_environment
 from tidemark.clients.zookeeper import ZooKeeperEndpoint
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.ledger.stores.kind import LedgerSettings, Waits

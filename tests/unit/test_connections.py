@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.clients.connections import Connection, from_environment, of_airflow, variable
+from tidemark.clients.connections import Connection, of_airflow, variable
+from tidemark.clients.environment import from_environment
 from tidemark.clients.hbase.endpoint import hbase2_endpoint, hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.lake import lake_folder

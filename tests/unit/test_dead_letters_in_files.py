@@ -16,7 +16,7 @@ from pyarrow import fs
 from tests.support.compactions import committed
 from tests.support.letter_files import add_file, prepare_table, write_file
 from tests.support.memory import MemoryStore
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.book import Book, Committed
 from tidemark.offsets.authority import Authority

@@ -19,7 +19,7 @@ from tests.support.letters_in_databases import (
     test_only_the_generation_that_counts_is_read,  # noqa: F401
     test_streams_that_make_the_same_table_at_once_all_go_on,  # noqa: F401
 )
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL, letters_in
 
 

@@ -12,7 +12,7 @@ from tests.support.stream_text import MINIMAL
 from tidemark.cli import finding
 from tidemark.cli.app import app
 from tidemark.clients import on_one_machine
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.clients.lake import lake_folder
 from tidemark.clients.sql import database
 from tidemark.errors import ConnectionMissing, WrongUse

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_line import tidemark
 from tests.support.stream_text import MINIMAL
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.errors import EXIT_WRONG_USE, WrongUse
 from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.runs.live.open_stream import open_stream

@@ -10,7 +10,8 @@ import pytest
 from tests.support.memory import MemoryStore
 from tests.support.stream_text import MINIMAL
 from tidemark.cli.app import app
-from tidemark.clients.connections import Connection, from_environment
+from tidemark.clients.connections import Connection
+from tidemark.clients.environment import from_environment
 from tidemark.errors import PackageMissing, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS

@@ -35,7 +35,7 @@ from tidemark.cli.commands import (
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.book import View, now_ms
 from tidemark.ledger.holes import Ingest, holes
@@ -50,10 +50,10 @@ from tidemark.runs.windows.lanes import code_version
 from tidemark.schemes.kinds import RegexScheme
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
+from tidemark.streams.folders import problems_among
 from tidemark.streams.loading import StreamFile, load, stream_files
 from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
-from tidemark.streams.places import problems_among
 from tidemark.submit.java_regexes import refused_by_java
 from tidemark.views.overview import Overview, overview, transactions_shown
 from tidemark.views.status import Word

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tidemark.clients import on_one_machine
 from tidemark.clients.secrets import on_this_machine, secret_texts
 from tidemark.errors import WrongUse
 
@@ -36,7 +33,7 @@ class Connection:
 
     def to_json(self) -> str:
         """The connection as the environment variable of a started program holds it. Holds secrets."""
-        known = {name: getattr(self, name) for name in _FIELDS}
+        known = {name: getattr(self, name) for name in FIELDS}
         return json.dumps({"conn_type": self.kind or "generic", **known, "extra": dict(self.extra)})
 
     def required(self, what: str, value: Any) -> Any:
@@ -56,7 +53,7 @@ class Connection:
         Users who have set `use_ssl` or a password rely on it. `reasons` say for some extras what to do instead. An empty
         field counts as not set, and so does an extra that is null.
         """
-        unused = [name for name in _FIELDS if name not in fields and getattr(self, name) not in (None, "")]
+        unused = [name for name in FIELDS if name not in fields and getattr(self, name) not in (None, "")]
         unused += [f"{name} among its extras" for name in self._set() if name not in extras]
         if unused:
             known = [*fields, *(f"{name} among its extras" for name in extras)]
@@ -102,8 +99,7 @@ class Connection:
 Connections = Callable[[str], Connection]
 
 # Airflow's other fields: the type of a connection matters to databases alone.
-_FIELDS = ("host", "port", "schema", "login", "password")
-_OTHERS = ("conn_type", "description", "extra")
+FIELDS = ("host", "port", "schema", "login", "password")
 
 
 class AirflowConnection(Protocol):
@@ -140,67 +136,6 @@ def _is_empty_object(text: str) -> bool:
 def variable(name: str) -> str:
     """The environment variable that holds a connection."""
     return f"AIRFLOW_CONN_{name.upper()}"
-
-
-def from_environment(name: str) -> Connection:
-    """The connection in the environment, or its stand-in on one machine.
-
-    Raises ConnectionMissing, or WrongUse when the variable does not parse.
-    """
-    missing = f"there is no connection {name}: set {variable(name)}, as JSON or as a URI"
-    return on_one_machine.found(name, _of_variable, missing)
-
-
-def _of_variable(name: str) -> Connection | None:
-    text = os.environ.get(variable(name))
-    if not text:
-        return None
-    try:
-        return _from_json(name, text) if text.lstrip().startswith("{") else _from_uri(name, text)
-    except (ValueError, TypeError) as problem:
-        # Only the kind of the problem: the problem's text may quote the value, which may hold a password.
-        raise WrongUse(
-            f"{variable(name)} is neither JSON nor a URI that can be read ({type(problem).__name__})"
-        ) from None
-
-
-def _from_json(name: str, text: str) -> Connection:
-    values = json.loads(text)
-    extra = values.get("extra") or {}
-    extra = json.loads(extra) if isinstance(extra, str) else extra
-    if not isinstance(extra, dict):
-        raise TypeError("extra is no object")
-    if unknown := sorted(values.keys() - {*_FIELDS, *_OTHERS}):
-        raise WrongUse(f"{variable(name)} sets {', '.join(unknown)}, which no connection has")
-    port = values.get("port")
-    return Connection(
-        name,
-        values.get("host"),
-        None if port in (None, "") else int(port),
-        values.get("login"),
-        values.get("password"),
-        extra,
-        values.get("schema"),
-        str(values.get("conn_type") or ""),
-    )
-
-
-def _from_uri(name: str, text: str) -> Connection:
-    parts = urlsplit(text)
-    if not parts.scheme:
-        raise ValueError("no scheme")
-    extra = dict(parse_qsl(parts.query, keep_blank_values=True))
-    extra = json.loads(extra["__extra__"]) if "__extra__" in extra else extra
-    if not isinstance(extra, dict):
-        raise TypeError("extra is no object")
-    host, login, password, schema = (
-        unquote(part) if part else None
-        for part in (parts.hostname, parts.username, parts.password, parts.path.removeprefix("/"))
-    )
-    if not host and parts.path:
-        # As Airflow's provider for SQLite writes it: `sqlite:////var/lib/ledger.db`.
-        host, schema = unquote(parts.path.removeprefix("/")), None
-    return Connection(name, host, parts.port, login, password, extra, schema, parts.scheme.replace("-", "_"))
 
 
 def keep_quiet(library: str) -> None:

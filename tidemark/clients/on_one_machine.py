@@ -11,12 +11,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tidemark.clients.connections import Connection
 from tidemark.errors import ConnectionMissing
-
-if TYPE_CHECKING:
-    from tidemark.clients.connections import Connection
 
 HOME = "TIDEMARK_HOME"
 SQL, LAKE, SPARK = "sql_default", "lake_default", "spark_default"
@@ -61,8 +58,6 @@ def found(name: str, stored: Callable[[str], Connection | None], missing: str) -
 
 
 def _stand_in(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
-    from tidemark.clients.connections import Connection
-
     if name not in (SQL, LAKE, SPARK):
         raise ConnectionMissing(missing)
     if not begun():

@@ -23,7 +23,6 @@ from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.kinds import KINDS
-from tidemark.streams import places
 from tidemark.streams.alarm import Alarm
 from tidemark.streams.audits import Audits
 from tidemark.streams.conditions import Condition
@@ -31,6 +30,7 @@ from tidemark.streams.decompress import Decompress
 from tidemark.streams.engine import Engine
 from tidemark.streams.event_time import EventTime
 from tidemark.streams.explode import Explode
+from tidemark.streams.places import problem_within, written
 from tidemark.streams.record_tables import RecordTable
 from tidemark.streams.retry import Retry
 from tidemark.streams.schedule import Schedule
@@ -216,7 +216,7 @@ class Stream(Part):
         names = [sink.name for sink in self.sinks]
         if len(set(names)) < len(names):
             raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
-        if problem := places.problem_within(self):
+        if problem := problem_within(written(self.ledger, self.dead_letters, self.sinks)):
             raise ValueError(problem)
         return self
 

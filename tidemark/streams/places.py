@@ -1,24 +1,18 @@
-"""The places that streams write to, and which of them would meet: two of one stream, or of two streams of a folder."""
+"""The places that streams write to, and which of them would meet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tidemark.sinks.contract import Owned, owned_table
-
-if TYPE_CHECKING:
-    from tidemark.streams.loading import StreamFile
-    from tidemark.streams.model import Stream
-
-# The beginning of a place of Kafka. Streams may share a topic: its messages say whose they are.
-_TOPIC = "topic"
+from tidemark.ledger.stores.kind import LedgerSettings
+from tidemark.sinks.contract import Owned, SinkSettings, owned_table
+from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 
 
 @dataclass(frozen=True)
-class _Written:
+class Written:
     """A place, and who writes to it. `ledger`: streams may share it, with ledgers of others."""
 
     owned: Owned
@@ -28,72 +22,61 @@ class _Written:
     file: Path | None = None
 
 
-class _Places:
+class Places:
     """Places of which none is another one, or lies within another one."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], list[_Written]] = {}
+        self._known: dict[tuple[str, ...], list[Written]] = {}
         # Each place that one of them lies within.
-        self._around: dict[tuple[str, ...], _Written] = {}
+        self._around: dict[tuple[str, ...], Written] = {}
 
-    def add(self, key: tuple[str, ...], one: _Written) -> _Written | None:
-        """Take a place in, and give one that it meets; None if it meets none."""
+    def add(self, key: tuple[str, ...], place: Written) -> Written | None:
+        """Take a place in, and return one that it meets; None if it meets none."""
         for length in range(1, len(key) + 1):
             for other in self._known.get(key[:length], []):
-                if not (one.ledger and other.ledger and length == len(key)):
+                if not (place.ledger and other.ledger and length == len(key)):
                     return other
         if key in self._around:
             return self._around[key]
-        self._known.setdefault(key, []).append(one)
+        self._known.setdefault(key, []).append(place)
         for length in range(1, len(key)):
-            self._around.setdefault(key[:length], one)
+            self._around.setdefault(key[:length], place)
         return None
 
 
-def problem_within(stream: Stream) -> str | None:
+def problem_within(places: Iterable[Written]) -> str | None:
     """The problem with the places of one stream; None if each thing that it writes has its own."""
-    places = _Places()
-    for one in _written(stream):
-        if (other := places.add(one.owned.place, one)) is not None:
-            same = other.owned.place == one.owned.place and other.owned.said == one.owned.said
-            return one.owned.problem if same else _meet(one, other)
+    known = Places()
+    for place in places:
+        if (other := known.add(place.owned.place, place)) is not None:
+            same = other.owned.place == place.owned.place and other.owned.said == place.owned.said
+            return place.owned.problem if same else meeting(place, other)
     return None
 
 
-def problems_among(files: Iterable[StreamFile]) -> Iterator[tuple[Path, Path, str]]:
-    """Pairs of stream files whose streams have one name, or write to one place, each with what is wrong with the first."""
-    names: dict[str, StreamFile] = {}
-    places = _Places()
-    for file in files:
-        stream = file.stream
-        if (other := names.setdefault(stream.name, file)) is not file:
-            yield file.path, other.path, f"stream {stream.name} is described by {other.path} already"
-            continue
-        for one in _written(stream, file.path):
-            met = None if one.owned.place[0] == _TOPIC else places.add((one.connection, *one.owned.place), one)
-            if met is not None and met.file is not None:
-                yield file.path, met.file, _meet(one, met)
-
-
-def _written(stream: Stream, file: Path | None = None) -> Iterator[_Written]:
-    for owned in stream.dead_letters.owned():
-        yield _Written(owned, "the dead letters", stream.dead_letters.connection, file=file)
-    for owned in stream.dead_letters.copied():
-        yield _Written(owned, "the copies of the dead letters", stream.dead_letters.copy_kafka, file=file)
-    for table in stream.ledger.tables():
-        yield _Written(owned_table(table), "the ledger", stream.ledger.connection, ledger=True, file=file)
-    for sink in stream.sinks:
+def written(
+    ledger: LedgerSettings, dead_letters: DeadLetterSettings, sinks: Iterable[SinkSettings], file: Path | None = None
+) -> Iterator[Written]:
+    """The places that a stream writes to; `file` is its stream file."""
+    for owned in dead_letters.owned():
+        yield Written(owned, "the dead letters", dead_letters.connection, file=file)
+    for owned in dead_letters.copied():
+        yield Written(owned, "the copies of the dead letters", dead_letters.copy_kafka, file=file)
+    for table in ledger.tables():
+        yield Written(owned_table(table), "the ledger", ledger.connection, ledger=True, file=file)
+    for sink in sinks:
         for owned in sink.owned():
-            yield _Written(owned, f"sink {sink.name}", sink.connection, file=file)
+            yield Written(owned, f"sink {sink.name}", sink.connection, file=file)
 
 
-def _meet(one: _Written, other: _Written) -> str:
+def meeting(place: Written, other: Written) -> str:
+    """The error for a place that meets another one."""
+    where = f" in {other.file}" if other.file else ""
     return (
-        f"{_shown(one)} of {one.by} meets {_shown(other)} of {other.by}{f' in {other.file}' if other.file else ''}: they are "
-        "one, one lies within the other, or their names differ in case alone, which not every file system tells apart. "
-        "Name another place, next to it"
+        f"{_shown(place)} of {place.by} meets {_shown(other)} of {other.by}{where}: they are one, one lies within the other, "
+        "or their names differ in case alone, which not every file system tells apart. Name another place, next to it"
     )
 
 
-def _shown(one: _Written) -> str:
-    return one.owned.said or " ".join(one.owned.place)
+def _shown(place: Written) -> str:
+    return place.owned.said or " ".join(place.owned.place)

@@ -13,7 +13,7 @@ import typer
 from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Json
 from tidemark.cli.output import data, error, number
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.errors import EngineEnded, WrongUse
 from tidemark.submit.address import sockets
 from tidemark.submit.command import WARM, WarmEngine, engine_command, job_environment, warm_engine

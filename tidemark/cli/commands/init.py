@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from tidemark.cli import finding
 from tidemark.cli.output import data, error, line
 from tidemark.clients import on_one_machine
-from tidemark.clients.connections import from_environment
+from tidemark.clients.environment import from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint

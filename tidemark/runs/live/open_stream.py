@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidemark.clients.connections import Connections, from_environment
+from tidemark.clients.connections import Connections
+from tidemark.clients.environment import from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.lake import file_system_settings

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from tidemark.clients.connections import Connections, from_environment
+from tidemark.clients.connections import Connections
+from tidemark.clients.environment import from_environment
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers

@@ -12,7 +12,8 @@ from typing import cast
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.clients.connections import Connections, from_environment
+from tidemark.clients.connections import Connections
+from tidemark.clients.environment import from_environment
 from tidemark.clients.schema_registry import registry_endpoint
 from tidemark.commit.fence import HeadFence
 from tidemark.errors import WrongUse
