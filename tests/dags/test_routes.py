@@ -50,7 +50,7 @@ from tidemark.runs.auditing import audit_without_spark, store_report
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import ReplayRequest, checked
-from tidemark.runs.requests.plan import digest, of_request
+from tidemark.runs.requests.plan import digest, plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views import to_erase
 from tidemark.views.event_time.completeness import Span
@@ -647,7 +647,7 @@ def test_a_plan_says_what_would_be_read_and_replaced(client: TestClient, far: St
     assert (window["window"], window["run"], window["offsets"]) == ("ingest/1", "orders__ingest/first", "3")
     # It is what the command line and the DAG select, and nothing was written.
     request = checked(ReplayRequest, {"records": records, "reason": "why", "dry_run": True}, {})
-    chosen = of_request(far.opened, request)
+    chosen = plan_request(far.opened, request)
     assert found["plan"] == digest(far.opened, chosen)
     assert far.store.values == before
 
@@ -665,13 +665,13 @@ def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, 
     assert f"the plan {of_all[:12]} of orders is stale" in answer.json()["detail"]
     # Another replay of the same offsets: the results that the plan would replace are others by now.
     request = {"ranges": f"orders/0@{FAR}-{FAR + 5}", "reason": "a fix", "dry_run": False, "plan": plan}
-    chosen = of_request(far.opened, checked(ReplayRequest, request, {}))
+    chosen = plan_request(far.opened, checked(ReplayRequest, request, {}))
     lane = claim_lane(far.opened, LaneKind.REPLAY, "cli/other", chosen.ranges, "another fix")
     lanes.plan_lane(far.opened, lane, "cli/other")
     far.process(lane, "cli/other")
     lanes.finish(far.opened, lane)
     with pytest.raises(StaleLedger, match="Plan again"):
-        of_request(far.opened, checked(ReplayRequest, request, {}))
+        plan_request(far.opened, checked(ReplayRequest, request, {}))
 
 
 @pytest.mark.covers("U26")

@@ -427,7 +427,7 @@ def test_what_is_erased_leaves_the_aggregates(make: Make) -> None:
     def left() -> list[Fields]:
         return [row for place, row in live.expected().rows.items() if place[:3] not in erased]
 
-    found = keys.with_key(live.opened, keys.parse_key("me"), Reading())
+    found = keys.find_key(live.opened, keys.parse_key("me"), Reading())
     assert {(one.partition.topic, one.partition.partition, one.start) for one in found.offsets} == erased
     assert (found.read, found.unseen) == (50, 0)
 

@@ -18,7 +18,7 @@ from tidemark.audit import repair
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
-from tidemark.cli.commands.results import readable, rows_of
+from tidemark.cli.commands.results import read_rows, readable
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger import selections
 from tidemark.ledger.book import record_key
@@ -440,6 +440,6 @@ def test_a_table_that_was_named_after_the_windows_is_so_many_missing_rows(make: 
     live.ingest()
     more = {"type": "hbase", "name": "more", "table": f"{live.name}_more"}
     live.rewrite(sinks=[{"type": "hbase", "table": live.name}, more])
-    assert list(rows_of(live.opened, readable(live.opened, "more"), 10)) == []
+    assert list(read_rows(live.opened, readable(live.opened, "more"), 10)) == []
     report = audited(live)
     assert (place(report, "hbase").missing, place(report, "more").missing) == (0, len(live.expected().rows))

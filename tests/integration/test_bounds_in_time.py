@@ -14,7 +14,7 @@ from tests.support.command_line import asked, at_a_terminal, tidemark
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, ORDERS
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 
 # The hour in which the messages were sent, partition by partition: the last one has none at all.
 HOURS = ([1, 2, 3, 4], [3, 2, 4], [1, 1], [])
@@ -104,7 +104,7 @@ def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: LiveSt
     assert f"the plan {found['backfill']['plan'][:12]} of {live.opened.book.stream} is stale" in said
     # The forms in Airflow ask the same.
     for request, kind in ((BackfillRequest, "backfill"), (ReplayRequest, "replay")):
-        selected = of_request(live.opened, request(since=at(2), if_none="end", reason="a test"))
+        selected = plan_request(live.opened, request(since=at(2), if_none="end", reason="a test"))
         assert [f"{one.partition}@{one.start}-{one.until}" for one in selected.ranges] == ranges[kind]
     # Explicit ranges are answered in the same way.
     shown = asked("replay", file, "--from", f"{topic}/0@0", "--reason", "a test", "--dry-run")
@@ -171,7 +171,7 @@ def test_times_are_the_brokers_however_the_clock_of_a_run_goes(make: Make) -> No
     # A time names the broker's messages, for a run whose clock is wrong as for one whose clock is right.
     since = datetime.fromtimestamp(second / 1000, UTC).isoformat()
     for one in (opened, live.opened):
-        assert str(of_request(one, ReplayRequest(since=since, reason="a test")).ranges) == str(
+        assert str(plan_request(one, ReplayRequest(since=since, reason="a test")).ranges) == str(
             live.ranges(0, 0, (12, 20))
         )
     # The clocks are shown, and differ as they do.

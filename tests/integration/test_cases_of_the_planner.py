@@ -22,7 +22,7 @@ from tidemark.errors import InvalidStreamFile, LogTruncated, OffsetsOutOfRange
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.runs.requests.forms import BackfillRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import ingest
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.runtime.failures import translate
@@ -246,7 +246,7 @@ def test_a_hole_is_proved_and_comes_out_as_a_plan(make: Make) -> None:
     }
     found = asked("backfill", str(live.file), "--holes", "--reason", "a record was lost", "--dry-run")
     assert found["offsets"] == 20
-    holes = of_request(live.opened, BackfillRequest(holes=True, reason="a record was lost")).ranges
+    holes = plan_request(live.opened, BackfillRequest(holes=True, reason="a record was lost")).ranges
     live.select(LaneKind.BACKFILL, holes)
     report = audit(live.opened, "audit 3")
     assert not any(one.holes or one.overlaps for one in report.coverage)

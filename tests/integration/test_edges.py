@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.edges import FIELDS, SCHEMA, SCHEMES, WRITTEN, edges_of
 from tests.support.live_streams import Make
 from tests.support.oracle import Example, Outcome
-from tidemark.cli.commands.results import rows_of
+from tidemark.cli.commands.results import read_rows
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.double_texts import double_text
 from tidemark.spark.jobs.audit import audit
@@ -61,13 +61,13 @@ def test_values_are_the_same_in_all_sinks_and_for_all_readers(make: Make, spark:
     refused = [number for number, (_, _, stored) in enumerate(given) if stored is None]
     opened = live.opened
     dead = {
-        int(str(row["coordinate"]).rpartition("@")[2]) for row in rows_of(opened, opened.stream.dead_letters, 1_000)
+        int(str(row["coordinate"]).rpartition("@")[2]) for row in read_rows(opened, opened.stream.dead_letters, 1_000)
     }
     assert sorted(dead) == refused, [given[number] for number in dead ^ set(refused)]
     wanted = {number: {edge[0]: edge[2]} for number, edge in enumerate(given) if edge[2] is not None}
     for sink in opened.stream.sinks:
         found = {}
-        for row in rows_of(opened, sink, 1_000):
+        for row in read_rows(opened, sink, 1_000):
             offset = int(str(row["coordinate"]).rpartition("@")[2])
             found[offset] = of_kafka(row["value"]) if sink.type == "kafka" else row["fields"]
         assert {at: (found.get(at), one) for at, one in wanted.items() if found.get(at) != one} == {}, sink.name

@@ -17,7 +17,7 @@ from tests.support.fixed_layouts import FIXED
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
 from tests.support.sink_topics import written
-from tidemark.cli.commands.results import rows_of
+from tidemark.cli.commands.results import read_rows
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
 
@@ -69,7 +69,7 @@ def counting(live: LiveStream) -> dict[str, list[str]]:
     opened = live.opened
     found = {}
     for sink in opened.stream.sinks:
-        rows = [_fields(row) for row in rows_of(opened, sink, 100)]
+        rows = [_fields(row) for row in read_rows(opened, sink, 100)]
         found[sink.name] = [str(row["amount"]) for row in rows if str(row["id"]) == "2"]
     return found
 

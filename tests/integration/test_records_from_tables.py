@@ -15,7 +15,7 @@ from tests.support.command_line import asked, tidemark
 from tests.support.live_streams import Make
 from tests.support.oracle import CDN
 from tests.support.scheme_cases import CASES
-from tidemark.clients.hbase.encoding import rows_of
+from tidemark.clients.hbase.encoding import encode_rows
 from tidemark.clients.hbase.endpoint import hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import ensure_table
@@ -82,7 +82,7 @@ def put(gateway: Gateway, table: str, rows: Iterable[tuple[bytes, Mapping[bytes,
     cells = ((key, *cell) for key, of_row in rows for cell in of_row.items())
     while some := list(islice(cells, 30_000)):
         keys, columns, values = (pa.array(one, pa.binary()) for one in zip(*some, strict=True))
-        gateway.put(table, rows_of(keys, [(columns, values)]), 1)
+        gateway.put(table, encode_rows(keys, [(columns, values)]), 1)
 
 
 @pytest.mark.full

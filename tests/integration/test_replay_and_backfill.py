@@ -26,7 +26,7 @@ from tidemark.runs.comparisons import find_comparison
 from tidemark.runs.requests import selecting
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.requests.forms import BackfillRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.parquet.settings import FolderSettings
 from tidemark.spark.jobs.compare import compare
@@ -427,7 +427,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
     lines = [f"{live.topics[0]},1,{offset}" for offset in range(2, 20, 3)]
     (tmp_path / "some.csv").write_text("\n".join(["topic,partition,offset", *lines]))
-    some = of_request(live.opened, BackfillRequest(records_file="some.csv", reason="a test")).ranges
+    some = plan_request(live.opened, BackfillRequest(records_file="some.csv", reason="a test")).ranges
     assert (some.count(), some - before) == (6, RangeSet())
     (stored,) = live.select(LaneKind.BACKFILL, some)
     assert (live.opened.book.covers(stored.window), sum(one.read.number for one in stored.tallies)) == (some, 6)

@@ -19,13 +19,13 @@ from tests.support.compacted_topics import COMPACTED, wait_until_left
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example
 from tests.support.waiting import until
-from tidemark.cli.commands.results import rows_of
+from tidemark.cli.commands.results import read_rows
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_FAILED, EXIT_WRONG_USE, Fenced, TooManyInvalid, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Record
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.requests.forms import ReplayRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.spark.jobs.audit import audit
@@ -83,7 +83,7 @@ def words(live: LiveStream) -> dict[tuple[int, int], str]:
 
 def dead(live: LiveStream) -> dict[int, dict[str, Any]]:
     """The dead letters that count, by offset, as people see them."""
-    found = list(rows_of(live.opened, live.opened.stream.dead_letters, 1000))
+    found = list(read_rows(live.opened, live.opened.stream.dead_letters, 1000))
     return {int(one["coordinate"].rpartition("@")[2]): one for one in found}
 
 
@@ -153,7 +153,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     assert live.ingest() == []
 
     # Once is enough here: it is left out, and the other two are chosen.
-    chosen = of_request(live.opened, ReplayRequest(dead_letters="*", reason="a test"))
+    chosen = plan_request(live.opened, ReplayRequest(dead_letters="*", reason="a test"))
     assert chosen.ranges == live.ranges(0, 0, (5, 7))
     ((why, left_out),) = chosen.left_out.items()
     assert (left_out, "max_redrives" in why) == (live.ranges(0, 0, (14, 15)), True)
@@ -173,7 +173,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
 
     # What Kafka no longer holds is said to be expired, and the rest is redriven.
     live.kafka.delete_records(live.topics[0], 0, 6)
-    chosen = of_request(live.opened, ReplayRequest(dead_letters="*", reason="a test"))
+    chosen = plan_request(live.opened, ReplayRequest(dead_letters="*", reason="a test"))
     assert (chosen.ranges, chosen.left_out) == (
         live.ranges(0, 0, (6, 7)),
         {"expired: Kafka no longer holds them": live.ranges(0, 0, (5, 6))},

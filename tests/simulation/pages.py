@@ -18,7 +18,7 @@ from tidemark.ledger.book import head_key
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.offsets.ranges import RangeSet
-from tidemark.planning.planner import not_read
+from tidemark.planning.planner import unread_part
 from tidemark.runs import auditing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.coverage.bars import Asked, coverage_bars
@@ -174,7 +174,7 @@ class Pages:
             return
         shown = next(one for one in found.lanes if one.lane == lane)
         ref = register[1].lanes[lane].selection
-        left = not_read(head.head, self._oracle.book.selection(ref)) if ref is not None else RangeSet()
+        left = unread_part(head.head, self._oracle.book.selection(ref)) if ref is not None else RangeSet()
         check(
             shown.left == left.count(),
             f"the page of {lane} says that {shown.left} offsets are left, not {left.count()}",

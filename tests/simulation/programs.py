@@ -136,7 +136,7 @@ def _process_together(
 
 
 # What a bug is planted in is found behind these: each says what it wraps.
-_really_open, _really_planned, _find = open_together, plan.of_request, runs_erasing.wanted
+_really_open, _really_planned, _find = open_together, plan.plan_request, runs_erasing.wanted
 
 
 @wraps(_really_open)
@@ -258,7 +258,7 @@ def commands() -> Iterator[None]:
         for module in (run_command, lanes_of_runs, erase):
             stack.enter_context(patch.object(module, "process", _process))
         stack.enter_context(patch.object(lanes_of_runs, "process_together", _process_together))
-        stack.enter_context(patch.object(plan, "of_request", _of_request))
+        stack.enter_context(patch.object(plan, "plan_request", _of_request))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
         stack.enter_context(patch.object(protocol, "draw_generation", _draw))

@@ -42,8 +42,8 @@ def claim_lanes(
     values |= {"mode": "reprocess"} if kind == LaneKind.BACKFILL and again else {}
     request = (ReplayRequest if kind == LaneKind.REPLAY else BackfillRequest)(**values)
     fields = dict(asked or fields)
-    begun = plan.of_run(opened, request, run, fields)
-    planned = begun or plan.of_offsets(opened, request, selection, again, fields=fields, view=view)
+    begun = plan.plan_of_run(opened, request, run, fields)
+    planned = begun or plan.plan_offsets(opened, request, selection, again, fields=fields, view=view)
     return claims.claim(opened, planned, run, by)
 
 

@@ -33,11 +33,11 @@ from tidemark.runs.requests.answers import (
     TO_READ,
     OffsetAnswer,
     after,
-    as_texts,
+    answer_texts,
     before,
     dead_letter,
+    describe_answers,
     exact,
-    said,
     table,
     totals,
 )
@@ -161,7 +161,7 @@ def test_several_answers_of_one_partition_are_numbers_within_the_same_range() ->
 
 def test_answers_as_people_and_programs_read_them() -> None:
     part = RangeSet(OffsetRange(A, start, start + 1) for start in range(0, 14, 2))
-    assert said({EXPIRED: part, NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])}) == (
+    assert describe_answers({EXPIRED: part, NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])}) == (
         f"{EXPIRED}: a/0@0-1, a/0@2-3, a/0@4-5, a/0@6-7, a/0@8-9 and 2 more ranges; {NOT_YET}: a/0@{2**60}-{2**60 + 5}"
     )
     (one,) = exact({NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])})
@@ -182,7 +182,7 @@ def test_answers_as_people_and_programs_read_them() -> None:
     assert table(many)[-1] == "2 more lines"
     assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}
     far = OffsetAnswer(OffsetRange(A, 0, 2**60), 2**53 + 1, STORED)
-    assert as_texts([far, one], 1) == {
+    assert answer_texts([far, one], 1) == {
         "totals": {STORED: str(2**53 + 1), NOT_YET: "5"},
         "answers": [
             {"partition": "a/0", "from": "0", "until": str(2**60), "offsets": str(2**53 + 1), "answer": STORED}

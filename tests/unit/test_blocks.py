@@ -31,7 +31,7 @@ from tidemark.offsets.blocks import (
 )
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.offsets.tallies import Count, PartitionTally, together
+from tidemark.offsets.tallies import Count, PartitionTally, sum_tallies
 
 AT = [TopicPartition("logs", number) for number in range(3)]
 
@@ -124,7 +124,7 @@ def tally_of(offsets: list[int]) -> PartitionTally:
 @given(st.sets(st.integers(0, 200), min_size=1), st.integers(1, 80))
 def test_the_tallies_of_blocks_together_are_that_of_the_partition(offsets: set[int], size: int) -> None:
     blocks = {one // size: [other for other in sorted(offsets) if other // size == one // size] for one in offsets}
-    assert reduce(together, map(tally_of, blocks.values())) == tally_of(sorted(offsets))
+    assert reduce(sum_tallies, map(tally_of, blocks.values())) == tally_of(sorted(offsets))
 
 
 def receipt(ref: BlocksRef) -> Receipt:

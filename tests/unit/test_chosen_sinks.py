@@ -29,7 +29,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, verify
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.sinks.reading import read_at
 from tidemark.streams.loading import load
@@ -214,10 +214,10 @@ def asked_for(kind: Any = ReplayRequest, **values: Any) -> Any:
 
 
 def test_a_request_names_sinks_of_the_stream(made: StreamInMemory) -> None:
-    found = of_request(made.opened, asked_for(sinks=["later"]))
+    found = plan_request(made.opened, asked_for(sinks=["later"]))
     assert found.ranges == offsets((0, 20, 40))
     with pytest.raises(WrongUse, match=r"sinks: the stream file of orders has no sink latter; it has: hbase, later\."):
-        of_request(made.opened, asked_for(sinks=["later", "latter"]))
+        plan_request(made.opened, asked_for(sinks=["later", "latter"]))
     for empty in (None, [], ""):
         assert asked_for(sinks=empty).sinks == []
     with pytest.raises(WrongUse, match=r"sinks: expected a list"):
@@ -227,7 +227,7 @@ def test_a_request_names_sinks_of_the_stream(made: StreamInMemory) -> None:
 def test_a_backfill_into_some_sinks_reads_only_what_windows_have_read(made: StreamInMemory) -> None:
     with pytest.raises(WrongUse, match="sinks needs mode reprocess"):
         asked_for(BackfillRequest, sinks=["later"])
-    found = of_request(made.opened, asked_for(BackfillRequest, sinks=["later"], mode="reprocess"))
+    found = plan_request(made.opened, asked_for(BackfillRequest, sinks=["later"], mode="reprocess"))
     assert (found.ranges, found.again) == (RangeSet(), offsets((0, 20, 40)))
     assert found.left_out == {answers.NOT_READ: offsets((0, 15, 20)), answers.NOT_YET: offsets((0, 40, 45))}
     with pytest.raises(WrongUse, match="dead_letters and sinks"):

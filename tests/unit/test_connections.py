@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.clients.connections import Connection, of_airflow, variable
+from tidemark.clients.connections import Connection, connection_from_airflow, variable
 from tidemark.clients.environment import from_environment
 from tidemark.clients.hbase.endpoint import hbase2_endpoint, hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
@@ -156,11 +156,13 @@ class Given:
 
 
 def test_extras_that_airflow_cannot_read_are_not_none_at_all() -> None:
-    assert of_airflow("c", Given('{"a": 1}')) == Connection("c", "h", 1, "me", "pw", {"a": 1}, "s", "generic")
-    assert of_airflow("c", Given(None)).extra == of_airflow("c", Given("{}")).extra == {}
+    assert connection_from_airflow("c", Given('{"a": 1}')) == Connection(
+        "c", "h", 1, "me", "pw", {"a": 1}, "s", "generic"
+    )
+    assert connection_from_airflow("c", Given(None)).extra == connection_from_airflow("c", Given("{}")).extra == {}
     for text in ('{"use_ssl": true', "[]", '"use_ssl"'):
         with pytest.raises(WrongUse, match="connection c: its extras are not a JSON object"):
-            of_airflow("c", Given(text))
+            connection_from_airflow("c", Given(text))
 
 
 SERVERS_BEYOND = (

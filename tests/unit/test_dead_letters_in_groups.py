@@ -22,7 +22,7 @@ from tidemark.runs.requests.answers import EXPIRED, totals
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.requests.forms import ReplayRequest, checked
 from tidemark.runs.requests.outcomes import answers_of
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.views.dead_letters import dead_letters, selects
 from tidemark.views.messages.fates import Fate
 from tidemark.views.summary import committed_by
@@ -106,10 +106,10 @@ def many(tmp_path: Path) -> KnownStream:
 def test_a_redrive_by_time_names_those_that_have_expired(many: KnownStream) -> None:
     """Offset n has the time n seconds, in its dead letter too."""
     times: dict[str, Any] = {"since": "1970-01-01T00:00:04Z", "until_time": "1970-01-01T00:00:09Z"}
-    found = of_request(many.opened, ReplayRequest(dead_letters="*", reason="a test", **times))
+    found = plan_request(many.opened, ReplayRequest(dead_letters="*", reason="a test", **times))
     assert (found.ranges, dict(found.left_out)) == (offsets((0, 7, 9)), {EXPIRED: offsets((0, 4, 7))})
     with pytest.raises(WrongUse, match=r"strict: 3 offsets cannot be read by a replay. expired"):
-        of_request(many.opened, ReplayRequest(dead_letters="*", reason="a test", strict=True, **times))
+        plan_request(many.opened, ReplayRequest(dead_letters="*", reason="a test", strict=True, **times))
     shown = dead_letters(many.opened, DeadLetterFilter(None, "", *selecting.times(*times.values())))
     assert (shown.counted, shown.windows) == (5, 2)
 

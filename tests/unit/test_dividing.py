@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.range_strategies import range_sets
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.dividing import in_parts, in_pieces
+from tidemark.planning.dividing import divide_by_size, divide_evenly
 
 MOST = st.integers(1, 8)
 AT = TopicPartition("orders", 0)
@@ -20,7 +20,7 @@ AT = TopicPartition("orders", 0)
 @pytest.mark.covers("N33")
 @given(selection=range_sets, most=MOST)
 def test_parts_are_the_selection_in_its_order_and_as_even_as_can_be(selection: RangeSet, most: int) -> None:
-    parts = in_parts(selection, most)
+    parts = divide_evenly(selection, most)
     assert len(parts) == min(most, selection.count())
     # In all the same offsets, none of them twice.
     assert RangeSet(one for part in parts for one in part) == selection
@@ -30,7 +30,7 @@ def test_parts_are_the_selection_in_its_order_and_as_even_as_can_be(selection: R
     places = [[(one.partition, offset) for one in part for offset in range(one.start, one.until)] for part in parts]
     assert all(before[-1] < after[0] for before, after in pairwise(places))
     # A retry finds the same parts.
-    assert in_parts(RangeSet(reversed(list(selection))), most) == parts
+    assert divide_evenly(RangeSet(reversed(list(selection))), most) == parts
 
 
 def in_blocks(selection: RangeSet, size: int, one: RangeSet) -> RangeSet:
@@ -43,7 +43,7 @@ def in_blocks(selection: RangeSet, size: int, one: RangeSet) -> RangeSet:
 @given(selection=range_sets, size=st.integers(1, 30), block=st.integers(1, 12))
 def test_pieces_are_the_selection_in_whole_blocks(selection: RangeSet, size: int, block: int) -> None:
     whole = partial(in_blocks, selection, block)
-    pieces = list(in_pieces(selection, size, whole))
+    pieces = list(divide_by_size(selection, size, whole))
     assert RangeSet(one for piece in pieces for one in piece) == selection
     assert sum(piece.count() for piece in pieces) == selection.count()
     assert all(whole(piece) == piece for piece in pieces)
@@ -59,7 +59,7 @@ def test_a_piece_has_few_more_windows_than_it_needs() -> None:
         until = max(-(-part.until // 10) * 10 for part in one)
         return RangeSet(OffsetRange(at, 0, until) for at in every.partitions)
 
-    pieces = list(in_pieces(every, 5_000, whole))
+    pieces = list(divide_by_size(every, 5_000, whole))
     assert [piece.count() for piece in pieces] == [5_000] * 10
     assert RangeSet(one for piece in pieces for one in piece) == every
 
@@ -67,7 +67,7 @@ def test_a_piece_has_few_more_windows_than_it_needs() -> None:
 @given(selection=range_sets, most=MOST, size=st.integers(1, 30))
 def test_what_has_to_be_read_together_is_in_one_part(selection: RangeSet, most: int, size: int) -> None:
     whole = partial(in_blocks, selection, size)
-    parts = in_parts(selection, most, whole)
+    parts = divide_evenly(selection, most, whole)
     assert len(parts) <= most
     assert RangeSet(one for part in parts for one in part) == selection
     assert sum(part.count() for part in parts) == selection.count()
@@ -80,5 +80,5 @@ def test_what_has_to_be_read_together_is_in_one_part(selection: RangeSet, most: 
     [(1, [(0, 10)]), (3, [(0, 4), (4, 7), (7, 10)]), (8, [(0, 2), (2, 4), *((n, n + 1) for n in range(4, 10))])],
 )
 def test_parts_of_ten_offsets(most: int, expected: list[tuple[int, int]]) -> None:
-    parts = in_parts(RangeSet([OffsetRange(AT, 0, 10)]), most)
+    parts = divide_evenly(RangeSet([OffsetRange(AT, 0, 10)]), most)
     assert [part.of(AT) for part in parts] == [(one,) for one in expected]

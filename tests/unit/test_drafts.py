@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.registry import serving
 from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry
-from tidemark.drafts.avro_records import of_avro
+from tidemark.drafts.avro_records import avro_format
 from tidemark.drafts.drafting import outcome, text_of
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import SampledMessage
@@ -154,7 +154,7 @@ AVRO = {
 def test_the_types_of_avro_are_those_that_the_scheme_reads() -> None:
     """All but unions, a record that holds itself, and logical types that Spark reads as numbers."""
     with serving({7: {"schema": json.dumps(AVRO)}}) as served:
-        known = of_avro([b"\0\0\0\0\7?"], "ours", SchemaRegistry(RegistryEndpoint(served.url)))
+        known = avro_format([b"\0\0\0\0\7?"], "ours", SchemaRegistry(RegistryEndpoint(served.url)))
     assert known.scheme["fields"] == {
         "id": "integer",
         "ratio": "double",

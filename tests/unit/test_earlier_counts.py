@@ -19,7 +19,7 @@ from tidemark.runs import erasing, steering
 from tidemark.runs.requests.answers import UNIT_LOST
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import earlier_counts, lanes
 
 NOTHING = RangeSet()
@@ -98,16 +98,16 @@ def test_a_request_that_would_lose_what_nobody_named_is_refused(tmp_path: Path, 
     with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has {lost}. Nothing was changed"):
         erasing.choose(made.opened, offsets((0, 19, 20)))
     with pytest.raises(WrongUse, match=f"^there is nothing to replay: {UNIT_LOST}"):
-        of_request(made.opened, replay("orders/0@19"))
+        plan_request(made.opened, replay("orders/0@19"))
     again = BackfillRequest(reason="bug 17", ranges="orders/0@19-20", mode="reprocess", dry_run=True)
     for request in (replay("orders/0@19", dry_run=True), again):
-        found = of_request(made.opened, request)
+        found = plan_request(made.opened, request)
         assert (found.all, dict(found.left_out)) == (RangeSet(), {UNIT_LOST: offsets((0, 19, 20))})
     with pytest.raises(OffsetsOutOfRange, match=rf"{lost} are gone.*name these offsets too"):
         claim_lane(made.opened, LaneKind.REPLAY, "repair", offsets((0, 19, 20)), "findings")
     assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "repair") == []
     # The other sinks need no more than the offset.
-    assert of_request(made.opened, replay("orders/0@19", sinks=["hbase"])).ranges == offsets((0, 19, 20))
+    assert plan_request(made.opened, replay("orders/0@19", sinks=["hbase"])).ranges == offsets((0, 19, 20))
 
 
 @pytest.mark.covers("N34")
@@ -141,7 +141,7 @@ def test_the_attempt_compares_too(tmp_path: Path, size: int | None) -> None:
 def test_what_was_named_and_is_gone_gets_its_answer(tmp_path: Path, size: int | None) -> None:
     made = made_in(tmp_path, [20, 40], size=size)
     compact(made, (0, 13, 14), (0, 25, 27))
-    assert of_request(made.opened, replay("orders/0@13")).ranges == offsets((0, 10, 20))
+    assert plan_request(made.opened, replay("orders/0@13")).ranges == offsets((0, 10, 20))
     assert replayed(made, offsets((0, 13, 14))).tallies[0].read.number == 9
     lane = erasure(made, offsets((0, 25, 27)))
     assert worked_off(made, lane).tallies[0].read.number == 8
@@ -275,7 +275,7 @@ def pending_of(made: CountedStream, lane: str) -> Window:
 def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:
     made = made_in(tmp_path, [40])
     wanted = offsets((0, 5, 6), (0, 10, 20), (0, 25, 26))
-    found = of_request(
+    found = plan_request(
         made.opened, replay("orders/0@5\norders/0@25" + "".join(f"\norders/0@{one}" for one in range(10, 20)))
     )
     assert (found.ranges, found.named) == (offsets((0, 0, 30)), wanted)

@@ -45,7 +45,7 @@ from tidemark.runs import erasing, steering
 from tidemark.runs.requests import keys
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.requests.selecting import divided
 from tidemark.runs.windows import ingest, lanes
 from tidemark.runs.windows.changes_since_pin import changes_since_pin, lost_since_pin
@@ -182,7 +182,7 @@ def test_no_request_takes_it(tmp_path_factory: pytest.TempPathFactory, gone: set
     wanted = offsets(*((0, one, one + 1) for one in gone))
     erase(made, wanted)
     request = ASKED[number]()
-    found = of_request(made.opened, request)
+    found = plan_request(made.opened, request)
     assert not found.all & wanted
     said = RangeSet(one for why, part in found.left_out.items() if why.startswith("erased by erase-") for one in part)
     named = RangeSet(one for part in (found.all, *found.left_out.values()) for one in part)
@@ -205,7 +205,7 @@ def test_an_erasure_and_another_lane_never_claim_the_same(made: StreamInMemory) 
     # One that was not carried out erases nothing.
     steering.cancel(made.opened, steering.lanes_of(made.opened, "erasure")[0], "asked for the wrong one")
     assert not erased(made.opened.book.committed())
-    assert of_request(made.opened, ReplayRequest(reason="bug 17", ranges="orders/0@25-26")).ranges == offsets(
+    assert plan_request(made.opened, ReplayRequest(reason="bug 17", ranges="orders/0@25-26")).ranges == offsets(
         (0, 25, 26)
     )
 
@@ -344,7 +344,7 @@ def test_whole_blocks_are_read_again_without_it(tmp_path: Path) -> None:
     lanes.finish(made.opened, lane)
     assert erased(made.opened.book.committed()) == chosen.offsets
     # A replay of one offset reads its block, without what is erased.
-    asked = of_request(made.opened, ReplayRequest(reason="bug 17", records="orders/0@26"))
+    asked = plan_request(made.opened, ReplayRequest(reason="bug 17", records="orders/0@26"))
     assert asked.ranges == offsets((0, 20, 25), (0, 26, 30))
     mine = claim_lane(made.opened, LaneKind.REPLAY, "replay", asked.ranges, REASON)
     assert read(made, mine, "replay") == asked.ranges

@@ -24,9 +24,9 @@ from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.estimating import Estimate, StoredMessages, estimate, stored_before
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import ReplayRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import ingest
-from tidemark.runs.windows.estimates import estimated, said
+from tidemark.runs.windows.estimates import describe_estimate, estimated
 from tidemark.views.messages.fates import Fate
 from tidemark.views.planned import planned
 
@@ -96,8 +96,10 @@ def test_scattered_offsets_take_longer() -> None:
     # As many offsets as one range of 101, at 4 seconds for 100.
     assert alone["seconds"] == round(101 * 0.04, 1)
     assert found["seconds"] == round(101 * 0.04 + 99 * 0.0015 + 100 * 0.7e-6, 1)
-    assert said(found).startswith("estimate: 81 records and 100 between them that are only read, ")
-    took = {seconds: said({**found, "seconds": seconds}).split(", ")[2] for seconds in (59.9, 60.0, 11223.4)}
+    assert describe_estimate(found).startswith("estimate: 81 records and 100 between them that are only read, ")
+    took = {
+        seconds: describe_estimate({**found, "seconds": seconds}).split(", ")[2] for seconds in (59.9, 60.0, 11223.4)
+    }
     assert took == {
         59.9: "59.9 seconds and the start of Spark",
         60.0: "1 min and the start of Spark",
@@ -166,7 +168,7 @@ def test_a_plan_says_how_many_messages_have_rows(
     elif asked == "window":
         fields = {"window": "ingest"}
     request = ReplayRequest(reason="bug 17", dry_run=True, **fields)
-    plan, read = planned(made.opened, request), of_request(made.opened, request).all
+    plan, read = planned(made.opened, request), plan_request(made.opened, request).all
     authority = made.opened.book.authority("hbase")
     truth = sum(
         (at(0), one) in read

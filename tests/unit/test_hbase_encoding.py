@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.clients.hbase.encoding import call_of, rows_of
+from tidemark.clients.hbase.encoding import call_of, encode_rows
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.columns import Places, marks
@@ -64,7 +64,7 @@ def arrays(rows: list[Any], kinds: list[pa.DataType]) -> list[pa.Array]:
 @given(ROWS, st.integers(0, 2**63 - 1))
 def test_a_call_is_the_one_that_the_library_makes(rows: list[Any], timestamp: int) -> None:
     keys, *cells = arrays(rows, [pa.binary()] * (1 + len(COLUMNS)))
-    call = call_of(b"t", rows_of(keys, list(zip(COLUMNS, cells, strict=True))), timestamp)
+    call = call_of(b"t", encode_rows(keys, list(zip(COLUMNS, cells, strict=True))), timestamp)
     assert call == of_the_library(rows, timestamp)
 
 
@@ -72,7 +72,7 @@ def test_a_call_is_the_one_that_the_library_makes(rows: list[Any], timestamp: in
 def test_each_row_may_have_a_column_of_its_own(cells: list[tuple[bytes, bytes, bytes]]) -> None:
     keys, columns, values = arrays(cells, [pa.binary()] * 3)
     rows = [(key, *(value if column == one else None for one in COLUMNS)) for key, column, value in cells]
-    assert call_of(b"t", rows_of(keys, [(columns, values)]), 7) == of_the_library(rows, 7)
+    assert call_of(b"t", encode_rows(keys, [(columns, values)]), 7) == of_the_library(rows, 7)
 
 
 @given(PLACES)

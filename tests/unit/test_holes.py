@@ -19,7 +19,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import auditing
 from tidemark.runs.requests.forms import BackfillRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views.coverage.bars import Asked, coverage_bars
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
@@ -38,7 +38,7 @@ def said(made: StreamInMemory) -> dict[str, object]:
     report = auditing.audit_without_spark(made.opened, "audit", Level.LEDGER)
     ingest = Ingest.seen(book.view())
     try:
-        wanted = of_request(made.opened, BackfillRequest(reason="bug 17", holes=True)).ranges
+        wanted = plan_request(made.opened, BackfillRequest(reason="bug 17", holes=True)).ranges
     except WrongUse:
         wanted = RangeSet()
     found = holes(book.committed(), ingest)

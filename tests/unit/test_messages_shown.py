@@ -189,7 +189,7 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     if what == Fate.DEAD_LETTER:
         monkeypatch.setattr("tests.support.known_streams._WORLDS", _OneWorld(world))
         assert dead_letters(world.opened, DeadLetterFilter()).counted == 4
-        rows = results_command.rows_of(world.opened, world.opened.stream.dead_letters, 9)
+        rows = results_command.read_rows(world.opened, world.opened.stream.dead_letters, 9)
         assert [row["coordinate"] for row in rows] == [f"orders/0@{offset}" for offset in (0, 1, 4, 5)]
         # An error that names the reasons may quote a message.
         with pytest.raises(WrongUse, match=r"reasons are: 'bad 0' \(2\), 'bad 1' \(2\)$"):

@@ -65,10 +65,10 @@ def test_a_connection_that_is_there_counts(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": "/data/lake"}}))
     assert lake_folder(from_environment("lake_default")) == "/data/lake"
     names = {"sql_default", "lake_default", "kafka_default"}
-    assert on_one_machine.said(names, from_environment) == (
+    assert on_one_machine.describe_stand_ins(names, from_environment) == (
         f"on this machine alone: the ledger is {tmp_path}/.tidemark/ledger.db"
     )
-    assert on_one_machine.said({"lake_default"}, from_environment) is None
+    assert on_one_machine.describe_stand_ins({"lake_default"}, from_environment) is None
 
 
 @pytest.mark.covers("N71")

@@ -27,7 +27,7 @@ from tidemark.runs.requests import keys
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import digest as digest_of
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views.event_time.progress import progress
 from tidemark.views.events import events
@@ -140,7 +140,7 @@ def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
 
 
 def digest(made: StreamInMemory, request: ReplayRequest) -> str:
-    return digest_of(made.opened, of_request(made.opened, request))
+    return digest_of(made.opened, plan_request(made.opened, request))
 
 
 def replay(made: StreamInMemory) -> None:
@@ -189,7 +189,7 @@ def test_what_the_ingest_reads_meanwhile_is_not_gone_from_kafka(
     monkeypatch.setattr(keys, "rows_of_pieces", lambda *_: iter(()))
     for made, _ in moments(tmp_path, TEXT, lambda made: made.ingest("run 2")):
         monkeypatch.setattr(type(made.opened), "dead_letter_table", lambda self: None)
-        assert keys.with_key(made.opened, b"k", Reading()).unseen == 0
+        assert keys.find_key(made.opened, b"k", Reading()).unseen == 0
 
 
 def test_an_audit_beside_an_ingest_finds_positions_and_windows_that_fit(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
     made = stream(tmp_path, text)
     asked: dict[str, Any] = {"ranges": "orders/0@5-8", "reason": "bug 17", "sinks": planned_for}
     plan = digest(made, ReplayRequest(**asked, dry_run=True))
-    assert of_request(made.opened, ReplayRequest(**asked, plan=plan)).ranges == offsets((0, 5, 8))
+    assert plan_request(made.opened, ReplayRequest(**asked, plan=plan)).ranges == offsets((0, 5, 8))
     lane = claim_lane(made.opened, LaneKind.REPLAY, "between", offsets((0, 6, 7)), "another", sinks=into)
     while lanes.plan_lane(made.opened, lane, "between") is not None:
         made.process(lane, "between")
@@ -228,11 +228,11 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
     request = ReplayRequest(**asked, plan=plan)
     if into is None or not planned_for or set(planned_for) & set(into):
         with pytest.raises(StaleLedger, match="is stale"):
-            of_request(made.opened, request)
+            plan_request(made.opened, request)
         replaced = planned(made.opened, ReplayRequest(**asked, dry_run=True)).replaces
         assert replaced[0].window == f"{lane}/1"
     else:
-        assert of_request(made.opened, request).ranges == offsets((0, 5, 8))
+        assert plan_request(made.opened, request).ranges == offsets((0, 5, 8))
 
 
 def test_events_are_of_one_moment(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tidemark.planning import dividing
 from tidemark.runs import steering
 from tidemark.runs.requests import claims
 from tidemark.runs.requests.forms import BackfillRequest, checked
-from tidemark.runs.requests.plan import Plan, of_request
+from tidemark.runs.requests.plan import Plan, plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views.lane_progress import progress_of
 
@@ -53,12 +53,12 @@ def worked_off(made: StreamInMemory, lane: str, run: str = RUN) -> RangeSet:
 
 
 def found_in(made: StreamInMemory) -> Plan:
-    return of_request(made.opened, checked(BackfillRequest, ASKED, {}))
+    return plan_request(made.opened, checked(BackfillRequest, ASKED, {}))
 
 
 def opened(made: StreamInMemory, chosen: Plan, at_once: int = 3, **more: Any) -> list[list[str]]:
     claim_lanes(made.opened, LaneKind.BACKFILL, RUN, chosen.ranges, "bug 17", again=chosen.again, lanes=at_once, **more)
-    return lanes.jobs_of(made.opened, LaneKind.BACKFILL, RUN)
+    return lanes.lanes_by_job(made.opened, LaneKind.BACKFILL, RUN)
 
 
 def test_each_job_has_a_part_of_what_is_missing_and_then_of_what_is_read_again(made: StreamInMemory) -> None:
@@ -115,10 +115,10 @@ def test_the_ledger_refuses_lanes_that_overlap(made: StreamInMemory, monkeypatch
     found = found_in(made)
 
     def wrongly(selection: RangeSet, most: int, *_: Any) -> list[RangeSet]:
-        first, *others = dividing.in_parts(selection, most)
+        first, *others = dividing.divide_evenly(selection, most)
         return [first, *(one | first.first(1) for one in others)]
 
-    monkeypatch.setattr(claims, "in_parts", wrongly)
+    monkeypatch.setattr(claims, "divide_evenly", wrongly)
     with pytest.raises(ClaimOverlap):
         opened(made, found)
     assert set(made.opened.book.register()[1].lanes) == {INGEST}  # type: ignore[index]
@@ -174,18 +174,18 @@ def test_all_lanes_are_paused_shown_and_cancelled_as_one(made: StreamInMemory) -
     assert all(named.index(job[1]) < named.index(job[0]) for job in jobs if {*job} <= {*named})
     # One that ends meanwhile stops nothing.
     worked_off(made, mine[1])
-    steering.of_all(named, lambda lane: steering.pause(made.opened, lane, "until noon"))
+    steering.steer_lanes(named, lambda lane: steering.pause(made.opened, lane, "until noon"))
     for lane in {*named} - {mine[1]}:
         with pytest.raises(LanePaused):
             lanes.plan_lane(made.opened, lane, RUN)
     states = {one.lane: one.state for one in progress_of(made.opened, RUN).lanes}
     assert list(states) == mine
     assert [states[lane] for lane in mine] == ["done", "done", "paused", "cancelled", "paused", "paused"]
-    left = steering.of_all(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
+    left = steering.steer_lanes(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
     assert set(left) == {*named} - {mine[1]}
     assert [one.lane for one in progress_of(made.opened, RUN).lanes] == mine
     with pytest.raises(WrongUse, match="has read all of its offsets"):
-        steering.of_all([mine[0]], lambda lane: steering.cancel(made.opened, lane, "enough"))
+        steering.steer_lanes([mine[0]], lambda lane: steering.cancel(made.opened, lane, "enough"))
 
 
 @pytest.mark.parametrize("number", [0, 9, -1])
@@ -224,7 +224,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     assert f"orders/{dies[0]}: its job ended with code 6" in said
     assert said.count("its job ended") == 1
     assert f"To read what is left: tidemark backfill orders --run {RUN}" in said
-    jobs = lanes.jobs_of(made.opened, LaneKind.BACKFILL, RUN)
+    jobs = lanes.lanes_by_job(made.opened, LaneKind.BACKFILL, RUN)
     assert begun == jobs
     replay.backfill("orders", yes=True, run_name=RUN)
     # Only the lanes of the failed job, and then none.

@@ -19,11 +19,11 @@ from tidemark.cli.progress import (
     ShownJob,
     bars_of,
     few,
-    of_job,
-    of_lanes,
-    of_reading,
-    of_window,
+    job_progress,
+    lanes_progress,
+    reading_progress,
     window_of,
+    window_progress,
     without_stages,
 )
 from tidemark.cli.terminal import Display, JobLog, is_terminal
@@ -56,32 +56,34 @@ def beat_of(head: Head, step: str = "storing hbase", done: int = 4, later: int =
 
 def test_before_there_is_a_window_spark_starts() -> None:
     world = World()
-    assert of_window(None, None, RUN.name, (), 0) == ShownJob(STARTING)
+    assert window_progress(None, None, RUN.name, (), 0) == ShownJob(STARTING)
     world.open()
-    assert of_window(world.head, None, RUN.name, (), 0) == ShownJob(STARTING)
+    assert window_progress(world.head, None, RUN.name, (), 0) == ShownJob(STARTING)
     world.pin()
     window = window_of(world.head)
     assert window is not None
     assert bars_of(window.hull()) == BARS
-    assert of_window(world.head, None, RUN.name, BARS, 0) == ShownJob(STARTING, "window 1 of s/ingest", BARS)
+    assert window_progress(world.head, None, RUN.name, BARS, 0) == ShownJob(STARTING, "window 1 of s/ingest", BARS)
 
 
 def test_a_sign_of_life_says_the_step_and_how_many_are_done() -> None:
     head = taken(World())
-    shown = of_window(head, beat_of(head), RUN.name, BARS, 0)
+    shown = window_progress(head, beat_of(head), RUN.name, BARS, 0)
     assert shown == ShownJob("storing hbase", "window 1 of s/ingest", (PartitionProgress("logs/0", 10, 4),))
     # What a task did twice is counted twice.
-    assert of_window(head, beat_of(head, done=14), RUN.name, BARS, 0).bars == (PartitionProgress("logs/0", 10, 10),)
+    assert window_progress(head, beat_of(head, done=14), RUN.name, BARS, 0).bars == (
+        PartitionProgress("logs/0", 10, 10),
+    )
 
 
 def test_what_others_do_is_not_shown_as_this_runs() -> None:
     head = taken(World())
     waiting = ShownJob(STARTING, "window 1 of s/ingest", BARS)
     # An older attempt's sign of life, which stays in the ledger; and a window that another run holds.
-    assert of_window(head, beat_of(head, later=-1), RUN.name, BARS, 0) == waiting
-    assert of_window(head, beat_of(head), OTHER.name, BARS, 0) == waiting
+    assert window_progress(head, beat_of(head, later=-1), RUN.name, BARS, 0) == waiting
+    assert window_progress(head, beat_of(head), OTHER.name, BARS, 0) == waiting
     # The run's own one, of an earlier try.
-    assert of_window(head, beat_of(head), RUN.name, BARS, since=2) == waiting
+    assert window_progress(head, beat_of(head), RUN.name, BARS, since=2) == waiting
 
 
 def test_a_committed_window_is_done() -> None:
@@ -89,11 +91,11 @@ def test_a_committed_window_is_done() -> None:
     world.one_window()
     # Some messages were skipped, or were dead letters: the bar is full all the same.
     done = ShownJob("committed", "window 1 of s/ingest", (PartitionProgress("logs/0", 10, 10),))
-    assert of_window(world.head, None, RUN.name, BARS, 0) == done
-    assert of_window(world.head, None, OTHER.name, BARS, 0) == ShownJob(STARTING)
+    assert window_progress(world.head, None, RUN.name, BARS, 0) == done
+    assert window_progress(world.head, None, OTHER.name, BARS, 0) == ShownJob(STARTING)
     world.pin()
     protocol.process(world.book, world.sweeps, NoWork(), hold, "ingest", 2, RUN)
-    assert of_window(world.head, None, RUN.name, BARS, 0).window == "window 2 of s/ingest"
+    assert window_progress(world.head, None, RUN.name, BARS, 0).window == "window 2 of s/ingest"
 
 
 def test_the_bars_of_a_selection_are_as_long_as_what_is_selected() -> None:
@@ -105,12 +107,12 @@ def test_the_bars_of_a_selection_are_as_long_as_what_is_selected() -> None:
 def test_what_the_program_itself_reads_has_a_bar_for_each_partition() -> None:
     one, other = TopicPartition("logs", 2), TopicPartition("logs", 10)
     reading = Reading()
-    assert of_reading("looking for the key", reading) == ShownJob("looking for the key")
+    assert reading_progress("looking for the key", reading) == ShownJob("looking for the key")
     reading.begin(RangeSet([OffsetRange(one, 5, 7), OffsetRange(one, 100, 101), OffsetRange(other, 0, 1000)]))
     reading.passed(one, 2)
     reading.passed(one, 1)
     bars = (PartitionProgress("logs/2", 3, 3), PartitionProgress("logs/10", 1000, 0))
-    assert of_reading("looking for the key", reading) == ShownJob("looking for the key", None, bars)
+    assert reading_progress("looking for the key", reading) == ShownJob("looking for the key", None, bars)
     # Nothing is said of Spark before the first look.
     display = Display(Console(file=io.StringIO(), width=80), Clock(), ShownJob("looking for the key"))
     assert "looking for the key" in drawn(display)[0]
@@ -123,8 +125,8 @@ def test_lanes_that_work_at_the_same_time_have_a_bar_each() -> None:
     third = ShownJob("reading", "window 1 of logs/replay-3", (PartitionProgress("logs/2", 2, 0),))
     # The second one has no window yet.
     bars = (PartitionProgress("lane 1: window 3", 8, 5), PartitionProgress("lane 3: window 1", 2, 0))
-    assert of_lanes([first, ShownJob(), third]) == ShownJob("2 lanes", None, bars)
-    assert of_lanes([ShownJob()]) == ShownJob()
+    assert lanes_progress([first, ShownJob(), third]) == ShownJob("2 lanes", None, bars)
+    assert lanes_progress([ShownJob()]) == ShownJob()
 
 
 def test_an_audit_says_its_step_and_what_it_has_read() -> None:
@@ -133,8 +135,13 @@ def test_an_audit_says_its_step_and_what_it_has_read() -> None:
     noted = decode(encode(noted), JobProgress, "a note")
     # Bars stand as the partitions do; what was read twice fills no bar twice.
     bars = (PartitionProgress("logs/2", 5, 4), PartitionProgress("logs/10", 3, 3), PartitionProgress("logs/11", 4, 0))
-    assert of_job(noted, "mine", 1) == ShownJob("reading", None, bars)
-    assert of_job(noted, "another", 1) == of_job(None, "mine", 1) == of_job(noted, "mine", 2) == ShownJob(STARTING)
+    assert job_progress(noted, "mine", 1) == ShownJob("reading", None, bars)
+    assert (
+        job_progress(noted, "another", 1)
+        == job_progress(None, "mine", 1)
+        == job_progress(noted, "mine", 2)
+        == ShownJob(STARTING)
+    )
 
 
 BAR_LISTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=40).map(

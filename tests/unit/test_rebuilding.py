@@ -28,7 +28,7 @@ from tidemark.errors import LaneClosed, LedgerUnreadable, WrongUse
 from tidemark.ledger import closed
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed import all_lanes
-from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
 from tidemark.ledger.records import (
@@ -418,7 +418,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
     anew = replace(made.opened, book=there)
     assert discovery.held_now(anew, ("orders",)) == held
     assert selecting.before_the_first_window(anew) == RangeSet()
-    assert by_cuts(after[1].topics, offsets((0, 3, 4), (0, 7, 8))) == RangeSet(
+    assert assign_incarnations(after[1].topics, offsets((0, 3, 4), (0, 7, 8))) == RangeSet(
         [OffsetRange(at(0, 1), 3, 4), OffsetRange(at(0, 2), 7, 8)]
     )
 

@@ -20,7 +20,7 @@ from tidemark.runs import steering
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, checked
-from tidemark.runs.requests.plan import Plan, of_request
+from tidemark.runs.requests.plan import Plan, plan_request
 from tidemark.runs.windows import lanes
 
 RUN = "orders__backfill/manual__1"
@@ -63,7 +63,7 @@ def worked_off(made: StreamInMemory, lane: str) -> RangeSet:
 @pytest.mark.covers("N24")
 def test_one_request_reads_what_is_missing_and_then_the_others_again(made: StreamInMemory) -> None:
     request = asked(ranges="orders/0@0-45")
-    found = of_request(made.opened, request)
+    found = plan_request(made.opened, request)
     assert (found.ranges, found.again) == (offsets((0, 0, 5), (0, 10, 20)), offsets((0, 5, 10), (0, 20, 40)))
     assert found.left_out == {answers.THE_INGESTS: offsets((0, 40, 45))}
     before = made.positions()
@@ -73,7 +73,7 @@ def test_one_request_reads_what_is_missing_and_then_the_others_again(made: Strea
     kinds = [all_lanes(made.opened.book)[lane].kind for lane in mine]
     assert (kinds, made.positions()) == ([LaneKind.BACKFILL, LaneKind.REPLAY], before)
     # By default, what was read stays as it is.
-    only = of_request(
+    only = plan_request(
         made.opened, checked(BackfillRequest, {"reason": "bug 17", "ranges": "orders/0@0-45", "dry_run": True}, {})
     )
     assert (only.all, set(only.left_out)) == (RangeSet(), {answers.READ_ALREADY, answers.THE_INGESTS})
@@ -81,7 +81,7 @@ def test_one_request_reads_what_is_missing_and_then_the_others_again(made: Strea
 
 @pytest.mark.covers("N24")
 def test_both_lanes_are_opened_in_one_step_or_none_is(made: StreamInMemory) -> None:
-    found = of_request(made.opened, asked(ranges="orders/0@0-40"))
+    found = plan_request(made.opened, asked(ranges="orders/0@0-40"))
     other = claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 30, 31)), "another")
     with pytest.raises(ClaimOverlap, match=rf"orders/0@30-31: claimed by the open lane {other} \(run other\)"):
         opened(made, found)
@@ -107,7 +107,7 @@ def test_both_lanes_are_opened_in_one_step_or_none_is(made: StreamInMemory) -> N
 
 
 def test_a_retry_goes_on_with_both_selections(made: StreamInMemory) -> None:
-    found = of_request(made.opened, asked(ranges="orders/0@0-40"))
+    found = plan_request(made.opened, asked(ranges="orders/0@0-40"))
     assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) is None
     mine = opened(made, found, rate=40)
     worked_off(made, mine[0])
@@ -123,7 +123,7 @@ def test_a_retry_goes_on_with_both_selections(made: StreamInMemory) -> None:
 
 
 def test_either_part_may_be_empty(made: StreamInMemory) -> None:
-    missing, there = (of_request(made.opened, asked(ranges=f"orders/0@{one}")) for one in ("10-20", "20-30"))
+    missing, there = (plan_request(made.opened, asked(ranges=f"orders/0@{one}")) for one in ("10-20", "20-30"))
     assert (missing.again, there.ranges) == (RangeSet(), RangeSet())
     assert opened(made, there) == [AGAIN]
     assert claim_lanes(made.opened, LaneKind.BACKFILL, "two", missing.ranges, "bug 17", again=missing.again) == [
@@ -133,7 +133,7 @@ def test_either_part_may_be_empty(made: StreamInMemory) -> None:
 
 def test_the_two_parts_need_approval_together(made: StreamInMemory) -> None:
     now = StreamInMemory(made.folder, made.kafka, f"{LATER}limits: {{approve_above: 34}}\n", made.store)
-    found = of_request(now.opened, asked(ranges="orders/0@0-40"))
+    found = plan_request(now.opened, asked(ranges="orders/0@0-40"))
     assert max(found.ranges.count(), found.again.count()) < 35 < found.all.count()
     with pytest.raises(NotApproved, match="40 offsets are more than 34"):
         opened(now, found, by=People("ann"))
@@ -141,7 +141,7 @@ def test_the_two_parts_need_approval_together(made: StreamInMemory) -> None:
 
 
 def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemory) -> None:
-    found = of_request(made.opened, asked(ranges="orders/0@0-40"))
+    found = plan_request(made.opened, asked(ranges="orders/0@0-40"))
     mine = opened(made, found)
     lanes.plan_lane(made.opened, mine[0], RUN)
     # The later one first: the job that works on the other one does not begin it meanwhile.
@@ -151,7 +151,7 @@ def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemor
     with pytest.raises(LanePaused):
         lanes.plan_lane(made.opened, AGAIN, RUN)
     named = steering.lanes_of(made.opened, RUN)
-    cancelled = steering.of_all(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
+    cancelled = steering.steer_lanes(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
     left = {lane: (one.windows, one.given_up, one.left) for lane, one in cancelled.items()}
     assert left == {AGAIN: (0, 1, found.again), BACKFILL: (0, 1, found.ranges)}
     assert {all_lanes(made.opened.book)[lane].state for lane in mine} == {LaneState.CLOSED}

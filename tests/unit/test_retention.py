@@ -17,7 +17,7 @@ from tidemark.clients.kafka.retention import (
     SeenPartition,
     alarm,
     forecast,
-    in_table,
+    forecast_cell,
 )
 from tidemark.offsets.times import in_words
 
@@ -124,10 +124,10 @@ def test_an_alarm_says_what_may_happen_and_when() -> None:
 
 
 def test_a_forecast_in_a_table() -> None:
-    assert in_table(Forecast(RetentionState.WARNING, 10 * HOUR, Reason.TIME)) == "warning: 10 h (time)"
-    assert in_table(Forecast(RetentionState.LOST, 0)) == "lost"
-    assert in_table(Forecast(RetentionState.SAFE)) == "safe"
-    assert in_table(Forecast(RetentionState.UNKNOWN, None, Reason.SIZE)) == "unknown"
+    assert forecast_cell(Forecast(RetentionState.WARNING, 10 * HOUR, Reason.TIME)) == "warning: 10 h (time)"
+    assert forecast_cell(Forecast(RetentionState.LOST, 0)) == "lost"
+    assert forecast_cell(Forecast(RetentionState.SAFE)) == "safe"
+    assert forecast_cell(Forecast(RetentionState.UNKNOWN, None, Reason.SIZE)) == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from tidemark.runs.requests.answers import (
 )
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, Redrive, too_often
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
-from tidemark.runs.requests.plan import of_request
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.requests.selecting import between, between_offsets, divided
 from tidemark.runs.windows import lanes, whole_blocks
 
@@ -69,19 +69,19 @@ def test_what_a_replay_names_is_taken_as_it_is(orders: StreamInMemory) -> None:
         # From where `start` says now, as far as it was read and Kafka still holds it.
         (replay(ignore_stored=True), offsets((0, 10, 30), (1, 0, 6))),
     ):
-        found = of_request(orders.opened, request)
+        found = plan_request(orders.opened, request)
         assert found.ranges == expected
         assert (dict(found.left_out), found.added) == ({}, RangeSet())
 
 
 def test_what_a_backfill_names(orders: StreamInMemory) -> None:
-    assert of_request(orders.opened, backfill(ranges="orders/0@3-5")).ranges == offsets((0, 3, 5))
-    assert of_request(orders.opened, backfill(everything_before=True)).ranges == offsets((0, 2, 10))
+    assert plan_request(orders.opened, backfill(ranges="orders/0@3-5")).ranges == offsets((0, 3, 5))
+    assert plan_request(orders.opened, backfill(everything_before=True)).ranges == offsets((0, 2, 10))
 
 
 def test_a_selection_that_is_not_stored_is_refused(orders: StreamInMemory) -> None:
     with pytest.raises(WrongUse, match="orders has no stored selection 0000"):
-        of_request(orders.opened, replay(selection="0" * 64))
+        plan_request(orders.opened, replay(selection="0" * 64))
 
 
 def test_what_can_be_replayed_is_and_each_other_offset_gets_its_answer(orders: StreamInMemory) -> None:
@@ -96,13 +96,13 @@ def test_what_can_be_replayed_is_and_each_other_offset_gets_its_answer(orders: S
         NOT_OF_THE_STREAM: elsewhere,
         THE_INGESTS: offsets((0, 30, 40), (1, 6, 7)),
     }
-    found = of_request(orders.opened, replay(**asked, dry_run=False))
+    found = plan_request(orders.opened, replay(**asked, dry_run=False))
     assert (found.ranges, dict(found.left_out)) == (offsets((0, 14, 30), (1, 5, 6)), rest)
     # A backfill may read nothing of it: the error has every answer, and a dry run shows them.
     said = r"nothing to backfill: .*expired.*: orders/0@8-14; .*a window has read them: orders/0@14-30, orders/1"
     with pytest.raises(WrongUse, match=said):
-        of_request(orders.opened, backfill(**asked))
-    found = of_request(orders.opened, backfill(**asked, dry_run=True))
+        plan_request(orders.opened, backfill(**asked))
+    found = plan_request(orders.opened, backfill(**asked, dry_run=True))
     assert (found.ranges, dict(found.left_out)) == (
         RangeSet(),
         {**rest, READ_ALREADY: offsets((0, 14, 30), (1, 5, 6))},
@@ -117,8 +117,8 @@ def test_a_strict_request_is_refused_with_the_first_offsets_of_each_answer(order
     )
     for dry_run in (True, False):
         with pytest.raises(WrongUse, match=said):
-            of_request(orders.opened, replay(records=records, strict=True, dry_run=dry_run))
-    good = of_request(orders.opened, replay(records="orders/0@20", strict=True))
+            plan_request(orders.opened, replay(records=records, strict=True, dry_run=dry_run))
+    good = plan_request(orders.opened, replay(records="orders/0@20", strict=True))
     assert good.ranges == offsets((0, 20, 21))
 
 
@@ -126,15 +126,15 @@ def test_a_topic_that_is_gone_or_was_made_anew_refuses_all(orders: StreamInMemor
     asked = replay(ranges="orders/0@12-14")
     orders.kafka.ids["orders"] = "another"
     with pytest.raises(TopicRecreated):
-        of_request(orders.opened, asked)
+        plan_request(orders.opened, asked)
     orders.kafka.logs.clear()
     with pytest.raises(TopicGone):
-        of_request(orders.opened, asked)
+        plan_request(orders.opened, asked)
 
 
 def test_what_was_read_of_a_partition_that_is_gone(orders: StreamInMemory) -> None:
     orders.ends((2, 40))
-    found = of_request(orders.opened, replay(ranges="orders/0@12-14\norders/1@5-9"))
+    found = plan_request(orders.opened, replay(ranges="orders/0@12-14\norders/1@5-9"))
     assert found.ranges == offsets((0, 12, 14))
     assert dict(found.left_out) == {GONE: offsets((1, 5, 6)), NO_PARTITION: offsets((1, 6, 9))}
 
@@ -142,7 +142,7 @@ def test_what_was_read_of_a_partition_that_is_gone(orders: StreamInMemory) -> No
 def test_a_log_that_was_cut_below_what_was_read_is_not_called_not_there_yet(orders: StreamInMemory) -> None:
     """Planning refuses it, as it refuses every other lane over a log that was cut."""
     orders.ends((2, 20), (0, 9))
-    found = of_request(orders.opened, replay(ranges="orders/0@15-35"))
+    found = plan_request(orders.opened, replay(ranges="orders/0@15-35"))
     assert (found.ranges, dict(found.left_out)) == (offsets((0, 15, 30)), {NOT_YET: offsets((0, 30, 35))})
     lane = claim_lane(orders.opened, LaneKind.REPLAY, "run 9", found.ranges, "a test")
     with pytest.raises(LogTruncated):
@@ -153,21 +153,21 @@ def test_holes_are_not_what_lies_before_the_ingest(orders: StreamInMemory) -> No
     """The ingest begins at 10. What a backfill leaves unread below that was never asked for."""
     said = "orders has no holes: from the beginning of the ingest to its position, every offset is in a window"
     with pytest.raises(WrongUse, match=said):
-        of_request(orders.opened, backfill(holes=True))
+        plan_request(orders.opened, backfill(holes=True))
     lane = claim_lane(orders.opened, LaneKind.BACKFILL, "run 9", offsets((0, 3, 5)), "a test")
     assert lanes.plan_lane(orders.opened, lane, "run 9") is not None
     orders.process(lane, "run 9")
     with pytest.raises(WrongUse, match=said):
-        of_request(orders.opened, backfill(holes=True))
+        plan_request(orders.opened, backfill(holes=True))
 
 
 def test_bounds_in_time_leave_out_what_the_lane_may_not_take(orders: StreamInMemory) -> None:
     """Offset n has the time n seconds: from 5 s to 35 s."""
     times = {"since": "1970-01-01T00:00:05Z", "until_time": "1970-01-01T00:00:35Z", "if_none": "end"}
-    found = of_request(orders.opened, replay(**times))
+    found = plan_request(orders.opened, replay(**times))
     assert found.ranges == offsets((0, 10, 30), (1, 5, 6))
     assert dict(found.left_out) == {NOT_READ: offsets((0, 5, 10)), THE_INGESTS: offsets((0, 30, 35), (1, 6, 9))}
-    found = of_request(orders.opened, backfill(**times))
+    found = plan_request(orders.opened, backfill(**times))
     assert found.ranges == offsets((0, 5, 10))
     assert dict(found.left_out) == {
         READ_ALREADY: offsets((0, 10, 30), (1, 5, 6)),
@@ -176,10 +176,10 @@ def test_bounds_in_time_leave_out_what_the_lane_may_not_take(orders: StreamInMem
 
 
 def test_one_bound_in_time_is_enough(orders: StreamInMemory) -> None:
-    assert of_request(orders.opened, replay(until_time="1970-01-01T00:00:12Z")).ranges == offsets(
+    assert plan_request(orders.opened, replay(until_time="1970-01-01T00:00:12Z")).ranges == offsets(
         (0, 10, 12), (1, 0, 6)
     )
-    found = of_request(orders.opened, replay(since="1970-01-01T00:00:04Z"))
+    found = plan_request(orders.opened, replay(since="1970-01-01T00:00:04Z"))
     assert found.ranges == offsets((0, 10, 30), (1, 4, 6))
 
 
@@ -187,14 +187,14 @@ def test_a_time_that_no_message_has_is_an_error_or_takes_nothing_of_that_partiti
     since = "1970-01-01T00:00:20Z"
     said = f"no message at or after {since} in orders/1: take an earlier time"
     with pytest.raises(WrongUse, match=said):
-        of_request(orders.opened, replay(since=since))
-    assert of_request(orders.opened, replay(since=since, if_none="end")).ranges == offsets((0, 20, 30))
+        plan_request(orders.opened, replay(since=since))
+    assert plan_request(orders.opened, replay(since=since, if_none="end")).ranges == offsets((0, 20, 30))
 
 
 @pytest.mark.parametrize("until", ["1970-01-01T00:00:05Z", "1970-01-01T00:00:04Z"])
 def test_times_that_are_not_in_their_order_are_refused(orders: StreamInMemory, until: str) -> None:
     with pytest.raises(WrongUse, match="the first has to lie before the second"):
-        of_request(orders.opened, replay(since="1970-01-01T00:00:05Z", until_time=until))
+        plan_request(orders.opened, replay(since="1970-01-01T00:00:05Z", until_time=until))
 
 
 def test_an_audit_between_two_times_looks_at_what_was_read_of_them(orders: StreamInMemory) -> None:
@@ -216,12 +216,12 @@ def test_an_audit_between_two_times_looks_at_what_was_read_of_them(orders: Strea
 def test_times_of_a_topic_that_is_not_there_are_refused(orders: StreamInMemory) -> None:
     orders.kafka.logs.clear()
     with pytest.raises(TopicUnknown, match="topic orders does not exist"):
-        of_request(orders.opened, replay(since="1970-01-01T00:00:05Z"))
+        plan_request(orders.opened, replay(since="1970-01-01T00:00:05Z"))
 
 
 def test_asking_for_a_time_changes_no_ledger(orders: StreamInMemory) -> None:
     before = dict(orders.store.values)
-    of_request(orders.opened, replay(since="1970-01-01T00:00:04Z"))
+    plan_request(orders.opened, replay(since="1970-01-01T00:00:04Z"))
     between_offsets(orders.opened, parse_coordinates("orders/0@3"), [])
     assert orders.store.values == before
 
@@ -238,14 +238,16 @@ def test_dead_letters_by_their_reason(
         return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
 
     monkeypatch.setattr(dead_letters, "redrive", redrive)
-    found = of_request(orders.opened, replay(dead_letters=asked))
+    found = plan_request(orders.opened, replay(dead_letters=asked))
     assert heard == [DeadLetterFilter(reason)]
     assert found.ranges == offsets((0, 12, 13))
     # What is empty is not told.
     assert dict(found.left_out) == {EXPIRED: offsets((0, 2, 3))}
     most = orders.opened.stream.dead_letters.max_redrives
     monkeypatch.setattr(dead_letters, "redrive", lambda *_: Redrive(RangeSet(), RangeSet(), offsets((1, 0, 1))))
-    assert dict(of_request(orders.opened, replay(dead_letters=asked)).left_out) == {too_often(most): offsets((1, 0, 1))}
+    assert dict(plan_request(orders.opened, replay(dead_letters=asked)).left_out) == {
+        too_often(most): offsets((1, 0, 1))
+    }
 
 
 def test_dead_letters_of_a_window_and_between_two_times(
@@ -260,19 +262,19 @@ def test_dead_letters_of_a_window_and_between_two_times(
     monkeypatch.setattr(dead_letters, "redrive", redrive)
     # Whatever Kafka has at these times, also nothing: `if_none` is for messages that are looked up there.
     between_times = {"since": "1990-01-01T00:00:12Z", "until_time": "1990-01-01T00:00:15Z", "if_none": "fail"}
-    of_request(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
-    of_request(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
+    plan_request(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
+    plan_request(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
     since, until = (datetime(1990, 1, 1, 0, 0, second, tzinfo=UTC) for second in (12, 15))
     assert heard == [DeadLetterFilter("too old", "ingest/2", since, until), DeadLetterFilter(None, "replay-1")]
     turned = {"since": between_times["until_time"], "until_time": between_times["since"]}
     with pytest.raises(WrongUse, match="the first has to lie before the second"):
-        of_request(orders.opened, replay(dead_letters="*", **turned))
+        plan_request(orders.opened, replay(dead_letters="*", **turned))
 
 
 def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
     (tmp_path / "records.csv").write_text("topic,partition,offset\norders,0,14\norders,1,2\norders,0,12\n")
-    assert of_request(orders.opened, replay(records_file="records.csv")).ranges == offsets(
+    assert plan_request(orders.opened, replay(records_file="records.csv")).ranges == offsets(
         (0, 12, 13), (0, 14, 15), (1, 2, 3)
     )
     assert requested(orders.opened, AuditRequest(records_file="records.csv", ranges="orders/0@20-22")) == offsets(
@@ -297,8 +299,8 @@ def test_a_table_that_the_stream_file_does_not_name_is_refused(tmp_path: Path, t
     opened = StreamInMemory(tmp_path, text=f"{TEXT}{text}").opened
     erased = EraseRequest(records_file=name, reason="a test")
     asks: list[Callable[[], object]] = [
-        lambda: of_request(opened, replay(records_file=name)),
-        lambda: of_request(opened, backfill(records_file=name)),
+        lambda: plan_request(opened, replay(records_file=name)),
+        lambda: plan_request(opened, backfill(records_file=name)),
         lambda: requested(opened, AuditRequest(records_file=name)),
         lambda: erasing.wanted(opened, erased),
     ]
@@ -321,7 +323,7 @@ def test_a_backfill_of_scattered_records_reads_each_of_them_once(
     table = "\n".join(["topic,partition,offset", *(",".join(map(str, one)) for one in scattered)])
     (tmp_path / "scattered.csv").write_text(table)
     asked = backfill(**{field: {"records": table, "records_file": "scattered.csv"}[field]})
-    found = of_request(stream.opened, asked)
+    found = plan_request(stream.opened, asked)
     wanted = RangeSet(OffsetRange(at(0), offset, offset + 1) for offset in range(0, 900, 3))
     assert (found.ranges, list(found.left_out), found.left_out[READ_ALREADY].count()) == (wanted, [READ_ALREADY], 30)
     (lane,) = claim_lanes(stream.opened, LaneKind.BACKFILL, "a run", found.ranges, "a test")
@@ -333,8 +335,8 @@ def test_a_backfill_of_scattered_records_reads_each_of_them_once(
     # The same request again has nothing left to read.
     lanes.finish(stream.opened, lane)
     with pytest.raises(WrongUse, match="nothing to backfill: a window has read them"):
-        of_request(stream.opened, asked)
-    again = of_request(stream.opened, backfill(records="orders/0@3\norders/0@4", mode="reprocess"))
+        plan_request(stream.opened, asked)
+    again = plan_request(stream.opened, backfill(records="orders/0@3\norders/0@4", mode="reprocess"))
     assert (again.ranges, again.again) == (offsets((0, 4, 5)), offsets((0, 3, 4)))
 
 
@@ -355,7 +357,7 @@ def test_what_windows_have_read_is_read_again(orders: StreamInMemory, named: str
     orders.process(lane, "DAG/run/3")
     lanes.finish(orders.opened, lane)
     named = lane if named.startswith("lane of") else named
-    assert of_request(orders.opened, replay(window=named)).ranges == expected
+    assert plan_request(orders.opened, replay(window=named)).ranges == expected
     assert requested(orders.opened, AuditRequest(window=named)) == expected
     # An audit takes what is named in several ways together.
     stored = orders.opened.book.store_selection(offsets((0, 90, 93)))
@@ -372,14 +374,14 @@ def test_a_window_that_is_not_there_is_an_error_that_says_what_is(orders: Stream
         "`tidemark ledger show orders --closed` lists"
     )
     with pytest.raises(WrongUse, match=said):
-        of_request(orders.opened, replay(window=named))
+        plan_request(orders.opened, replay(window=named))
     with pytest.raises(WrongUse, match=said):
         requested(orders.opened, AuditRequest(window=named))
 
 
 def test_what_kafka_no_longer_holds_of_a_window_gets_its_answer(orders: StreamInMemory) -> None:
     orders.ends((20, 40), (0, 9))
-    found = of_request(orders.opened, replay(window="ingest/2"))
+    found = plan_request(orders.opened, replay(window="ingest/2"))
     assert (found.ranges, dict(found.left_out)) == (offsets((0, 20, 30)), {EXPIRED: offsets((0, 18, 20))})
 
 
@@ -421,13 +423,13 @@ def test_a_replay_takes_whole_blocks_where_a_sink_needs_them(tmp_path: Path) -> 
     for end in (10, 20, 30):
         sums.ends((0, end), (0, 0))
         sums.ingest(f"run {end}")
-    found = of_request(sums.opened, replay(ranges="orders/0@13-14"))
+    found = plan_request(sums.opened, replay(ranges="orders/0@13-14"))
     assert (found.ranges, found.added) == (offsets((0, 12, 16)), offsets((0, 12, 13), (0, 14, 16)))
     # A block ends where its window ends.
-    assert of_request(sums.opened, replay(ranges="orders/0@11-12")).ranges == offsets((0, 10, 12))
+    assert plan_request(sums.opened, replay(ranges="orders/0@11-12")).ranges == offsets((0, 10, 12))
     # A backfill reads what no window has.
-    assert of_request(sums.opened, backfill(ranges="orders/0@12-13", dry_run=True)).added == RangeSet()
-    nothing = of_request(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
+    assert plan_request(sums.opened, backfill(ranges="orders/0@12-13", dry_run=True)).added == RangeSet()
+    nothing = plan_request(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
     assert (nothing.ranges, nothing.added) == (RangeSet(), RangeSet())
 
 
@@ -455,23 +457,23 @@ def test_what_a_sink_needs_whole_and_kafka_has_in_part_is_left_out(tmp_path: Pat
     lost = {EXPIRED: offsets((0, 2, 3)), UNIT_LOST: offsets((0, 9, 10))}
     records = "orders/0@2\norders/0@9\norders/0@13"
     for dry_run in (True, False):
-        found = of_request(sums.opened, replay(records=records, dry_run=dry_run))
+        found = plan_request(sums.opened, replay(records=records, dry_run=dry_run))
         assert (found.ranges, dict(found.left_out)) == (offsets((0, 12, 16)), lost)
         # A backfill that reads again is a replay too.
-        again = of_request(sums.opened, backfill(ranges="orders/0@9-14", mode="reprocess", dry_run=dry_run))
+        again = plan_request(sums.opened, backfill(ranges="orders/0@9-14", mode="reprocess", dry_run=dry_run))
         assert (again.ranges, again.again) == (RangeSet(), offsets((0, 10, 16)))
         assert dict(again.left_out) == {UNIT_LOST: offsets((0, 9, 10))}
         with pytest.raises(
             WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*has all messages of these: orders/0@9"
         ):
-            of_request(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
+            plan_request(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
     with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole blocks"):
-        of_request(sums.opened, replay(records="orders/0@9", dry_run=False))
+        plan_request(sums.opened, replay(records="orders/0@9", dry_run=False))
     # The other sinks need no more than the offset.
     (tmp_path / "two").mkdir()
     text = BY_BLOCKS.replace("sinks:\n", "sinks:\n  - {type: hbase, name: rows, table: orders}\n")
     two = StreamInMemory(tmp_path / "two", sums.kafka, text, sums.store)
-    assert of_request(two.opened, replay(records="orders/0@9", sinks=["rows"])).ranges == offsets((0, 9, 10))
+    assert plan_request(two.opened, replay(records="orders/0@9", sinks=["rows"])).ranges == offsets((0, 9, 10))
 
 
 def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> None:
@@ -483,7 +485,7 @@ def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> Non
     sums.ends((0, 100), (0, 0))
     sums.ingest("run")
     # [4, 8) touches [0, 6) and [6, 12) of the other sink.
-    assert of_request(sums.opened, replay(records="orders/0@5")).ranges == offsets((0, 0, 12))
+    assert plan_request(sums.opened, replay(records="orders/0@5")).ranges == offsets((0, 0, 12))
     assert whole_blocks.because(sums.opened) == "aggregates are made of whole blocks of 4 and 6 offsets"
 
 
@@ -579,7 +581,7 @@ def test_asking_before_the_first_run_teaches_the_ledger_nothing(tmp_path: Path) 
     made = StreamInMemory(tmp_path)
     made.ends((3, 9))
     between_offsets(made.opened, parse_coordinates("orders/0@4"), [])
-    of_request(made.opened, backfill(since="1970-01-01T00:00:04Z", dry_run=True))
+    plan_request(made.opened, backfill(since="1970-01-01T00:00:04Z", dry_run=True))
     assert made.store.values == {}
 
 

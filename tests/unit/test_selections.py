@@ -43,7 +43,7 @@ def value_of(store: MemoryStore, ref: SelectionRef) -> dict[str, Any]:
 
 @given(range_sets, st.integers(60, 400), range_sets)
 def test_what_is_stored_is_found_whatever_its_size(ranges: RangeSet, most: int, asked: RangeSet) -> None:
-    parts = list(selections.in_pieces(ranges, most))
+    parts = list(selections.split_selection(ranges, most))
     assert all(len(encode(part)) <= most or len(list(part.as_ranges())) == 1 for part in parts)
     store = MemoryStore()
     with pytest.MonkeyPatch.context() as patched:

@@ -23,7 +23,7 @@ from tidemark.offsets.tallies import (
     after,
     check_once,
     check_read,
-    together,
+    sum_tallies,
     verify,
 )
 
@@ -137,7 +137,7 @@ tallies = st.builds(
 
 @given(tallies, tallies)
 def test_what_was_counted_apart_is_counted_together(one: PartitionTally, other: PartitionTally) -> None:
-    both = together(one, other)
+    both = sum_tallies(one, other)
     for name in ("read", "stored", "skipped", "invalid", "failed", "rows"):
         a, b, sum_ = (getattr(found, name) for found in (one, other, both))
         assert sum_ == Count(a.number + b.number, f"{int(a.ack, 16) ^ int(b.ack, 16):016x}")
@@ -148,7 +148,7 @@ def test_what_was_counted_apart_is_counted_together(one: PartitionTally, other: 
             known = [getattr(found, name) for found in (one, other) if getattr(found, name) is not None]
             assert getattr(both, name) == (pick(known) if known else None)
     assert (both.bytes, both.at) == (one.bytes + other.bytes, one.at)
-    assert together(other, one) == both
+    assert sum_tallies(other, one) == both
 
 
 @given(tallies, tallies)

@@ -85,7 +85,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             """
             from tidemark.airflow.connections import open_here
             from tidemark.runs.auditing import requested
-            from tidemark.runs.requests.answers import said
+            from tidemark.runs.requests.answers import describe_answers
 
             given = by_itself.get(context["dag_run"].run_type)
             with airflow_errors():
@@ -100,7 +100,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                     share, seed = asked.share, asked.seed
                 digest = opened.book.store_selection(offsets).digest if offsets else ""
             if offsets:
-                log.info("%s", said({f"an audit of {offsets.count()} offsets": offsets}))
+                log.info("%s", describe_answers({f"an audit of {offsets.count()} offsets": offsets}))
             context["ti"].xcom_push(key="selection", value=digest)
             context["ti"].xcom_push(key="level", value=level.value)
             # The day of the request, also if the job is tried again tomorrow.

@@ -105,8 +105,8 @@ def selected_dag(
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
                 claims.claim(opened, restored(opened, asked_of(context, request), run, found), run, by)
-                jobs = lanes.jobs_of(opened, kind, run)
-                if done_before := lanes.said_if_done(opened, kind, run):
+                jobs = lanes.lanes_by_job(opened, kind, run)
+                if done_before := lanes.completion_note(opened, kind, run):
                     log.warning("%s", done_before)
                 first_window = _first_window(opened, jobs[0][0], run) if len(jobs) == 1 else []
             return [
@@ -161,8 +161,8 @@ def _looked_up(
     with airflow_errors(), refusal_shown(context):
         asked = asked_of(context, request)
         opened = open_here(file)
-        planned = plan.of_request(opened, asked, run_name(context))
-        done_before = lanes.said_if_done(opened, request.kind, run_name(context))
+        planned = plan.plan_request(opened, asked, run_name(context))
+        done_before = lanes.completion_note(opened, request.kind, run_name(context))
         guess, kept = plan.estimated(opened, planned), plan.kept(opened, planned)
         digest = plan.digest(opened, planned)
     # In the log, because Airflow's pages fold the reason of a skipped task away.
@@ -170,7 +170,7 @@ def _looked_up(
         log.warning("%s", done_before)
     log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", 0 if done_before else planned.all.count())
     answers = answered(exact(planned.answers()))
-    log.info("%s", estimates.said(guess))
+    log.info("%s", estimates.describe_estimate(guess))
     if planned.sinks:
         log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(planned.sinks))
     return asked, {
@@ -208,13 +208,13 @@ def _diff(file: str) -> Any:
     def diff(**context: Any) -> bool:
         """Show what the replay will change, in the log and as the XCom `diff`. A dry run ends here."""
         from tidemark.airflow.connections import open_here
-        from tidemark.runs.comparisons import as_value, stored_comparison
+        from tidemark.runs.comparisons import comparison_value, stored_comparison
 
         with airflow_errors():
             found = stored_comparison(open_here(file), run_name(context))
         for line in found.lines():
             log.info("%s", line)
-        context["ti"].xcom_push(key="diff", value=as_value(found))
+        context["ti"].xcom_push(key="diff", value=comparison_value(found))
         keep_answer(context, f"what it would change: {found.sentence()}")
         return not context["params"]["dry_run"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.clients import on_one_machine
-from tidemark.clients.connections import Connection, of_airflow, variable
+from tidemark.clients.connections import Connection, connection_from_airflow, variable
 from tidemark.errors import ConnectionMissing
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MISSING = "Airflow has no connection {}: add it under Admin, Connections"
 
 def from_airflow(name: str) -> Connection:
     """The Airflow Connection of this name, or what stands in for it on one machine. Raises ConnectionMissing."""
-    return on_one_machine.found(name, _stored, _MISSING.format(name))
+    return on_one_machine.connection_or_stand_in(name, _stored, _MISSING.format(name))
 
 
 def _stored(name: str) -> Connection | None:
@@ -35,7 +35,7 @@ def _stored(name: str) -> Connection | None:
         return None
     except AirflowRuntimeError as problem:
         raise ConnectionMissing(_MISSING.format(name)) from problem
-    connection = of_airflow(name, found)
+    connection = connection_from_airflow(name, found)
     # Airflow masks most secrets by their names, but not a key in PEM. It masks the lines of a text together.
     for secret in connection.secrets():
         mask_secret(secret)

@@ -159,7 +159,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
         opened = open_here(file)
         fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, run_name(context)))
         chosen, how = erasing.requested(opened, run_name(context), asked, fields)
-        done_before = lanes.said_if_done(opened, LaneKind.ERASE, run_name(context))
+        done_before = lanes.completion_note(opened, LaneKind.ERASE, run_name(context))
         if done_before:
             log.warning("%s", done_before)
         if how:

@@ -89,11 +89,11 @@ def answered(answers: Sequence[OffsetAnswer]) -> dict[str, Any]:
 
     Numbers of offsets are texts: the page of the run reads them in a browser, which rounds numbers above 2^53.
     """
-    from tidemark.runs.requests.answers import MOST_LINES, as_texts, table
+    from tidemark.runs.requests.answers import MOST_LINES, answer_texts, table
 
     for line in table(answers):
         log.info("%s", line)
-    return as_texts(answers, MOST_LINES)
+    return answer_texts(answers, MOST_LINES)
 
 
 def _event_time(opened: OpenStream) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tidemark.ledger.book import Committed, View
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.offsets.tallies import Count, PartitionTally, together
+from tidemark.offsets.tallies import Count, PartitionTally, sum_tallies
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Stretch:
         """Both, for neighbours of one partition with blocks of one size."""
         return Stretch(
             OffsetRange(self.at, self.offsets.start, other.offsets.until),
-            together(self.tally, other.tally),
+            sum_tallies(self.tally, other.tally),
             _added((*self.blocks, *other.blocks)),
             self.size,
         )
@@ -160,7 +160,7 @@ def counts_of(
     known = tuple(known)
     by_partition: dict[TopicPartition, PartitionTally] = {}
     for tally in (*tallies, *(item.tally for item in known)):
-        by_partition[tally.at] = together(by_partition[tally.at], tally) if tally.at in by_partition else tally
+        by_partition[tally.at] = sum_tallies(by_partition[tally.at], tally) if tally.at in by_partition else tally
     by_block: dict[TopicPartition, list[BlockTally]] = {}
     for at, some in (
         *((stretch.at, stretch.blocks) for stretch in blocks),

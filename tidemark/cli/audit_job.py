@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
-from tidemark.cli.progress import of_job
+from tidemark.cli.progress import job_progress
 from tidemark.cli.submitting import submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
 from tidemark.runs import auditing
@@ -36,7 +36,7 @@ def audited(
         AUDIT_JOB,
         arguments,
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
-        look=lambda: of_job(opened.book.last_progress(), name, began),
+        look=lambda: job_progress(opened.book.last_progress(), name, began),
         verbose=verbose,
     )
     report = auditing.find_report(opened, name)

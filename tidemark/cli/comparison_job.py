@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.audit.comparison import ReplayComparison
 from tidemark.cli.output import data, error, line
-from tidemark.cli.progress import of_job
+from tidemark.cli.progress import job_progress
 from tidemark.cli.submitting import submit
 from tidemark.errors import ProcessingFailed
 from tidemark.offsets.ranges import RangeSet
@@ -25,7 +25,11 @@ def compared(
     arguments += ["--sinks", ",".join(sinks)] if sinks is not None else []
     began = opened.book.clock()
     ended = submit(
-        opened, COMPARE_JOB, arguments, look=lambda: of_job(opened.book.last_progress(), run, began), verbose=verbose
+        opened,
+        COMPARE_JOB,
+        arguments,
+        look=lambda: job_progress(opened.book.last_progress(), run, began),
+        verbose=verbose,
     )
     comparison = find_comparison(opened, run)
     if comparison is None or comparison.at < began:

@@ -18,4 +18,4 @@ def counted(ranges: RangeSet) -> dict[str, Any]:
 
 
 def show_estimate(estimate: dict[str, Any] | None) -> None:
-    error(estimates.said(estimate))
+    error(estimates.describe_estimate(estimate))

@@ -33,7 +33,7 @@ def opened(stream: str) -> OpenStream:
 
 def say_where(streams: Iterable[OpenStream]) -> None:
     """Say on standard error what of some streams is on this machine alone, each thing once."""
-    notes = (on_one_machine.said(opened.stream.connections(), opened.connections) for opened in streams)
+    notes = (on_one_machine.describe_stand_ins(opened.stream.connections(), opened.connections) for opened in streams)
     for said in dict.fromkeys(notes):
         if said is not None:
             error(said)

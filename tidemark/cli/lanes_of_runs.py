@@ -35,7 +35,7 @@ def repair(
     verbose: bool,
 ) -> None:
     """Replay an audit's findings."""
-    mine = claims.claim(opened, plan.of_request(opened, request, run), run, people)
+    mine = claims.claim(opened, plan.plan_request(opened, request, run), run, people)
     work_off(opened, command, [mine], run, take_over=False, verbose=verbose)
 
 

@@ -43,7 +43,7 @@ def bars_of(covers: RangeSet) -> tuple[PartitionProgress, ...]:
     )
 
 
-def of_window(
+def window_progress(
     head: Head | None, beat: Heartbeat | None, run: str, bars: Sequence[PartitionProgress], since: int
 ) -> ShownJob:
     """How far a run is with the window of `window_of`. `bars` are that window's, with nothing done yet.
@@ -72,7 +72,7 @@ def of_window(
     return ShownJob(beat.step, name, tuple(replace(bar, done=done[bar.name]) for bar in bars))
 
 
-def of_lanes(shown: Sequence[ShownJob]) -> ShownJob:
+def lanes_progress(shown: Sequence[ShownJob]) -> ShownJob:
     """How far a run is whose lanes work at the same time: a bar for the window of each."""
     bars = [
         # Names of lanes differ in their ends, for which a terminal has no room.
@@ -96,12 +96,12 @@ def window_of(head: Head | None) -> Window | None:
     return head.last.window if head.last is not None else None
 
 
-def of_reading(step: str, reading: Reading) -> ShownJob:
+def reading_progress(step: str, reading: Reading) -> ShownJob:
     """How far this program itself is with reading offsets."""
     return ShownJob(step, None, tuple(PartitionProgress(str(at), total, done) for at, total, done in reading.so_far()))
 
 
-def of_job(noted: JobProgress | None, run: str, since: int) -> ShownJob:
+def job_progress(noted: JobProgress | None, run: str, since: int) -> ShownJob:
     """How far a job is that holds no window. What another run noted, or was noted before `since`, says nothing about it."""
     if noted is None or noted.run != run or noted.at < since:
         return ShownJob()

@@ -141,7 +141,11 @@ def process_together(
     logs = [terminal.JobLog(opened.stream.name) for _ in jobs] if quiet else []
     says = [log.write for log in logs] or [partial(_said_by, name) for name in named]
     looks = [_windows_of(opened, lane, run) for job in jobs for lane in job]
-    shown = terminal.displayed(lambda: progress.of_lanes([look() for look in looks]), None) if quiet else nullcontext()
+    shown = (
+        terminal.displayed(lambda: progress.lanes_progress([look() for look in looks]), None)
+        if quiet
+        else nullcontext()
+    )
     try:
         with shown:
             codes[:] = programs.run_together(list(zip(commands, says, strict=True)), job_environment())
@@ -178,7 +182,7 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
         if window != known[0]:
             # A selection may have very many offsets: they are counted once.
             known = (window, progress.bars_of(opened.book.covers(window)) if window is not None else ())
-        return progress.of_window(head, opened.book.last_beat(lane), run, known[1], began)
+        return progress.window_progress(head, opened.book.last_beat(lane), run, known[1], began)
 
     return look
 

@@ -29,7 +29,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tidemark.cli.output import plain
-from tidemark.cli.progress import ShownJob, few, of_reading, without_stages
+from tidemark.cli.progress import ShownJob, few, reading_progress, without_stages
 from tidemark.errors import TidemarkError, WrongUse
 from tidemark.offsets.reading import Reading
 
@@ -187,7 +187,7 @@ def displayed(look: Look, log: JobLog | None, first: ShownJob | None = None) -> 
 def reading_shown(step: str, reading: Reading) -> Iterator[None]:
     """Show at a terminal how far this program itself is with reading offsets, until the block ends. Elsewhere nothing."""
     if on_terminal():
-        with displayed(lambda: of_reading(step, reading), None, ShownJob(step)):
+        with displayed(lambda: reading_progress(step, reading), None, ShownJob(step)):
             yield
     else:
         yield

@@ -103,7 +103,7 @@ FIELDS = ("host", "port", "schema", "login", "password")
 
 
 class AirflowConnection(Protocol):
-    """The attributes of Airflow's own Connection. With them, `of_airflow` converts one without importing Airflow."""
+    """The attributes of Airflow's own Connection that `connection_from_airflow` reads, without importing Airflow."""
 
     host: str | None
     port: int | None
@@ -117,7 +117,7 @@ class AirflowConnection(Protocol):
     def extra_dejson(self) -> Mapping[str, Any]: ...
 
 
-def of_airflow(name: str, stored: AirflowConnection) -> Connection:
+def connection_from_airflow(name: str, stored: AirflowConnection) -> Connection:
     """Raises WrongUse for extras that are no JSON object; Airflow ignores such extras."""
     extra = stored.extra_dejson
     if not isinstance(extra, Mapping) or (stored.extra and not extra and not _is_empty_object(stored.extra)):

@@ -19,7 +19,7 @@ def from_environment(name: str) -> Connection:
     Raises ConnectionMissing, or WrongUse when the variable does not parse.
     """
     missing = f"there is no connection {name}: set {variable(name)}, as JSON or as a URI"
-    return on_one_machine.found(name, _of_variable, missing)
+    return on_one_machine.connection_or_stand_in(name, _of_variable, missing)
 
 
 def _of_variable(name: str) -> Connection | None:

@@ -49,7 +49,7 @@ def begun() -> bool:
     return bool(os.environ.get(HOME)) or _lake().is_dir()
 
 
-def found(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
+def connection_or_stand_in(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
     """The connection of this name, or its stand-in.
 
     `stored` returns a connection, or None; `missing` words that for the error. Raises ConnectionMissing.
@@ -76,7 +76,7 @@ def _stand_in(name: str, stored: Callable[[str], Connection | None], missing: st
     return Connection(name, extra={"path": str(_lake())}, kind="fs")
 
 
-def said(names: Collection[str], connections: Callable[[str], Connection]) -> str | None:
+def describe_stand_ins(names: Collection[str], connections: Callable[[str], Connection]) -> str | None:
     """A command's first line if one of these connections has a stand-in; None if none has."""
     used = []
     for name, place in ((SQL, f"the ledger is {_ledger()}"), (LAKE, f"results are below {_lake()}")):

@@ -210,13 +210,13 @@ def asked(
         except DBAPIError as problem:
             check(where, problem, tables, rights)
             if time.monotonic() > deadline:
-                raise Unreachable(f"{where} did not answer: {said(problem)}") from problem
+                raise Unreachable(f"{where} did not answer: {describe_problem(problem)}") from problem
             time.sleep(PAUSE_SECONDS)
 
 
 def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _RIGHTS) -> None:
     """Raises what a repetition does not mend. The server has refused the request: nothing was changed."""
-    words, first = said(problem), tables[0]
+    words, first = describe_problem(problem), tables[0]
     if where.kind == "sqlite":
         if "no such table" in words or ("unable to open" in words and _could_be(Path(where.host))):
             raise NothingPrepared(f"{where} has no table {first} yet")
@@ -246,7 +246,7 @@ def _check_understood(where: Database, problem: Any, tables: Sequence[str]) -> N
     """
     from sqlalchemy.exc import DataError, NotSupportedError, ProgrammingError
 
-    words, state = said(problem), code(problem)
+    words, state = describe_problem(problem), code(problem)
     if state in _ALREADY_THERE or (where.kind == "sqlite" and "already exists" in words):
         return
     if isinstance(problem, DataError | NotSupportedError | ProgrammingError) or state in _NEVER_READ:
@@ -317,7 +317,9 @@ def make_view(where: Database, question_seconds: float, name: str, query: str, h
                 connection.exec_driver_sql(helper)
             _put_view(where, connection, name, text, there=there)
     except SQLAlchemyError as problem:
-        _LOG.info("the view %s was not made: %s", name, said(problem) if hasattr(problem, "orig") else problem)
+        _LOG.info(
+            "the view %s was not made: %s", name, describe_problem(problem) if hasattr(problem, "orig") else problem
+        )
 
 
 def _put_view(where: Database, connection: sa.Connection, name: str, text: str, *, there: bool) -> None:
@@ -394,6 +396,6 @@ def _could_be(file: Path) -> bool:
     return file.parent.is_dir() and not file.exists()
 
 
-def said(problem: Any) -> str:
+def describe_problem(problem: Any) -> str:
     """The driver's own words in one line, without the statement, which may hold values."""
     return " ".join(str(problem.orig).split())

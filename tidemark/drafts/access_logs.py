@@ -34,7 +34,7 @@ def is_access_log(text: str) -> bool:
     return _ACCESS.fullmatch(text) is not None
 
 
-def of_access_logs(texts: Sequence[str]) -> Format:
+def access_log_format(texts: Sequence[str]) -> Format:
     """The scheme `regex` for some lines, of which most are an access log's."""
     matches = [match.groups() for text in texts if (match := _ACCESS.fullmatch(text)) is not None]
     columns = []

@@ -45,7 +45,7 @@ def is_framed(value: bytes) -> bool:
     return value[:1] == b"\0" and len(value) > _FRAME
 
 
-def of_avro(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> Format:
+def avro_format(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> Format:
     """The scheme `avro` with the registry of the connection `name`. Raises WrongUse where it has none of the schemas."""
     import fastavro
 

@@ -76,7 +76,7 @@ OF_JSON: tuple[tuple[str, Test], ...] = (
 VARIANT = "variant"
 
 
-def of_text(form: str | None) -> tuple[tuple[str, Test], ...]:
+def text_types(form: str | None) -> tuple[tuple[str, Test], ...]:
     """The types of text; all others are strings. `form`: how its times are written, one of FORMS; None without times."""
     times: tuple[tuple[str, Test], ...] = ()
     if form is not None:

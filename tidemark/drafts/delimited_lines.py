@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tidemark.drafts.columns import Column, Test, form_of, of_text, type_of
+from tidemark.drafts.columns import Column, Test, form_of, text_types, type_of
 from tidemark.drafts.format import A_VALUE, Format, example, text_in
 
 _SEPARATORS = {"\t": "tabs", "|": "|", ";": ";", ",": ","}
@@ -19,7 +19,7 @@ def _any(_: object) -> bool:
     return True
 
 
-def of_delimited(texts: Sequence[str]) -> Format | None:
+def delimited_format(texts: Sequence[str]) -> Format | None:
     """The scheme `delimited` for some lines; None where they have no separator in common."""
     cells = []
     for separator in _SEPARATORS:
@@ -33,7 +33,7 @@ def of_delimited(texts: Sequence[str]) -> Format | None:
     rows = [row for text in texts if (row := _row(text, separator)) is not None and len(row) == width]
     given = [[cell for row in rows if (cell := row[index]) is not None] for index in range(width)]
     form = form_of(given)
-    tests = of_text(form)
+    tests = text_types(form)
     types = {f"column_{index + 1}": type_of(values, tests, "string") for index, values in enumerate(given)}
     by_name: dict[str, Test] = {**dict(tests), "string": _any}
     scheme: dict[str, Any] = {"type": "delimited", "fields": types, "separator": separator}

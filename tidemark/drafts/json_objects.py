@@ -73,7 +73,7 @@ def objects_in(value: bytes) -> list[bytes] | None:
     return [json.dumps(element).encode() for element in parsed]
 
 
-def of_json(values: Sequence[bytes]) -> Format:
+def json_format(values: Sequence[bytes]) -> Format:
     """The scheme `json` for some values, of which most are objects."""
     objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
     given = {name: [object_[name] for object_ in objects if object_.get(name) is not None] for name in _fields(objects)}

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark.clients.schema_registry import SchemaRegistry
-from tidemark.drafts.access_logs import is_access_log, of_access_logs
-from tidemark.drafts.avro_records import is_framed, of_avro
+from tidemark.drafts.access_logs import access_log_format, is_access_log
+from tidemark.drafts.avro_records import avro_format, is_framed
 from tidemark.drafts.columns import share
-from tidemark.drafts.delimited_lines import of_delimited
+from tidemark.drafts.delimited_lines import delimited_format
 from tidemark.drafts.format import Format, no_text, text_in
-from tidemark.drafts.json_objects import json_in, objects_in, of_json
+from tidemark.drafts.json_objects import json_format, json_in, objects_in
 from tidemark.errors import WrongUse
 
 _MOST = 0.5
@@ -25,7 +25,7 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
     """The format of some values. `registry`: the name of a connection, and the registry there. Raises WrongUse."""
     if share(values, is_framed) > _MOST:
         if registry is not None:
-            return of_avro(values, *registry)
+            return avro_format(values, *registry)
         raise WrongUse(
             "the messages begin as those of a schema registry do, with a byte 0 and the number of a schema: name the "
             "connection of the registry, as --registry our_registry"
@@ -33,9 +33,9 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
     if values and share(values, lambda value: text_in(value) is not None) <= _MOST:
         return Format("bytes that are no text", {"type": "raw"}, lambda value: None)
     if share(values, _is_object) > _MOST:
-        return of_json(values)
+        return json_format(values)
     if share(values, lambda value: objects_in(value) is not None) > _MOST:
-        format_ = of_json([object_ for value in values for object_ in objects_in(value) or ()])
+        format_ = json_format([object_ for value in values for object_ in objects_in(value) or ()])
         return _exploded(format_, {"json_array": True}, "JSON arrays of objects", objects_in)
     if share(values, lambda value: b"\n" in value) > _MOST:
         format_ = _of_lines([line for value in values for line in _lines(value)])
@@ -45,11 +45,11 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
 
 def _of_lines(values: Sequence[bytes]) -> Format:
     if share(values, _is_object) > _MOST:
-        return of_json(values)
+        return json_format(values)
     texts = [text for value in values if (text := text_in(value)) is not None]
     if share(texts, is_access_log) > _MOST:
-        return of_access_logs(texts)
-    return of_delimited(texts) or Format("text", {"type": "string"}, no_text)
+        return access_log_format(texts)
+    return delimited_format(texts) or Format("text", {"type": "string"}, no_text)
 
 
 def _is_object(value: bytes) -> bool:

@@ -79,7 +79,7 @@ def load_function(key: str, name: str, path: str = _OF_THE_JOB) -> Callable[...,
     return function  # type: ignore[no-any-return]
 
 
-def rows_of(result: Any) -> list[Any]:
+def list_rows(result: Any) -> list[Any]:
     """A function's result as a list of rows, not yet checked. An exception of a generator is raised here."""
     if result is None:
         return []

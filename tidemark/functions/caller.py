@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tidemark.functions import Function, Message, PermanentFailure, rows_of
+from tidemark.functions import Function, Message, PermanentFailure, list_rows
 from tidemark.functions.retries import Failures, Retries, RetryPolicy
 from tidemark.functions.types import Unfit, checked
 from tidemark.offsets.coordinates import Coordinate
@@ -96,7 +96,7 @@ class Result(NamedTuple):
 def result_of(function: Function, fields: Mapping[str, FieldType], message: Message) -> Result:
     """Call a user's function, whatever it does."""
     try:
-        return Result(rows=tuple(checked(rows_of(function(message)), fields)))
+        return Result(rows=tuple(checked(list_rows(function(message)), fields)))
     except Unfit as problem:
         return Result(invalid=str(problem))
     # Exceptions that are meant to end a program too: they would end the task again and again.

@@ -55,7 +55,7 @@ def given_up(book: Book, register: Register) -> Register:
     return structs.replace(register, lanes=open_lanes, closed_page=page, closed=register.closed + len(closed))
 
 
-def in_pages(stream: str, lanes: Mapping[str, LaneEntry], max_bytes: int) -> Iterator[ClosedLanes]:
+def fill_pages(stream: str, lanes: Mapping[str, LaneEntry], max_bytes: int) -> Iterator[ClosedLanes]:
     """Pages with these closed lanes, in the order of their closing."""
     page = ClosedLanes(stream=stream, since=0)
     for lane, entry in sorted(lanes.items(), key=lambda item: item[1].closed_at or 0):

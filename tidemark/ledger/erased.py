@@ -59,7 +59,7 @@ def tombstones(windows: Iterable[Committed]) -> list[Tombstone]:
     return sorted(erasures, key=lambda tombstone: tombstone.record.committed_at)
 
 
-def by_answer(windows: Iterable[Committed]) -> dict[str, RangeSet]:
+def erased_by_answer(windows: Iterable[Committed]) -> dict[str, RangeSet]:
     """The offsets that some windows have erased, by their answer."""
     offsets: dict[str, RangeSet] = {}
     for tombstone in tombstones(windows):

@@ -80,10 +80,10 @@ def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
     windows = list(windows)
     lost, skipped = jumped_over(windows)
     covered = RangeSet(range_ for window in windows for range_ in window.covers)
-    return not_covered(ingest, Reached.by(window.record for window in windows), covered | lost | skipped)
+    return uncovered(ingest, Reached.by(window.record for window in windows), covered | lost | skipped)
 
 
-def not_covered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:
+def uncovered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:
     """The offsets that the ingest has had to read until now, without what windows have covered or jumped over."""
     partitions = {*ingest.positions, *reached.partitions}
     return RangeSet(ingest.asked_for(at, reached.of(at)) for at in partitions) - covered

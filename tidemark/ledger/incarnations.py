@@ -31,7 +31,7 @@ def newest(topics: Topics, topic: str) -> TopicIncarnation:
     return max(topics[topic], key=lambda incarnation: incarnation.incarnation)
 
 
-def by_cuts(topics: Topics, offsets: RangeSet) -> RangeSet:
+def assign_incarnations(topics: Topics, offsets: RangeSet) -> RangeSet:
     """Offsets that were named without an incarnation, in those to which they belong: below the cut of a log, an earlier one.
 
     Topics that the ledger does not know stay as they are.

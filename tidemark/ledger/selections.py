@@ -43,7 +43,7 @@ class Selections:
         ref = selection_ref(ranges)
         if self._store.read(_key(ref.digest)) is not None:
             return ref
-        parts = list(in_pieces(ranges, min(PIECE_BYTES, self._store.max_value_bytes)))
+        parts = list(split_selection(ranges, min(PIECE_BYTES, self._store.max_value_bytes)))
         selection = parts[0] if len(parts) == 1 else Selection(pieces=tuple(_piece(part) for part in parts))
         value = encode(selection)
         # Before the first write: what is refused leaves nothing.
@@ -169,7 +169,7 @@ def _piece(part: Selection) -> StoredPiece:
     return StoredPiece(topic, incarnation, partition, intervals[0][0], selection_ref(part.as_ranges()).digest)
 
 
-def in_pieces(ranges: RangeSet, most: int) -> Iterator[Selection]:
+def split_selection(ranges: RangeSet, most: int) -> Iterator[Selection]:
     """A set of offsets in order, cut into selections of at most `most` bytes each, but at least one range."""
     empty = len(encode(Selection()))
     kept: list[tuple[TopicPartition, list[Interval]]] = []

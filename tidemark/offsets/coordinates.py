@@ -179,7 +179,7 @@ def _of_csv(text: str) -> _Said:
             raise WrongUse(
                 f"line {rows.line_num}: expected the columns topic, partition and offset; it has {', '.join(header)}"
             )
-        if (twice := said_twice(names, header)) is not None:
+        if (twice := repeated_name(names, header)) is not None:
             raise WrongUse(f"line {rows.line_num}: the column {twice} stands there twice")
         places = [header.index(name) for name in names]
         for row in rows:
@@ -213,7 +213,7 @@ def _as_json(value: Any) -> str:
         return "a value of many brackets within each other"
 
 
-def said_twice(names: Sequence[str], there: Sequence[str]) -> str | None:
+def repeated_name(names: Sequence[str], there: Sequence[str]) -> str | None:
     """The first of some names that stands twice among others: nobody knows which one is meant."""
     return next((name for name in names if there.count(name) > 1), None)
 
@@ -223,7 +223,7 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         there = [name for name, _ in pairs]
-        if (twice := said_twice([name for names in _COLUMNS for name in names], there)) is not None:
+        if (twice := repeated_name([name for names in _COLUMNS for name in names], there)) is not None:
             raise ValueError(f"the key {twice} stands there twice")
     return fields
 

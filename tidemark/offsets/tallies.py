@@ -79,7 +79,7 @@ class PartitionTally(Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
         return self.invalid.number + self.failed.number
 
 
-def together(left: PartitionTally, other: PartitionTally) -> PartitionTally:
+def sum_tallies(left: PartitionTally, other: PartitionTally) -> PartitionTally:
     """The sum of two tallies of one partition, whose messages were counted apart."""
     return PartitionTally(
         topic=left.topic,

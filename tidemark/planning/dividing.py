@@ -10,7 +10,7 @@ from tidemark.offsets.ranges import RangeSet
 MOST_LANES = 8
 
 
-def in_parts(
+def divide_evenly(
     selection: RangeSet, most: int, whole: Callable[[RangeSet], RangeSet] = lambda range_: range_
 ) -> list[RangeSet]:
     """A selection in at most this many nearly equal parts, by partition and offset. No part is empty.
@@ -28,8 +28,8 @@ def in_parts(
     return parts
 
 
-def in_pieces(selection: RangeSet, size: int, whole: Callable[[RangeSet], RangeSet]) -> Iterator[RangeSet]:
-    """A selection in pieces of some `size` offsets; each has as many of all partitions. `whole` is as for `in_parts`."""
+def divide_by_size(selection: RangeSet, size: int, whole: Callable[[RangeSet], RangeSet]) -> Iterator[RangeSet]:
+    """A selection in pieces of some `size` offsets; each has as many of all partitions. `whole` is as for `divide_evenly`."""
     left = selection
     while left:
         # Offsets that are read together may lie in all partitions, as those of a window do.

@@ -88,6 +88,6 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
     return StoredMessages(least, most)
 
 
-def together(parts: Sequence[StoredMessages], offsets: int) -> StoredMessages:
+def union_estimate(parts: Sequence[StoredMessages], offsets: int) -> StoredMessages:
     """The number of this many offsets that are stored in any of some sinks."""
     return StoredMessages(max(part.least for part in parts), min(offsets, sum(part.most for part in parts)))

@@ -140,7 +140,7 @@ def next_selected(
 
     `at_once` may add to what the limits allow. Kafka need not have what is erased. `named`: see `Window.named`.
     """
-    left = not_read(head, selection)
+    left = unread_part(head, selection)
     if not left:
         return None
     erased = RangeSet() if erasing is None else erasing.offsets
@@ -176,7 +176,7 @@ def next_selected(
     return _window(head, known, request, hull, selection=ref, erases=noted, named=named)
 
 
-def not_read(head: Head, selection: RangeSet) -> RangeSet:
+def unread_part(head: Head, selection: RangeSet) -> RangeSet:
     """The part of a lane's selection that none of its windows has read."""
     return selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
 

@@ -48,7 +48,7 @@ def reads(
 
     No two reads share an offset. Offsets between wanted ones may be read too.
     """
-    return in_tasks([piece.range for piece in merged(wanted, sizes)], sizes, cores)
+    return spread_over_tasks([piece.range for piece in merged(wanted, sizes)], sizes, cores)
 
 
 def parts(
@@ -60,7 +60,7 @@ def parts(
     return [(read, wanted if len(split) == 1 else wanted & read.offsets) for read in split]
 
 
-def in_tasks(
+def spread_over_tasks(
     pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
 ) -> list[Read]:
     """How to read some ranges in few reads, none together with another: long ones are split, short ones share tasks."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.clients import on_one_machine
-from tidemark.clients.connections import Connection, of_airflow
+from tidemark.clients.connections import Connection, connection_from_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
@@ -258,7 +258,7 @@ def _connection(given: Mapping[str, Connection], name: str) -> Connection:
 
 def from_airflow(name: str) -> Connection:
     """The Airflow Connection of this name, or what stands in for it on one machine. Raises ConnectionMissing."""
-    return on_one_machine.found(name, _stored, _MISSING.format(name))
+    return on_one_machine.connection_or_stand_in(name, _stored, _MISSING.format(name))
 
 
 def _stored(name: str) -> Connection | None:
@@ -267,7 +267,7 @@ def _stored(name: str) -> Connection | None:
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
     try:
-        return of_airflow(name, BaseHook.get_connection(name))
+        return connection_from_airflow(name, BaseHook.get_connection(name))
     except AirflowNotFoundException:
         return None
     except AirflowRuntimeError as problem:

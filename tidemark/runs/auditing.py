@@ -215,7 +215,7 @@ class Repair:
             text += f"; of {self.stored} messages of them rows are stored: {', '.join(shown(self.replay.all))}"
         if self.replay.left_out:
             number = sum(part.count() for part in self.replay.left_out.values())
-            text += f"; {number} findings cannot be replayed: {answers.said(self.replay.left_out)}"
+            text += f"; {number} findings cannot be replayed: {answers.describe_answers(self.replay.left_out)}"
         return text
 
 
@@ -226,7 +226,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     findings = selecting.stored_selection(opened, report.findings.digest)
     sinks = differing(opened, report) or ()
     request = ReplayRequest(selection=report.findings.digest, sinks=list(sinks), reason="repair", dry_run=True)
-    replay = plan.of_request(opened, request)
+    replay = plan.plan_request(opened, request)
     return Repair(
         findings=findings,
         # The replay and the audit after it take them from the ledger.

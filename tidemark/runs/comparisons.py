@@ -37,7 +37,7 @@ def stored_comparison(opened: OpenStream, run: str) -> ReplayComparison:
     return comparison
 
 
-def as_value(comparison: ReplayComparison) -> dict[str, Any]:
+def comparison_value(comparison: ReplayComparison) -> dict[str, Any]:
     """A comparison for JSON and for a task's result, with its sentence. Offsets are within texts."""
     value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(comparison))
     return {**value, "differences": comparison.differences, "sentence": comparison.sentence()}

@@ -25,7 +25,7 @@ from tidemark.errors import (
 )
 from tidemark.ledger.erased import (
     Tombstone,
-    by_answer,
+    erased_by_answer,
     gone_places,
     places_to_clear,
     places_written,
@@ -93,7 +93,7 @@ def wanted(
     the line, for example for an offset in three parts that no window has read, while another incarnation of the topic has it.
     """
     if asked.key:
-        matching = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading(), most)
+        matching = keys.find_key(opened, keys.parse_key(asked.key), reading or Reading(), most)
         return matching.offsets, matching.sentence()
     written = parse_records(asked.records, "records")
     named = named_records(opened, asked.records_file) if asked.records_file else written
@@ -128,13 +128,13 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
             "can be erased for good"
         )
     view = opened.book.view()
-    gone = by_answer(view.windows)
+    gone = erased_by_answer(view.windows)
     before = {why: part for why, offsets in gone.items() if (part := wanted & offsets)}
     wanted -= RangeSet(range_ for part in before.values() for range_ in part)
     if live := wanted - view.below:
         raise WrongUse(
-            f"{answers.said({answers.THE_INGESTS: live})}. Only what was read can be erased, since the ingest would read "
-            f"these again. Nothing was changed. Leave them out, or erase them after the next run (tidemark run "
+            f"{answers.describe_answers({answers.THE_INGESTS: live})}. Only what was read can be erased, since the ingest "
+            f"would read these again. Nothing was changed. Leave them out, or erase them after the next run (tidemark run "
             f"{opened.book.stream})"
         )
     wide = whole_blocks.widened(opened, view, wanted, erasing=True) if wanted else wanted
@@ -309,7 +309,7 @@ def done(opened: OpenStream, lane: str) -> Done:
     stones = tombstones(committed)
     erased = RangeSet(part for range_ in stones for part in range_.offsets)
     read_again = RangeSet(part for window in committed for part in window.covers) - erased
-    return Done(erased, read_again, stones, by_answer(committed))
+    return Done(erased, read_again, stones, erased_by_answer(committed))
 
 
 @dataclass(frozen=True)

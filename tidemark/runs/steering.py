@@ -11,7 +11,7 @@ from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Paused, SelectionRef
 from tidemark.ledger.register import close_lane, pause_lane, required_head
 from tidemark.offsets.ranges import RangeSet
-from tidemark.planning.planner import not_read
+from tidemark.planning.planner import unread_part
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import lanes
 
@@ -46,7 +46,7 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
     if named != INGEST and book.head(named) is not None:
         return [named]
     if there := [
-        lane for kind in kinds for job in reversed(lanes.jobs_of(opened, kind, named)) for lane in reversed(job)
+        lane for kind in kinds for job in reversed(lanes.lanes_by_job(opened, kind, named)) for lane in reversed(job)
     ]:
         return there
     open_now = ", ".join(f"{lane} (run {entry.run})" for lane, entry in sorted(entries.items()) if lane != INGEST)
@@ -72,7 +72,7 @@ def would_cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
     selection = _to_cancel(opened, lane, reason)
     head = required_head(opened.book, lane).head
     given_up = head.pending.window.seq if head.pending is not None else None
-    return Cancelled(head.seq, given_up, not_read(head, opened.book.selection(selection)))
+    return Cancelled(head.seq, given_up, unread_part(head, opened.book.selection(selection)))
 
 
 def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
@@ -93,7 +93,7 @@ def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
             if not left:
                 raise
     head = required_head(book, lane).head
-    return Cancelled(head.seq, given_up, not_read(head, book.selection(selection)))
+    return Cancelled(head.seq, given_up, unread_part(head, book.selection(selection)))
 
 
 def _to_cancel(opened: OpenStream, lane: str, reason: str) -> SelectionRef:
@@ -109,7 +109,7 @@ def _to_cancel(opened: OpenStream, lane: str, reason: str) -> SelectionRef:
     return entry.selection
 
 
-def of_all(named: Sequence[str], act: Callable[[str], Acted]) -> dict[str, Acted]:
+def steer_lanes(named: Sequence[str], act: Callable[[str], Acted]) -> dict[str, Acted]:
     """Do the same to several lanes of a run, in this order. Returns the results by lane.
 
     A lane that has been closed meanwhile is left out. Raises WrongUse if nothing could be done to any.

@@ -64,7 +64,7 @@ def errors(problem: ValidationError) -> list[ErrorDetails]:
     return [problem_ for problem_ in problems if problem_["type"] != "too_short" or problem_["loc"] not in above]
 
 
-def said(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> str:
+def describe_error(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> str:
     """The expectation at the place of an error of validating `model`, and what was found there instead."""
     value, where = error.get("input"), list(_at(model, error["loc"][:-1]))
     name = str(error["loc"][-1]) if error["loc"] else ""

@@ -140,7 +140,7 @@ def _problem(path: Path, node: yaml.Node | None, error: ErrorDetails) -> str:
     line, known = _line_of(node, error["loc"])
     name = ".".join(str(part) for part in known if part != "[key]") or "the file"
     key = "a key: " if known[-1:] == ["[key]"] else ""
-    return f"{path}:{line}: {_printable(name)}: {key}{_printable(wording.said(error, Stream))}"
+    return f"{path}:{line}: {_printable(name)}: {key}{_printable(wording.describe_error(error, Stream))}"
 
 
 def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, list[int | str]]:

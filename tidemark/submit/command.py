@@ -99,7 +99,7 @@ def warm_engine(connection: Connection) -> WarmEngine | None:
         return WarmEngine.model_validate({} if given is True else given)
     except ValidationError as problem:
         said = "; ".join(
-            f"{'.'.join(map(str, error['loc'])) or WARM}: {wording.said(error, WarmEngine)}"
+            f"{'.'.join(map(str, error['loc'])) or WARM}: {wording.describe_error(error, WarmEngine)}"
             for error in wording.errors(problem)
         )
         raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None

@@ -10,7 +10,7 @@ from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState, Record
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.planning.planner import not_read
+from tidemark.planning.planner import unread_part
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
 from tidemark.runs.windows import lanes
@@ -125,7 +125,7 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
     chosen = book.selection(ref) if ref is not None else lanes.selected_before(opened, lane)
     closed = head is not None and head.state == LaneState.CLOSED
     done = closed and head is not None and head.closed_early is None
-    left = lanes.NOTHING if done else not_read(head, chosen) if head is not None else chosen
+    left = lanes.NOTHING if done else unread_part(head, chosen) if head is not None else chosen
     paused = Paused(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
     return ProgressOfLane(
         lane=lane,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
+from tidemark.clients.kafka.retention import Moment, alarm, forecast_cell, headroom
 from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
@@ -399,7 +399,7 @@ def _partitions(
                     status_sentence=verdict.sentence if verdict else None,
                     pending=pending.get((topic, partition)),
                     retention=forecast.state.value if forecast else None,
-                    retention_shown=in_table(forecast) if forecast else None,
+                    retention_shown=forecast_cell(forecast) if forecast else None,
                     retention_ms=forecast.in_ms if forecast else None,
                     retention_reason=forecast.reason.value if forecast and forecast.reason else None,
                 )

@@ -96,8 +96,8 @@ class PlanShown:
 
 
 def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanShown:
-    """The plan of a request. Writes nothing. Raises what `plan.of_request` raises, StaleLedger for another plan than asked."""
-    found = plan.of_request(opened, asked)
+    """The plan of a request. Writes nothing. Raises what `plan.plan_request` raises, and StaleLedger for another plan."""
+    found = plan.plan_request(opened, asked)
     windows, stored = plan.replaced(opened, found), plan.stored_now(opened, found)
     guess = plan.estimated(opened, found)
     return PlanShown(

@@ -33,9 +33,9 @@ from tidemark.cli.submitting import new_run
 from tidemark.errors import EXIT_DIFFERENCES, NotApproved, WrongUse
 from tidemark.runs import auditing
 from tidemark.runs.auditing import Repair
-from tidemark.runs.comparisons import as_value, find_comparison
+from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.answers import said
+from tidemark.runs.requests.answers import describe_answers
 from tidemark.runs.requests.approval import People, check_approved
 from tidemark.runs.requests.forms import AuditRequest, checked
 from tidemark.views.audits import MOST, audits
@@ -71,7 +71,7 @@ def audit(
     name = run_name or new_run()
     within = None
     if offsets := auditing.requested(opened, asked):
-        error(said({f"an audit of {offsets.count()} offsets": offsets}))
+        error(describe_answers({f"an audit of {offsets.count()} offsets": offsets}))
         within = opened.book.store_selection(offsets).digest
     first = audited(opened, name, asked.depth, within, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
@@ -182,7 +182,7 @@ def _list(opened: OpenStream, *, as_json: bool) -> None:
 
 def _show_changes(changes: ReplayComparison, *, as_json: bool) -> None:
     if as_json:
-        data(as_value(changes), as_json=True)
+        data(comparison_value(changes), as_json=True)
         return
     show_comparison(changes)
 

@@ -67,7 +67,7 @@ def init(
     _keep_here()
     _write(target, text)
     error(f"wrote {target}")
-    said = on_one_machine.said(("sql_default", "lake_default"), from_environment)
+    said = on_one_machine.describe_stand_ins(("sql_default", "lake_default"), from_environment)
     if said is not None:
         error(said)
     error(f"next: tidemark run {shlex.quote(stream)}")
@@ -79,7 +79,7 @@ def _check(kind: Any, name: str, what: str) -> None:
         TypeAdapter(kind).validate_python(name)
     except ValidationError as problem:
         (error,) = wording.errors(problem)
-        raise WrongUse(f"{name!r} cannot be the name of a {what}: {wording.said(error, Stream)}") from None
+        raise WrongUse(f"{name!r} cannot be the name of a {what}: {wording.describe_error(error, Stream)}") from None
 
 
 def _keep_here() -> None:

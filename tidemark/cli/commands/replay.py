@@ -28,7 +28,7 @@ from tidemark.cli.submitting import new_run, show_answers, show_committed
 from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.comparisons import as_value, find_comparison
+from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
 from tidemark.runs.requests.answers import exact, table
@@ -127,9 +127,9 @@ def _selected(
             if not _agreed(opened, planned, None if as_json and asking.yes else changes, asking):
                 return
             claims.claim(opened, planned, name, people)
-    jobs = lanes.jobs_of(opened, kind, name)
+    jobs = lanes.lanes_by_job(opened, kind, name)
     mine = [lane for job in jobs for lane in job]
-    if begun and (said := lanes.said_if_done(opened, kind, name)):
+    if begun and (said := lanes.completion_note(opened, kind, name)):
         for lane in mine:
             lanes.finish(opened, lane)
         error(said)
@@ -173,12 +173,12 @@ def _planned_for(opened: OpenStream, asked: plan.Request, run: str, written: Map
     Raises AnotherRequest for a comparison under a name that another request has used.
     """
     try:
-        planned = plan.of_request(opened, asked, run, written)
+        planned = plan.plan_request(opened, asked, run, written)
     except AnotherRequest as problem:
         if not asked.dry_run or (isinstance(asked, ReplayRequest) and asked.compare):
             raise
         error(f"this would be refused: {problem}")
-        return plan.of_request(opened, asked)
+        return plan.plan_request(opened, asked)
     if planned.begun and asked.dry_run:
         error(f"run {run} has begun, and would go on with what it has claimed")
     return planned
@@ -253,7 +253,7 @@ def _show_done(
 
 
 def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
-    return {} if changes is None else {"comparison": as_value(changes)}
+    return {} if changes is None else {"comparison": comparison_value(changes)}
 
 
 def _question(opened: OpenStream, planned: Plan) -> str:

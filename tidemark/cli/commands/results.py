@@ -141,7 +141,7 @@ def results(
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
         rows = [_row(one) for one in all_of(partial(browsing.results, sink=sink), opened, asked)][:limit]
     else:
-        with closing(rows_of(opened, chosen, limit)) as all_rows:
+        with closing(read_rows(opened, chosen, limit)) as all_rows:
             rows = list(islice(all_rows, limit))
     shown = _as_columns(opened, chosen, rows)
     data(rows, as_json=as_json, rows=shown.rows, columns=shown.names)
@@ -159,7 +159,7 @@ def readable(opened: OpenStream, name: str | None) -> SinkSettings:
     return sinks[name] if name is not None else next(iter(sinks.values()))
 
 
-def rows_of(
+def read_rows(
     opened: OpenStream, chosen: SinkSettings | DeadLetters, limit: int
 ) -> Generator[dict[str, Any], None, None]:
     """The rows of a sink, as its type shows them, or the dead letters; with the coordinate, where a row has one.

@@ -27,7 +27,7 @@ def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
     Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
     """
     opened = finding.opened(stream)
-    outcomes = steering.of_all(steering.lanes_of(opened, lane), lambda name: steering.pause(opened, name, reason))
+    outcomes = steering.steer_lanes(steering.lanes_of(opened, lane), lambda name: steering.pause(opened, name, reason))
     line(f"{_named(opened, outcomes)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
 
 
@@ -37,7 +37,7 @@ def resume(stream: Stream, lane: Lane) -> None:
     Example: tidemark resume orders replay-1f0c2d3e4b5a
     """
     opened = finding.opened(stream)
-    outcomes = steering.of_all(steering.lanes_of(opened, lane), lambda name: steering.resume(opened, name))
+    outcomes = steering.steer_lanes(steering.lanes_of(opened, lane), lambda name: steering.resume(opened, name))
     line(f"{_named(opened, outcomes)} may go on: run it again under its name, or clear its failed task in Airflow")
 
 
@@ -52,12 +52,12 @@ def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: 
     opened = finding.opened(stream)
     named = steering.lanes_of(opened, lane)
     if asking.shows:
-        open_now = steering.of_all(named, lambda name: steering.would_cancel(opened, name, reason))
+        open_now = steering.steer_lanes(named, lambda name: steering.would_cancel(opened, name, reason))
         _show_cancelled(open_now, as_json=as_json and asking.dry_run)
         unread = sum(lane_.left.count() for lane_ in open_now.values())
         if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number(unread, 'offset')} not read?"):
             return
-    cancelled = steering.of_all(named, lambda name: steering.cancel(opened, name, reason))
+    cancelled = steering.steer_lanes(named, lambda name: steering.cancel(opened, name, reason))
     windows, left, given_up = _show_cancelled(cancelled, as_json=as_json)
     in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
     error(f"{_named(opened, cancelled)} is closed: {windows} windows are committed and stay{in_work}")

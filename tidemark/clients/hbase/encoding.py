@@ -35,7 +35,7 @@ class EncodedRows:
     encoded: memoryview
 
 
-def rows_of(keys: pa.Array, cells: Sequence[tuple[bytes | pa.Array, pa.Array]]) -> EncodedRows:
+def encode_rows(keys: pa.Array, cells: Sequence[tuple[bytes | pa.Array, pa.Array]]) -> EncodedRows:
     """Rows by their keys, with a cell for each column (with its family) and value. A null value is no cell.
 
     A column is the same for all rows, or an array with one for each.

@@ -98,7 +98,7 @@ def forecast(seen: SeenPartition, warn_ms: int) -> Forecast:
     return Forecast(RetentionState.SAFE, math.floor(known[soonest]), soonest)
 
 
-def in_table(forecast: Forecast) -> str:
+def forecast_cell(forecast: Forecast) -> str:
     """A forecast in few words: `safe`, `warning: 9 h 5 min (time)`."""
     if forecast.state == RetentionState.LOST or forecast.in_ms is None:
         return forecast.state.value

@@ -223,7 +223,7 @@ def _write(book: Book, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, fi
 def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
     """The keys and values of one state; the module's docstring says in which order, and why."""
     store = book.store
-    yield from of_sinks(store)
+    yield from sink_values(store)
     register, pages, heads = _lanes(book)
     yield REGISTER, register
     yield from pages.items()
@@ -260,7 +260,7 @@ def _register(book: Book) -> tuple[bytes, Register]:
     return stored
 
 
-def of_sinks(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
+def sink_values(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
     """The values of sinks."""
     return ((key, value) for key, value in store.scan(()) if key[0] not in RESERVED)
 

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
 from tidemark.ledger.book import REGISTER, Book, head_key
-from tidemark.ledger.closed import ClosedLanes, in_pages, page_key
+from tidemark.ledger.closed import ClosedLanes, fill_pages, page_key
 from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.incarnations import still_rising
 from tidemark.ledger.ordering import noted
@@ -37,7 +37,7 @@ from tidemark.ledger.records import (
     erases,
     positions,
 )
-from tidemark.ledger.recovery.backup import Summary, of_sinks, referred_to, write
+from tidemark.ledger.recovery.backup import Summary, referred_to, sink_values, write
 from tidemark.ledger.register import new_token
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import TopicPartition
@@ -100,7 +100,7 @@ def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], 
     Raises WrongUse when nothing is left to begin with, or an order is lost by which rows were written. Raises
     LedgerUnreadable for a damaged record of the history.
     """
-    of_sinks_first = list(of_sinks(book.store))
+    of_sinks_first = list(sink_values(book.store))
     left = _found(book)
     if not left.chains and not left.heads and left.register is None:
         raise WrongUse(f"{book.stream} has no history, no heads and no register here: there is nothing to rebuild from")
@@ -111,7 +111,7 @@ def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], 
         left.missing.append(PLACES)
     register = left.register or _register(book, left, ledger_id())
     closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
-    pages = list(in_pages(book.stream, closed, book.store.max_value_bytes))
+    pages = list(fill_pages(book.stream, closed, book.store.max_value_bytes))
     register = structs.replace(
         register,
         lanes={lane: entry for lane, entry in left.entries.items() if lane not in closed},

@@ -20,11 +20,11 @@ from tidemark.clients.sql import (
     check,
     check_server,
     database,
+    describe_problem,
     engine,
     locked,
     make_file,
     make_view,
-    said,
 )
 from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.stores.contract import InDoubt, Key, Offsets
@@ -324,7 +324,7 @@ class SQLLedgerStore:
                 connection = engine(self._where, self._waits.question_seconds).connect()
             except DBAPIError as problem:
                 check(self._where, problem, self._tables)
-                raise Unreachable(f"{self._where} did not answer: {said(problem)}") from problem
+                raise Unreachable(f"{self._where} did not answer: {describe_problem(problem)}") from problem
             with connection:
                 try:
                     return write(connection)
@@ -333,9 +333,9 @@ class SQLLedgerStore:
                 except DBAPIError as problem:
                     check(self._where, problem, self._tables)
                     if not locked(self._where, problem):
-                        raise InDoubt(f"{self._where}: {said(problem)}") from problem
+                        raise InDoubt(f"{self._where}: {describe_problem(problem)}") from problem
                     if time.monotonic() > deadline:
-                        raise Unreachable(f"{self._where}: {said(problem)}") from problem
+                        raise Unreachable(f"{self._where}: {describe_problem(problem)}") from problem
             # The end of the connection has taken back what a transaction had done before.
             time.sleep(PAUSE_SECONDS)
 

@@ -82,11 +82,11 @@ def routes(viewing: Viewing) -> APIRouter:
 
 def _act(opened: OpenStream, action: str, named: list[str], reason: str) -> None:
     if action == "cancel":
-        steering.of_all(named, lambda lane: steering.cancel(opened, lane, reason))
+        steering.steer_lanes(named, lambda lane: steering.cancel(opened, lane, reason))
     elif action == "pause":
-        steering.of_all(named, lambda lane: steering.pause(opened, lane, reason))
+        steering.steer_lanes(named, lambda lane: steering.pause(opened, lane, reason))
     else:
-        steering.of_all(named, lambda lane: steering.resume(opened, lane))
+        steering.steer_lanes(named, lambda lane: steering.resume(opened, lane))
 
 
 def _dag_of(stream: str, lane: str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import Conflict, TopicUnknown
 from tidemark.ledger import ordering
-from tidemark.ledger.incarnations import Topics, accepted, by_cuts, learned, newest
+from tidemark.ledger.incarnations import Topics, accepted, assign_incarnations, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register, Window, WindowRange
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
@@ -78,7 +78,7 @@ def held_in(opened: OpenStream, logs: Mapping[str, TopicLog]) -> RangeSet:
         for incarnation in known.get(topic, ())
         if incarnation.topic_id == topic_log.topic_id
     }
-    cuts = by_cuts(known, there)
+    cuts = assign_incarnations(known, there)
     return cuts.only(at for at in cuts.partitions if (at.topic, at.incarnation) in ours)
 
 

@@ -15,7 +15,7 @@ from tidemark.errors import AuthenticationFailed, Conflict, NotAuthorized, Topic
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.elsewhere import erased_elsewhere
 from tidemark.ledger.erased import erased_by, is_erased
-from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import TopicIncarnation, erases
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
@@ -122,7 +122,7 @@ def _holds(known: Sequence[TopicIncarnation], topic_id: str, at: Coordinate) -> 
     topic, partition, incarnation = at.partition
     anywhere = RangeSet([Coordinate(TopicPartition(topic, partition), at.offset).as_range()])
     ours = {incarnation.incarnation for incarnation in known if incarnation.topic_id == topic_id}
-    return incarnation in ours and (at.partition, at.offset) in by_cuts({topic: tuple(known)}, anywhere)
+    return incarnation in ours and (at.partition, at.offset) in assign_incarnations({topic: tuple(known)}, anywhere)
 
 
 def _erased(opened: OpenStream, known: Sequence[TopicIncarnation], at: Coordinate) -> str | None:

@@ -99,12 +99,12 @@ def before(
     answer(EXPIRED, RangeSet(OffsetRange(at, 0, log.start) for at, log in logs.items()))
     answer(CUT, RangeSet(OffsetRange(at, 0, known.begins(at, log)) for at, log in logs.items()))
     answer(NOT_YET, RangeSet(OffsetRange(at, log.end, MAX_OFFSET) for at, log in logs.items()) - read)
-    parts = by_lane(rest, read, below)
+    parts = split_by_lane(rest, read, below)
     ranges = parts.pop(NOT_READ if kind == LaneKind.BACKFILL else READ_ALREADY)
     return ranges, by_answer | {why: part for why, part in parts.items() if part}
 
 
-def by_lane(wanted: RangeSet, read: RangeSet, below: RangeSet) -> dict[str, RangeSet]:
+def split_by_lane(wanted: RangeSet, read: RangeSet, below: RangeSet) -> dict[str, RangeSet]:
     """Split offsets: those that a window has read, those that the ingest will read, and the others."""
     return {
         READ_ALREADY: wanted & read,
@@ -182,7 +182,7 @@ def totals(answers: Iterable[OffsetAnswer]) -> dict[str, int]:
     return by_answer
 
 
-def as_texts(answers: Sequence[OffsetAnswer], most: int) -> dict[str, Any]:
+def answer_texts(answers: Sequence[OffsetAnswer], most: int) -> dict[str, Any]:
     """The totals and the first answers for browsers, which round large numbers: all of them are texts."""
     fields = (answer.as_fields() for answer in answers[:most])
     return {
@@ -206,7 +206,7 @@ def table(answers: Sequence[OffsetAnswer]) -> list[str]:
     return [*lines, f"{more} more lines"] if more > 0 else lines
 
 
-def said(answers: Mapping[str, RangeSet]) -> str:
+def describe_answers(answers: Mapping[str, RangeSet]) -> str:
     """The answers in one line, each with its first ranges."""
     return "; ".join(f"{why}: {_first(part)}" for why, part in answers.items())
 

@@ -6,7 +6,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, RunRequest, positions
 from tidemark.ledger.register import NewLane, open_together
 from tidemark.offsets.ranges import RangeSet
-from tidemark.planning.dividing import in_parts
+from tidemark.planning.dividing import divide_evenly
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import plan
 from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
@@ -27,7 +27,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     """
     kind, request = planned.kind, planned.request
     if lanes.begun(opened, kind, run, planned.fields) is not None:
-        lanes.left_of(opened, lanes.jobs_of(opened, kind, run))
+        lanes.left_of(opened, lanes.lanes_by_job(opened, kind, run))
         return lanes.lanes_of(opened, kind, run)
     # It may have waited for a second person, or for a comparison.
     plan.check(opened, planned, planned.view)
@@ -35,7 +35,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
         (lane_kind, name, part)
         for lane_kind, name, part in (
             (kind, run, planned.ranges),
-            (LaneKind.REPLAY, lanes.again_of(run), planned.again),
+            (LaneKind.REPLAY, lanes.reread_name(run), planned.again),
         )
         if part
     ]
@@ -52,7 +52,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     noted = RunRequest(
         fields=dict(planned.fields),
         selection=claimed.get(run),
-        again=claimed.get(lanes.again_of(run)),
+        again=claimed.get(lanes.reread_name(run)),
         named=opened.book.store_selection(planned.named | planned.named_again) if planned.added else None,
     )
     wanted = [
@@ -78,5 +78,5 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
 
 def _divided(opened: OpenStream, planned: Plan, kind: LaneKind, selection: RangeSet, most: int) -> list[RangeSet]:
     if most == 1 or kind != LaneKind.REPLAY:
-        return in_parts(selection, most)
-    return in_parts(selection, most, whole_blocks.whole(opened, planned.view, planned.sinks))
+        return divide_evenly(selection, most)
+    return divide_evenly(selection, most, whole_blocks.whole(opened, planned.view, planned.sinks))

@@ -494,7 +494,7 @@ def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, A
         return kind.model_validate(fields, context={"here": here})
     except ValidationError as problem:
         lines = [
-            f"{'.'.join(map(str, error['loc'])) or 'request'}: {wording.said(error, kind)}"
+            f"{'.'.join(map(str, error['loc'])) or 'request'}: {wording.describe_error(error, kind)}"
             for error in wording.errors(problem)
         ]
         raise WrongUse("; ".join(lines)) from None

@@ -48,7 +48,7 @@ def parse_key(said: str) -> bytes:
         raise WrongUse(f"key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
 
 
-def with_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None = None) -> WithKey:
+def find_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None = None) -> WithKey:
     """The offsets below the ingest positions with this key. Reads all of them that Kafka still holds, one by one.
 
     Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, also where more than `most`

@@ -85,7 +85,7 @@ class Replaced:
     offsets: RangeSet
 
 
-def of_request(opened: OpenStream, request: Request, run: str = "", written: Mapping[str, str] | None = None) -> Plan:
+def plan_request(opened: OpenStream, request: Request, run: str = "", written: Mapping[str, str] | None = None) -> Plan:
     """Plan a request. A run of this name that has begun goes on with its claims.
 
     `written` has fields as they were written, for those that a command has filled in. Nothing is changed. Raises
@@ -95,18 +95,18 @@ def of_request(opened: OpenStream, request: Request, run: str = "", written: Map
     """
     before = lanes.begun(opened, request.kind, run) if run else None
     fields = {**fields_of(opened, request, before), **(written or {})}
-    if before is not None and (begun := of_run(opened, request, run, fields)) is not None:
+    if before is not None and (begun := plan_of_run(opened, request, run, fields)) is not None:
         return begun
     view = opened.book.view()
     named = selecting.select(opened, view, request)
     whole = _readable(opened, view, request, named)
     _check(request, whole)
-    plan = of_offsets(opened, request, whole.ranges, whole.again, fields=fields, view=view)
+    plan = plan_offsets(opened, request, whole.ranges, whole.again, fields=fields, view=view)
     check(opened, plan, view)
     return replace(plan, left_out=whole.left_out, dead=whole.dead)
 
 
-def of_offsets(
+def plan_offsets(
     opened: OpenStream,
     request: Request,
     ranges: RangeSet,
@@ -128,7 +128,7 @@ def of_offsets(
     return _plan(opened, view, request, fields, wide, wide_again, named=ranges | again)
 
 
-def of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, str]) -> Plan | None:
+def plan_of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, str]) -> Plan | None:
     """The plan that a run has begun, by what it has claimed; None when no run of this name has begun. Raises AnotherRequest."""
     before = lanes.begun(opened, request.kind, run, fields)
     if before is None:
@@ -183,11 +183,13 @@ def _check(request: Request, selected: Selected) -> None:
     if request.strict and selected.left_out:
         number = sum(part.count() for part in selected.left_out.values())
         raise WrongUse(
-            f"strict: {number} offsets cannot be read by a {what}. {answers.said(selected.left_out)}. Nothing was changed. "
-            "Leave these offsets out, or leave out strict (--strict): the others are then read"
+            f"strict: {number} offsets cannot be read by a {what}. {answers.describe_answers(selected.left_out)}. Nothing was "
+            "changed. Leave these offsets out, or leave out strict (--strict): the others are then read"
         )
     if not selected.ranges and not selected.again and not request.dry_run:
-        raise WrongUse(f"there is nothing to {what}: {answers.said(selected.left_out) or 'the selection is empty'}")
+        raise WrongUse(
+            f"there is nothing to {what}: {answers.describe_answers(selected.left_out) or 'the selection is empty'}"
+        )
 
 
 def check(opened: OpenStream, plan: Plan, now: View) -> None:
@@ -263,10 +265,10 @@ def kept(opened: OpenStream, plan: Plan) -> dict[str, Any]:
 def restored(opened: OpenStream, request: Request, run: str, value: Mapping[str, Any]) -> Plan:
     """The plan that an earlier task has `kept`, by the ledger as it is now: what was approved is what is read."""
     fields = value["asked"]
-    if (begun := of_run(opened, request, run, fields)) is not None:
+    if (begun := plan_of_run(opened, request, run, fields)) is not None:
         return begun
     whole, again, added = (
         selecting.stored_selection(opened, value[name]) if value.get(name) else NOTHING
         for name in ("selection", "again", "added")
     )
-    return of_offsets(opened, request, whole - again - added, again - added, fields=fields)
+    return plan_offsets(opened, request, whole - again - added, again - added, fields=fields)

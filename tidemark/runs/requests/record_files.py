@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.errors import RecordsGone, WrongUse
-from tidemark.offsets.coordinates import each_once, said_twice
+from tidemark.offsets.coordinates import each_once, repeated_name
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
 
@@ -273,7 +273,7 @@ def _columns(place: str, there: Sequence[str]) -> tuple[str, str, str]:
         some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
         more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
         raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
-    if (twice := said_twice(columns, there)) is not None:
+    if (twice := repeated_name(columns, there)) is not None:
         raise WrongUse(f"{place}: the column {twice} stands there twice")
     return columns
 

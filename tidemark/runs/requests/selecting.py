@@ -8,9 +8,9 @@ from datetime import datetime
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import View
-from tidemark.ledger.erased import by_answer
+from tidemark.ledger.erased import erased_by_answer
 from tidemark.ledger.holes import Ingest, holes
-from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
@@ -126,12 +126,12 @@ def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
     """Split offsets: those that were erased, that a window has read, that the ingest will read, and the others."""
     read, below, gone = _read_below_and_erased(opened.book.view())
     left = wanted - RangeSet(range_ for part in gone.values() for range_ in part)
-    return {why: wanted & part for why, part in gone.items()} | answers.by_lane(left, read, below)
+    return {why: wanted & part for why, part in gone.items()} | answers.split_by_lane(left, read, below)
 
 
 def _read_below_and_erased(view: View) -> tuple[RangeSet, RangeSet, dict[str, RangeSet]]:
     """The offsets that committed windows cover, those below the ingest positions, and what was erased, by its answer."""
-    return view.authority.covered(), view.below, by_answer(view.windows)
+    return view.authority.covered(), view.below, erased_by_answer(view.windows)
 
 
 def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> RangeSet:
@@ -248,7 +248,7 @@ def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
         known = sorted(incarnation.incarnation for incarnation in topics[at.topic])
         if at.incarnation not in known:
             raise WrongUse(f"{at.topic} has no incarnation {at.incarnation}; known are {', '.join(map(str, known))}")
-    return by_cuts(topics, named.open) | named.exact
+    return assign_incarnations(topics, named.open) | named.exact
 
 
 def everything_from_the_start(opened: OpenStream, view: View | None = None) -> RangeSet:

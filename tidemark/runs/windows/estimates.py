@@ -10,7 +10,7 @@ from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.times import in_words
-from tidemark.planning.estimating import StoredMessages, estimate, stored_before, together
+from tidemark.planning.estimating import StoredMessages, estimate, stored_before, union_estimate
 from tidemark.planning.merging import scatter
 from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
@@ -44,7 +44,7 @@ def estimated(opened: OpenStream, wanted: RangeSet, rate: int | None = None) -> 
     }
 
 
-def said(estimate: dict[str, Any] | None) -> str:
+def describe_estimate(estimate: dict[str, Any] | None) -> str:
     """An estimate in a line for people."""
     if estimate is None:
         return "estimate: unknown, since no window has been read yet"
@@ -68,7 +68,7 @@ def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, 
     # The same counts in most sinks.
     views = {id(sink_view.authority): sink_view for sink_view in map(view.of, names)}
     parts = [stored_before(sink_view, offsets, letters, all_dead=all_dead) for sink_view in views.values()]
-    return together(parts, offsets.count())
+    return union_estimate(parts, offsets.count())
 
 
 def _dead_letters(opened: OpenStream, view: View, offsets: RangeSet) -> RangeSet | None:

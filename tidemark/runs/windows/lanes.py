@@ -77,7 +77,7 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
     return asked or RunRequest(fields={})
 
 
-def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
+def lanes_by_job(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
     """The lanes that a run of a backfill or replay has opened, in lists: one for each job, which processes them in this order.
 
     Jobs may work at the same time: their offsets do not overlap.
@@ -103,7 +103,7 @@ def may_open(kind: LaneKind, run: str) -> list[list[str]]:
 
 def lanes_of(opened: OpenStream, kind: LaneKind, run: str) -> list[str]:
     """The lanes that a run of a backfill or replay has opened, those of one job after those of another."""
-    return [lane for job in jobs_of(opened, kind, run) for lane in job]
+    return [lane for job in lanes_by_job(opened, kind, run) for lane in job]
 
 
 def left_of(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
@@ -123,9 +123,9 @@ def left_of(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
     return left
 
 
-def said_if_done(opened: OpenStream, kind: LaneKind, run: str) -> str:
+def completion_note(opened: OpenStream, kind: LaneKind, run: str) -> str:
     """The answer to a run that has done all of its request: it reads nothing. Empty for all others."""
-    jobs = jobs_of(opened, kind, run)
+    jobs = lanes_by_job(opened, kind, run)
     try:
         if not jobs or left_of(opened, jobs):
             return ""
@@ -150,10 +150,10 @@ def selected_before(opened: OpenStream, lane: str) -> RangeSet:
 
 def again_lane(run: str, number: int = 1) -> str:
     """The lane in which a backfill reads again what windows have read. A replay of the same name has another lane."""
-    return lane_name(LaneKind.REPLAY, again_of(run), number)
+    return lane_name(LaneKind.REPLAY, reread_name(run), number)
 
 
-def again_of(run: str) -> str:
+def reread_name(run: str) -> str:
     """The name under which a run claims what it reads again."""
     return f"{run}/again"
 

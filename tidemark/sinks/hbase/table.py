@@ -109,10 +109,10 @@ class ResultTable:
         """As `write`, of single cells."""
         import pyarrow as pa
 
-        from tidemark.clients.hbase.encoding import rows_of
+        from tidemark.clients.hbase.encoding import encode_rows
 
         keys, columns, values = (pa.array(one, pa.binary()) for one in zip(*cells, strict=True))
-        self.write(rows_of(keys, [(columns, values)]), generation)
+        self.write(encode_rows(keys, [(columns, values)]), generation)
 
     def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
         """The rows in a range that carry exactly the authority's generation, in the order of (offset, index)."""

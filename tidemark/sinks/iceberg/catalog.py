@@ -29,7 +29,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import DBAPIError
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.sql import Database, NothingPrepared, check, database, engine, make_file, said
+from tidemark.clients.sql import Database, NothingPrepared, check, database, describe_problem, engine, make_file
 from tidemark.errors import Unreachable, WrongUse
 from tidemark.sinks.parquet import folders
 
@@ -124,7 +124,7 @@ def answering(where: Where) -> Iterator[None]:
             yield
     except DBAPIError as problem:
         check(where.database, problem, _TABLES, _RIGHTS)
-        raise Unreachable(f"{where.database} did not answer: {said(problem)}") from problem
+        raise Unreachable(f"{where.database} did not answer: {describe_problem(problem)}") from problem
 
 
 def create(where: Where, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tidemark.audit.unchanged import Stretch, stretches
 from tidemark.ledger.book import View
 from tidemark.offsets.ranges import RangeSet
-from tidemark.offsets.tallies import PartitionTally, together
+from tidemark.offsets.tallies import PartitionTally, sum_tallies
 from tidemark.planning.splitting import RECORDS_PER_TASK
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.lanes import code_version
@@ -82,4 +82,4 @@ def _by_stretch(ascending: Sequence[Stretch], counted: Iterable[PartitionTally])
     parts: list[list[PartitionTally]] = [[] for _ in ascending]
     for tally in counted:
         parts[bisect.bisect_right(starts, (tally.at, tally.first or 0)) - 1].append(tally)
-    return [reduce(together, of_one) if of_one else _NOTHING_READ for of_one in parts]
+    return [reduce(sum_tallies, of_one) if of_one else _NOTHING_READ for of_one in parts]

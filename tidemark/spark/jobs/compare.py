@@ -21,7 +21,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import checking
-from tidemark.planning.dividing import in_pieces
+from tidemark.planning.dividing import divide_by_size
 from tidemark.runs import comparisons
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream, open_stream
@@ -90,7 +90,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     parts = []
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run) as steps:
-        for piece in in_pieces(offsets, size, whole_blocks.whole(opened, view, sinks)):
+        for piece in divide_by_size(offsets, size, whole_blocks.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
     # Spark reads topics by their names.

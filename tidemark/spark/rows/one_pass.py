@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, together
+from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, sum_tallies
 from tidemark.schemes.kinds import AvroScheme, FunctionScheme
 from tidemark.spark.columns import (
     COORDINATE,
@@ -203,7 +203,7 @@ class OnePass:
         """As `tallying.tallies_and_blocks`. Raises VerificationFailed when a message was read twice."""
         read = _read(counted_ranges(lines_of(self.spark, self.counts.read)))
         blocks = _blocks(lines_of(self.spark, self.counts.separated))
-        became = [reduce(together, of_blocks.values()) for of_blocks in blocks.values()]
+        became = [reduce(sum_tallies, of_blocks.values()) for of_blocks in blocks.values()]
         by_partition = (
             PartitionBlocks(
                 at.topic, at.incarnation, at.partition, tuple(BlockTally.of(*one) for one in sorted(of_blocks.items()))
@@ -249,7 +249,7 @@ def _read(ranges: Iterable[tuple[PartitionTally, int]]) -> list[PartitionTally]:
         # Ranges are read once each, in their order: those that overlap were read twice.
         repeated[at] += sum(max(0, min(map(_last, both)) - _first(both[1]) + 1) for both in pairwise(of_ranges))
     check_once(repeated.items(), "messages")
-    return [reduce(together, found[at]) for at in sorted(found)]
+    return [reduce(sum_tallies, found[at]) for at in sorted(found)]
 
 
 def _first(tally: PartitionTally) -> int:
@@ -281,5 +281,5 @@ def _blocks(lines: list[list[str]]) -> dict[TopicPartition, dict[int, PartitionT
         )
         of_blocks = found.setdefault(at, {})
         number = int(block)
-        of_blocks[number] = together(of_blocks[number], tally) if number in of_blocks else tally
+        of_blocks[number] = sum_tallies(of_blocks[number], tally) if number in of_blocks else tally
     return {at: found[at] for at in sorted(found)}

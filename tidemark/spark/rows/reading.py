@@ -22,7 +22,7 @@ from tidemark.clients.kafka.clients import java_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally, check_once
-from tidemark.planning.splitting import Read, in_tasks, parts
+from tidemark.planning.splitting import Read, parts, spread_over_tasks
 from tidemark.spark.columns import (
     BEYOND_TIME,
     HEADERS,
@@ -105,7 +105,7 @@ def count_ranges(
     counted = counter(spark)
     watch(counted)
     params = _settings(cluster, isolation, fetch)
-    for one in in_tasks(ranges, cores=_cores(spark)):
+    for one in spread_over_tasks(ranges, cores=_cores(spark)):
         _records(spark, params, one, one.offsets, incarnations, counted=counted).count()
     found = counted_ranges(lines_of(spark, counted))
     check_once(((tally.at, again) for tally, again in found), "messages")

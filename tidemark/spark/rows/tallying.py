@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import unsigned
-from tidemark.offsets.tallies import Count, Outcome, PartitionTally, after, check_once, together
+from tidemark.offsets.tallies import Count, Outcome, PartitionTally, after, check_once, sum_tallies
 from tidemark.spark.columns import (
     AT,
     BLOCK,
@@ -92,10 +92,10 @@ def tallies_and_blocks(
     blocks: list[PartitionBlocks] = []
     for (topic, incarnation, partition), same in groupby(found, key=lambda one: _sorted(one[1])):
         by_block = {
-            block: reduce(together, (tally for _, tally in of_block))
+            block: reduce(sum_tallies, (tally for _, tally in of_block))
             for block, of_block in groupby(same, itemgetter(0))
         }
-        partitions.append(reduce(together, by_block.values()))
+        partitions.append(reduce(sum_tallies, by_block.values()))
         of_blocks = tuple(BlockTally.of(block, tally) for block, tally in by_block.items())
         blocks.append(PartitionBlocks(topic, incarnation, partition, of_blocks))
     return tuple(partitions) if read is None else after(read, partitions), tuple(blocks)

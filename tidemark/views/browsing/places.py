@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.elsewhere import erased_elsewhere, erased_here
-from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.offsets.coordinates import Named, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
@@ -116,7 +116,7 @@ def in_kafka(opened: OpenStream, where: Where) -> InKafka:
     known = _same(topic, register[1].topics.get(topic, ()) if register else (), log)
     there = {number: one for number, one in log.partitions.items() if one.start < one.end}
     offsets = RangeSet(OffsetRange(TopicPartition(topic, number), one.start, one.end) for number, one in there.items())
-    offsets = where.only(by_cuts({topic: known}, _between(opened, where, {topic: log}, offsets)))
+    offsets = where.only(assign_incarnations({topic: known}, _between(opened, where, {topic: log}, offsets)))
     if where.window:
         offsets &= opened.book.covers(window_record(opened, where.window).window)
     return InKafka(topic, log, offsets, _erased(opened, topic, known) & offsets)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tidemark.ledger.book import Book
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.holes import Ingest, Reached, not_covered
+from tidemark.ledger.holes import Ingest, Reached, uncovered
 from tidemark.ledger.records import INGEST, Gap, LaneKind, Record, Register
 from tidemark.offsets.authority import Segment, segments_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -103,7 +103,7 @@ class HolesKnown(_History):
 
     def holes(self) -> RangeSet:
         self._join()
-        return not_covered(self.ingest, self.reached, self._known)
+        return uncovered(self.ingest, self.reached, self._known)
 
     def _take(self, record: Record, covers: RangeSet) -> None:
         jumped = RangeSet(gap.as_range() for gap in record.window.gaps)
@@ -154,7 +154,7 @@ class WindowIndex(_History):
     def holes(self) -> RangeSet:
         covered = RangeSet.of_intervals((at, [(one.start, one.until) for one in self.runs(at)]) for at in self._covered)
         jumped = RangeSet(gap.as_range() for gaps in self.gaps.values() for gap in gaps)
-        return not_covered(self.ingest, self.reached, covered | jumped)
+        return uncovered(self.ingest, self.reached, covered | jumped)
 
     def asked_for(self, at: TopicPartition) -> OffsetRange:
         """What the ingest has had to read of a partition, as far as the windows that are here."""

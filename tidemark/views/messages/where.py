@@ -18,7 +18,7 @@ from tidemark.ledger.book import StoredHead
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.holes import Ingest
-from tidemark.ledger.incarnations import by_cuts
+from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, Gap, Pending, Record
@@ -85,7 +85,7 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
     else:
         named = parse_records(said)
     register = opened.book.register()
-    wanted = by_cuts(register[1].topics if register else {}, named.open) | named.exact
+    wanted = assign_incarnations(register[1].topics if register else {}, named.open) | named.exact
     if wanted.count() != 1:
         raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
     (one,) = wanted

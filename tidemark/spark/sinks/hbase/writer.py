@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.hbase.encoding import rows_of
+from tidemark.clients.hbase.encoding import encode_rows
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
@@ -104,7 +104,7 @@ class _Writer:
         )
         places = Places(topics, incarnations, partitions, offsets, indexes)
         mark = marks(self.context.generation, self.context.lane, self.context.seq, digests, tombstones)
-        rows = rows_of(places.keys(), [(MARK, mark), *self.layout.cells(self.fields, texts)])
+        rows = encode_rows(places.keys(), [(MARK, mark), *self.layout.cells(self.fields, texts)])
         counts = counts_by_partition(places, indexes, messages, hashes, digests)
         return partial(self.table.write, rows, self.context.generation), counts
 
