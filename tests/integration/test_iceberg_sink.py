@@ -34,11 +34,12 @@ from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import opened
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact, where_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.window import process_windows
 from tidemark.spark.sinks import results
+from tidemark.spark.sinks.iceberg.writer import without_partition
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -301,6 +302,21 @@ def test_what_is_erased_is_gone_once_old_snapshots_have_expired(make: Make, spar
     live.select(LaneKind.REPLAY, live.ranges(0, 1, (2, 5)))
     assert plainly(live) == Counter(dict.fromkeys(set(live.expected().rows) - gone, 1))
     assert audit(live.opened, "again").clean
+
+
+@pytest.mark.covers("I4")
+def test_a_time_without_a_partition_is_refused(spark: SparkSession) -> None:
+    days = [0, None, 365 * 57_000, -365 * 3_000, 2_932_896, 2_932_897, -719_162, -719_163]
+    rows = spark.createDataFrame([(one,) for one in days], "day int")
+    for cast in ("timestamp", "timestamp_ntz"):
+        times = rows.selectExpr("day", f"cast(date_from_unix_date(day) as {cast}) as time")
+        asked_for = without_partition("lake", [PartitionKey("id", "bucket", 4), PartitionKey("time", "day")])
+        assert asked_for is not None
+        told = {row[0]: row[1] for row in times.select("day", asked_for["reason"]).collect()}
+        why = "sink lake: time lies beyond the years 1 to 9999, so it has no day there"
+        beyond = (365 * 57_000, -365 * 3_000, 2_932_897, -719_163)
+        assert told == {one: why if one in beyond else None for one in days}
+    assert without_partition("lake", [PartitionKey("id", "bucket", 4)]) is None
 
 
 @pytest.mark.full

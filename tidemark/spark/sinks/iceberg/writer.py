@@ -5,6 +5,7 @@ Tidemark does not use Iceberg's own jars: their writes are seen by others before
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +32,7 @@ from tidemark.spark.columns import field
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_stored, read_back, written_rows
+from tidemark.spark.sinks.sizes import refusal
 
 
 class IcebergResults:
@@ -85,8 +87,8 @@ class IcebergResults:
     def discard(self, context: WriteContext) -> None:
         parquet_files.delete(self._folder(context))
 
-    def refusal(self, fields: object) -> None:
-        return None
+    def refusal(self, fields: object) -> Column | None:
+        return without_partition(self.name, self._keys)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = {**self._place, "folder": self._folder(context)}
@@ -94,6 +96,22 @@ class IcebergResults:
 
     def _folder(self, context: WriteContext) -> str:
         return iceberg_table.attempt_folder(self._base, context.lane, context.seq, context.generation)
+
+
+def without_partition(sink: str, keys: Sequence[PartitionKey]) -> Column | None:
+    """The refusal of a row that has no partition by these keys; None where each row has one.
+
+    Iceberg counts days and hours in 32 bits, and pyiceberg writes the names of both only for the years that Python has.
+    """
+    found = [
+        F.when(
+            ~F.year(field(key.field)).between(1, 9999),
+            refusal(F.lit(f"sink {sink}: {key.field} lies beyond the years 1 to 9999, so it has no {key.part} there")),
+        )
+        for key in keys
+        if key.part != "bucket"
+    ]
+    return F.coalesce(*found) if found else None
 
 
 def partition(key: PartitionKey) -> Column:
