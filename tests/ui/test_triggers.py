@@ -211,7 +211,7 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     page.locator("#problem", has_text="Key: nothing is filled in.").wait_for()
     page.fill("input[name=key]", KEY.decode())
     page.click("#resolve")
-    page.locator("#estimate", has_text="1 messages have the key").wait_for()
+    page.locator("#estimate", has_text="1 message has the key").wait_for()
     places = page.locator("table.places")
     assert "until Kafka deletes them" in places.locator("tr", has_text="the source").inner_text()
     assert "4711" not in page.url

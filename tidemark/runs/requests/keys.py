@@ -26,9 +26,10 @@ class WithKey:
     unseen: int
 
     def sentence(self) -> str:
+        number = self.offsets.count()
+        has = "message has" if number == 1 else "messages have"
         text = (
-            f"{self.offsets.count()} messages have the key, {self.dead_letters} of them dead letters: {self.read} offsets "
-            "were read in Kafka"
+            f"{number} {has} the key, {self.dead_letters} of them dead letters: {self.read} offsets were read in Kafka"
         )
         if self.unseen:
             text += (
