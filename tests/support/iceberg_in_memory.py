@@ -23,9 +23,8 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import Where, located
-from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.sweeping import SinkSweeper
 
 SINK = "  - type: iceberg\n    folder: orders_iceberg\n    table: lake.orders\n"

@@ -11,8 +11,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.iceberg.plain import place_of
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 

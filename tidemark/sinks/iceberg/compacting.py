@@ -23,9 +23,8 @@ from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Repl
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import LakeIO, Where, located
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
-from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.schema import arrow_schema
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.iceberg.table import ERASES, change, check_there, published
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans

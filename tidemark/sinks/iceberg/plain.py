@@ -11,17 +11,12 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
 from tidemark.types.renamed import both
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
-
-
-def place_of(settings: IcebergSink, base: str) -> dict[str, str]:
-    """The place of a sink, without an attempt's own folder."""
-    return {"base": base, "catalog": settings.catalog, "catalog_name": settings.catalog_name, "table": settings.table}
 
 
 class PlainIceberg(PlainSink):

@@ -129,3 +129,8 @@ class IcebergSink(FolderSettings):
         said = f"table {self.table!r} of the catalog {self.catalog_name!r}"
         place = ("iceberg", self.catalog, self.catalog_name, self.table)
         yield Owned(place, f"{said} is named by two sinks; give each its own", said)
+
+
+def place_of(settings: IcebergSink, base: str) -> dict[str, str]:
+    """The place of a sink, without an attempt's own folder."""
+    return {"base": base, "catalog": settings.catalog, "catalog_name": settings.catalog_name, "table": settings.table}

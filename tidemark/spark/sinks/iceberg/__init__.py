@@ -12,9 +12,8 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import compacting
 from tidemark.sinks.iceberg.catalog import located
-from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.reading import parts_that_count
-from tidemark.sinks.iceberg.settings import IcebergSink
+from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.iceberg.table import as_stored, names_of
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing

@@ -23,9 +23,8 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.partitions import buckets
-from tidemark.sinks.iceberg.plain import place_of
 from tidemark.sinks.iceberg.schema import GENERATION
-from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey
+from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey, place_of
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.versions import versions_of
 from tidemark.spark.columns import field
