@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
-from tidemark.sinks.iceberg.live_files import live_files
+from tidemark.sinks.iceberg.live_files import files_of_all, live_files
 from tidemark.sinks.iceberg.plain import PlainIceberg
 from tidemark.sinks.iceberg.reading import listed, parts_that_count
 
@@ -118,6 +119,16 @@ def test_old_snapshots_expire_with_their_files(world: IcebergInMemory) -> None:
     assert {f"file://{one}" for one in metadata.glob("*.avro")} == named
     (made,) = IcebergCompaction().made(world.opened, world.sink, "run 10")
     assert made.windows == ["4 snapshots expired"]
+
+
+def test_a_snapshot_that_was_read_until_now_does_not_expire_however_old_it_is(world: IcebergInMemory) -> None:
+    before = world.table().snapshots()
+    time.sleep(0.05)
+    world.now = before[-1].timestamp_ms + 24 * HOUR + 1
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    now = world.table().snapshots()
+    assert [one.snapshot_id for one in now[:-1]] == [before[-1].snapshot_id]
+    assert {one.file.file_path for one in files_of_all(world.table(), now[:1])} <= world.files()
 
 
 @pytest.mark.covers("I3")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from uuid import uuid4
 
 import pyarrow as pa
@@ -179,15 +180,19 @@ def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
 
 
 def _expiring(table: Table, settings: IcebergSink, now: int) -> list[Snapshot]:
-    """The snapshots that are too old, and all that were there before an erasure: their files hold what it has erased."""
+    """The snapshots that were replaced too long ago, and all from before an erasure: their files hold what it has erased."""
     newest = table.current_snapshot()
+    in_turn = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+    # A reader may have begun with one until the next one came, however old it was by then.
+    replaced = {one.snapshot_id: later.timestamp_ms for one, later in pairwise(in_turn)}
     erased = max((one.sequence_number or 0 for one in table.snapshots() if _erases(one)), default=0)
     before = now - settings.keep_hours * 3_600_000
     kept = {one.snapshot_id for one in table.metadata.refs.values()} | ({newest.snapshot_id} if newest else set())
     return [
         one
-        for one in table.snapshots()
-        if one.snapshot_id not in kept and (one.timestamp_ms < before or (one.sequence_number or 0) < erased)
+        for one in in_turn
+        if one.snapshot_id not in kept
+        and (replaced.get(one.snapshot_id, now) < before or (one.sequence_number or 0) < erased)
     ]
 
 

@@ -82,7 +82,9 @@ class IcebergSink(FolderSettings):
     )
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
     keep_hours: int = Field(
-        default=24, ge=1, description="How long a snapshot is kept at least; `tidemark compact` lets older ones expire."
+        default=24,
+        ge=1,
+        description="How long a snapshot is kept once another has replaced it; `tidemark compact` lets older ones expire.",
     )
 
     # Each further one multiplies the number of files.
