@@ -46,3 +46,14 @@ def test_segments_within_a_range(
 @given(windows)
 def test_the_order_of_the_windows_does_not_matter(found: list[tuple[int, RangeSet]]) -> None:
     assert Authority(found) == Authority(list(reversed(found)))
+
+
+@pytest.mark.covers("E48")
+@given(windows, range_sets)
+def test_what_is_hidden_does_not_count(found: list[tuple[int, RangeSet]], hidden: RangeSet) -> None:
+    """A partition of which all is hidden is not there: readers take the segments of each that is."""
+    authority = Authority(found).without(hidden)
+    expected = {place: one for place, one in naive(found).items() if place not in offsets(hidden)}
+    assert offsets(authority.covered()) == set(expected)
+    assert all(authority.of(at, offset) == one for (at, offset), one in expected.items())  # type: ignore[arg-type]
+    assert list(authority.partitions) == sorted({at for at, _ in expected})  # type: ignore[type-var]

@@ -36,20 +36,21 @@ class Authority:
         self._segments = {partition: segments_of(ranges) for partition, ranges in sorted(edges.items())}
 
     def without(self, hidden: RangeSet) -> Authority:
-        """The same, but that nothing counts at some offsets."""
-        partitions = [partition for partition in hidden.partitions if partition in self._segments]
-        if not partitions:
+        """The same, but that nothing counts at some offsets. A partition of which nothing counts any more is left out."""
+        if not any(one in self._segments for one in hidden.partitions):
             return self
         made = Authority(())
-        made._segments = dict(self._segments)
-        for partition in partitions:
-            gone = hidden.only([partition])
-            made._segments[partition] = [
-                Segment(left.start, left.until, segment.generation)
-                for segment in self._segments[partition]
-                for left in RangeSet([OffsetRange(partition, segment.start, segment.until)]) - gone
-            ]
+        left = {at: self._left(at, hidden) if hidden.of(at) else found for at, found in self._segments.items()}
+        made._segments = {at: found for at, found in left.items() if found}
         return made
+
+    def _left(self, at: TopicPartition, hidden: RangeSet) -> list[Segment]:
+        gone = hidden.only([at])
+        return [
+            Segment(left.start, left.until, one.generation)
+            for one in self._segments[at]
+            for left in RangeSet([OffsetRange(at, one.start, one.until)]) - gone
+        ]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Authority) and self._segments == other._segments

@@ -15,6 +15,8 @@ const NAMES = ["kind", "sink", "where", "window", "since", "until", "filter"];
 const WHAT = { messages: "messages", "dead-letters": "dead letters", results: "rows" };
 // Of a value, so much stands in its line.
 const MOST_LINE = 140;
+// A key as short as this stays in one line.
+const MOST_KEY = 24;
 const ENDED = {
   time: "it has looked long enough for one question", messages: "it has looked at enough messages for one question",
   bytes: "it has read enough bytes for one question",
@@ -95,7 +97,7 @@ function row(tr, line) {
   cell(tr, pick, "pick");
   cell(tr, copyable(line.coordinate, link(line.coordinate, withQuery(address("streams", stream, "messages"), messageOf(line.coordinate)))), "topic");
   cell(tr, time(line.timestamp), "time");
-  cell(tr, short(line.key), "key-cell");
+  cell(tr, short(line.key), line.key?.text?.length <= MOST_KEY ? "key-cell whole" : "key-cell");
   cell(tr, valueOf(line), "value-cell");
   const letter = cell(tr, "", "letters");
   if (page.kind === "dead-letters") {
@@ -161,6 +163,7 @@ function show() {
   document.getElementById("searched").textContent = searchedText();
   document.getElementById("found").classList.toggle("of-letters", page.kind === "dead-letters");
   document.getElementById("found").classList.toggle("of-rows", page.kind === "results");
+  document.getElementById("of-value").textContent = page.kind === "results" ? "Fields" : "Value";
   showMasking();
   const records = page.lines.map(recordOf);
   const all = button("Pick all", () => {

@@ -119,6 +119,10 @@ function show(found) {
   const all = document.getElementById("all");
   all.replaceChildren();
   if (found.groups.length > 1 && !shown.reason) all.append(button(`Replay all ${grouped(found.counted)} …`, () => replay(ALL), "primary"));
+  // What was asked for is a reason, or else an error class.
+  const named = found.groups[0]?.reason === shown.reason ? "reason" : "error";
+  const through = { kind: "dead-letters", window: shown.window, since: shown.since, until: shown.until, filter: shown.reason && `${named} = ${JSON.stringify(shown.reason)}` };
+  if (found.groups.length) all.append(link("Look through their contents", withQuery(address("streams", stream, "browse"), through)));
   document.getElementById("groups").replaceChildren(...found.groups.map((group) => section(group, found.max_redrives, found.groups.length === 1)));
   showPicked();
 }

@@ -8,6 +8,8 @@ import { dayText, minuteText, showTime, timeOf, weekday } from "./times.js";
 const PAGE = 25;
 const REFRESH_MS = 15000;
 const ROW = 20;
+// What the name of a day and of an hour takes below the columns.
+const [DAY_PX, HOUR_PX] = [82, 46];
 const AXES = [["", "By offset"], ["hour", "By event time: hours"], ["day", "Days"]];
 // What no window has, although it was asked for: missing. In a window that is not committed: in work, or failed.
 const MISSING = new Set(["hole", "lost", "skipped", "expired"]);
@@ -173,20 +175,21 @@ function steer(svg) {
 function scale() {
   const made = element("div", undefined, "scale quiet");
   const number = columns();
+  const width = Math.max(200, place("times").clientWidth - (window.innerWidth > 900 ? 160 : 120));
+  let free = 0;
   const each = view.axis === "day" ? Math.ceil(number / 12) : [1, 2, 3, 6, 12, 24].find((one) => number / one <= 16) ?? 24;
   for (let column = 0; column < number; column += 1) {
     const time = new Date(begins(column));
     const first = column === 0 || (view.axis === "hour" && minuteText(time) === "00:00");
     if (!first && column % each) continue;
     const text = view.axis === "day" || first ? `${weekday(time)} ${dayText(time).slice(5)}` : minuteText(time);
-    const before = made.lastElementChild;
-    const near = before && (column - Number(before.dataset.column)) / number < 0.055;
-    // A day's name takes the place of hours beside it.
-    if (near && !first) continue;
-    if (near) before.remove();
+    const at = (column / number) * width;
+    // A day's name takes the place of hours before it.
+    if (at < free && !first) continue;
+    if (at < free) made.lastElementChild.remove();
+    free = at + (first || view.axis === "day" ? DAY_PX : HOUR_PX);
     const label = element("span", text);
     label.style.left = `${(column / number) * 100}%`;
-    label.dataset.column = String(column);
     made.append(label);
   }
   return made;
@@ -209,7 +212,7 @@ function grid() {
   follow(svg);
   steer(svg);
   const names = element("div", undefined, "names");
-  for (const row of found.rows) names.append(element("span", row.partition));
+  for (const row of found.rows) names.append(Object.assign(element("span", row.partition), { title: row.partition }));
   const drawn = element("div");
   drawn.append(svg, scale());
   const made = element("div", undefined, "in-time");
