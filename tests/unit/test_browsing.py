@@ -178,6 +178,9 @@ def test_what_was_erased_is_neither_shown_nor_looked_at(world: KnownStream) -> N
 def test_a_log_that_is_another_one_is_said(world: KnownStream) -> None:
     first = found_in(world, count=2)
     assert first.go_on is not None
+    # The answer before was about another one.
+    with pytest.raises(Conflict, match="while it was looked at"):
+        found_in(world, count=2, go_on=first.go_on.replace(":id:", ":an-earlier-id:"))
     world.log.ids["orders"] = "another id"
     with pytest.raises(Conflict, match="deleted and created again"):
         found_in(world, count=2, go_on=first.go_on)
