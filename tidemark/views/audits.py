@@ -107,29 +107,29 @@ def last_audit(book: Book) -> AuditEnded | None:
     return None if found is None else _ended(found)
 
 
-def _ended(one: AuditOutcome) -> AuditEnded:
-    return AuditEnded(one.run, one.at, one.level, one.clean, one.sentence)
+def _ended(outcome: AuditOutcome) -> AuditEnded:
+    return AuditEnded(outcome.run, outcome.at, outcome.level, outcome.clean, outcome.sentence)
 
 
 def newest_audits(book: Book, limit: int) -> list[AuditOutcome]:
     """The outcomes of the newest audits. Of those that ended before the ledger kept a list, only the last one is known."""
     found = book.newest_audits(limit)
     last = book.last_audit()
-    known = last is None or any((one.run, one.at) == (last.run, last.at) for one in found)
-    return found if known or last is None else sorted([last, *found], key=lambda one: -one.at)[:limit]
+    known = last is None or any((report.run, report.at) == (last.run, last.at) for report in found)
+    return found if known or last is None else sorted([last, *found], key=lambda report: -report.at)[:limit]
 
 
 def _shown(
-    one: AuditOutcome, others: Sequence[AuditOutcome], problem: str | None, found: Findings | None
+    outcome: AuditOutcome, others: Sequence[AuditOutcome], problem: str | None, found: Findings | None
 ) -> AuditShown:
     suffix = name_after_repair("")
     again = next(
-        (other for other in others if other.run == name_after_repair(one.run) and other.at >= one.at),
+        (other for other in others if other.run == name_after_repair(outcome.run) and other.at >= outcome.at),
         None,
     )
     return AuditShown(
-        **vars(_ended(one)),
-        repair_of=one.run.removesuffix(suffix) if one.run.endswith(suffix) else None,
+        **vars(_ended(outcome)),
+        repair_of=outcome.run.removesuffix(suffix) if outcome.run.endswith(suffix) else None,
         repaired=Repaired(again.run, again.at, again.clean) if again else None,
         problem=problem,
         found=found,
@@ -140,9 +140,9 @@ def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     counted = _COUNTED.get(report.level, ())
     sinks = differing(opened, report)
     return Findings(
-        places=[_place(one, counted) for one in report.places],
-        holes=[one for part in report.coverage for one in part.holes],
-        overlaps=[one for part in report.coverage for one in part.overlaps],
+        places=[_place(place, counted) for place in report.places],
+        holes=[hole for part in report.coverage for hole in part.holes],
+        overlaps=[overlap for part in report.coverage for overlap in part.overlaps],
         problems=list(report.problems),
         selection=report.findings.digest if report.findings else None,
         offsets=report.findings.offsets if report.findings else None,
@@ -150,16 +150,16 @@ def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     )
 
 
-def _place(one: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
-    named = {kind: getattr(one, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
+def _place(place: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
+    named = {kind: getattr(place, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
     at = {kind: list(found) for kind, found in named.items() if found}
-    blocks_at = [str(block) for block in one.blocks_at[:SHOWN_COORDINATES]]
-    return PlaceOfAudit(one.name, {name: getattr(one, name) for name in counted}, at, blocks_at)
+    blocks_at = [str(block) for block in place.blocks_at[:SHOWN_COORDINATES]]
+    return PlaceOfAudit(place.name, {name: getattr(place, name) for name in counted}, at, blocks_at)
 
 
-def _report(opened: OpenStream, one: AuditOutcome) -> tuple[AuditReport | None, str | None]:
+def _report(opened: OpenStream, outcome: AuditOutcome) -> tuple[AuditReport | None, str | None]:
     try:
-        found = find_report(opened, one.run)
+        found = find_report(opened, outcome.run)
     except LedgerUnreadable as problem:
         return None, str(problem)
     return found, None if found is not None else "its report is no longer in the ledger"

@@ -118,7 +118,7 @@ def dead_letters(
     opened = replace(opened, book=for_readers(opened.book))
     view = opened.book.view()
     wanted.check(opened.book.stream, view)
-    windows = [one for one in _newest_first(view) if wanted.may_be_in(one.record)]
+    windows = [window for window in _newest_first(view) if wanted.may_be_in(window.record)]
     groups: dict[tuple[str, str | None], _Group] = {}
     counted = done = 0
     most = opened.stream.dead_letters.max_redrives
@@ -134,9 +134,9 @@ def dead_letters(
         if ended:
             break
         done += 1
-    left = sum(_number(one) for one in windows[done:])
-    committed = {f"{one.record.lane}/{one.record.seq}": one.record for one in windows}
-    largest = sorted(groups.items(), key=lambda one: (-one[1].numbers.total(), one[0][0], one[0][1] or ""))
+    left = sum(_number(window) for window in windows[done:])
+    committed = {f"{window.record.lane}/{window.record.seq}": window.record for window in windows}
+    largest = sorted(groups.items(), key=lambda group: (-group[1].numbers.total(), group[0][0], group[0][1] or ""))
     return InGroups(
         counted=counted,
         windows=len(windows),
@@ -150,7 +150,7 @@ def dead_letters(
 
 
 def _group(reason: str, error: str | None, group: _Group, committed: Mapping[str, Record]) -> Group:
-    newest = sorted(group.numbers.items(), key=lambda one: -committed[one[0]].attempt.generation)
+    newest = sorted(group.numbers.items(), key=lambda item: -committed[item[0]].attempt.generation)
     return Group(
         reason=reason,
         error=error,
@@ -171,9 +171,10 @@ def page_of(found: InGroups) -> DeadLettersShown:
     look = partial(shown, most=MOST_SHOWN)
     groups = [
         GroupShown(
-            **vars(one), shown=Shown(look(one.reason.encode()), None if one.error is None else look(one.error.encode()))
+            **vars(group),
+            shown=Shown(look(group.reason.encode()), None if group.error is None else look(group.error.encode())),
         )
-        for one in found.groups
+        for group in found.groups
     ]
     return DeadLettersShown(**{**vars(found), "groups": groups})
 
@@ -187,8 +188,8 @@ def selects(reason: str) -> str | None:
 def _newest_first(view: View) -> list[Committed]:
     """The windows that wrote dead letters, the one that was committed last first."""
     return sorted(
-        (one for one in view.windows if _number(one)),
-        key=lambda one: -one.generation,
+        (window for window in view.windows if _number(window)),
+        key=lambda window: -window.generation,
     )
 
 

@@ -37,8 +37,12 @@ def events(book: Book) -> list[Event]:
     ]
     found += _added(record.record for record in windows if record.record.kind == LaneKind.INGEST)
     for topic, incarnations in register.topics.items() if register else ():
-        for one in incarnations:
-            found += [_accepted(topic, one.incarnation, event) for event in (one.begun, one.left) if event]
+        for incarnation in incarnations:
+            found += [
+                _accepted(topic, incarnation.incarnation, event)
+                for event in (incarnation.begun, incarnation.left)
+                if event
+            ]
     if register and (clock := register.clock) is not None:
         found.append(Event(clock.at, "clock accepted", f"from generation {clock.generation}", clock.reason, None))
     for gone in register.forgotten if register else ():
@@ -50,18 +54,18 @@ def events(book: Book) -> list[Event]:
         if given_up is not None:
             times = f"{given_up.count} times, the last reason" if given_up.count > 1 else "once"
             found.append(Event(None, "abandoned", f"lane {lane}, {times}", given_up.reason, None))
-    return sorted(found, key=lambda one: (one.at is None, one.at or 0, one.where))
+    return sorted(found, key=lambda event: (event.at is None, event.at or 0, event.where))
 
 
 def _added(ingested: Iterable[Record]) -> Iterator[Event]:
     """Partitions added to a topic that was read before. The order of a key across old and new partitions is not certain."""
     known: dict[tuple[str, int], set[int]] = {}
-    for record in sorted(ingested, key=lambda one: one.seq):
-        read = {one.at: one for one in record.window.ranges}
-        for at, one in read.items():
+    for record in sorted(ingested, key=lambda record: record.seq):
+        read = {range_.at: range_ for range_ in record.window.ranges}
+        for at, range_ in read.items():
             before = known.get((at.topic, at.incarnation))
             if before is not None and at.partition not in before:
-                where = f"{at} from offset {one.start}, window {record.lane}/{record.seq}"
+                where = f"{at} from offset {range_.start}, window {record.lane}/{record.seq}"
                 yield Event(record.committed_at, "partition added", where, "Kafka has it since", record.attempt.run)
         for at in read:
             known.setdefault((at.topic, at.incarnation), set()).add(at.partition)

@@ -189,11 +189,11 @@ def _committed(opened: OpenStream, lane: str, head: Head) -> list[CommittedByLan
 
 
 def _shown(record: Record) -> CommittedByLane:
-    moved = [one for one in record.window.ranges if one.start < one.until]
+    moved = [range_ for range_ in record.window.ranges if range_.start < range_.until]
     return CommittedByLane(
         window=f"{record.lane}/{record.seq}",
         at=record.committed_at,
-        ranges=[PartOf(str(one.at), one.start, one.until) for one in moved[:MOST_RANGES]],
+        ranges=[PartOf(str(range_.at), range_.start, range_.until) for range_ in moved[:MOST_RANGES]],
         more_ranges=max(0, len(moved) - MOST_RANGES),
         **vars(messages(record)),
     )

@@ -30,7 +30,7 @@ def latencies(records: Iterable[Record]) -> list[int]:
     Windows without a message that has a timestamp are left out.
     """
     found = []
-    for record in sorted(records, key=lambda one: one.seq):
+    for record in sorted(records, key=lambda record: record.seq):
         oldest = [tally.first_timestamp for tally in record.tallies if tally.first_timestamp is not None]
         if oldest:
             found.append(max(0, record.committed_at - min(oldest)))
@@ -49,6 +49,6 @@ def latency_shown(latencies: Sequence[int], limit_minutes: int | None, windows: 
     alarm = None if limit is None else raised(latencies, limit, windows)
     sentence = None
     if alarm and limit is not None:
-        last = ", ".join(in_words(one) for one in latencies[-windows:])
+        last = ", ".join(in_words(latency) for latency in latencies[-windows:])
         sentence = f"the last {windows} windows were late: {last}; the limit is {in_words(limit)}"
     return Latency(latencies[-1] if latencies else None, limit, alarm, sentence)

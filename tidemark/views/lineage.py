@@ -75,14 +75,15 @@ def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
             lanes=list(lanes),
             run=run,
             committed=len(records),
-            read=sum(one.read for one in counts),
-            stored=sum(one.stored for one in counts),
-            skipped=sum(one.skipped for one in counts),
-            dead_letters=sum(one.dead_letters for one in counts),
-            offsets_lost=sum(one.lost for one in passed),
-            offsets_skipped=sum(one.skipped for one in passed),
+            read=sum(count.read for count in counts),
+            stored=sum(count.stored for count in counts),
+            skipped=sum(count.skipped for count in counts),
+            dead_letters=sum(count.dead_letters for count in counts),
+            offsets_lost=sum(gap.lost for gap in passed),
+            offsets_skipped=sum(gap.skipped for gap in passed),
             windows=[
-                WindowOfLane(**vars(one), lane=record.lane) for record, one in zip(first, windows(first), strict=True)
+                WindowOfLane(**vars(window), lane=record.lane)
+                for record, window in zip(first, windows(first), strict=True)
             ],
         ),
     )
@@ -99,13 +100,13 @@ def _inputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
 
 def _outputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
     # A contribution stands for many rows.
-    uncounted = {one.name for one in opened.stream.sinks if one.whole_blocks is not None}
+    uncounted = {sink.name for sink in opened.stream.sinks if sink.whole_blocks is not None}
     rows: dict[tuple[str, str], int | None] = {}
     for record in records:
         if record.receipt is None:
             continue
         number = sum(tally.rows.number for tally in record.tallies)
-        written = [(one, None if one.name in uncounted else number) for one in record.receipt.sinks]
+        written = [(place, None if place.name in uncounted else number) for place in record.receipt.sinks]
         if record.receipt.dead_letters is not None:
             written.append((record.receipt.dead_letters, sum(tally.dead_letters for tally in record.tallies)))
         for sink, count in written:

@@ -53,15 +53,15 @@ _NUMBERS = {word.value: number for number, word in enumerate(Word)}
 def gauges(shown: Overview) -> Iterator[Metric]:
     """The numbers of an overview, of its partitions and of the whole stream, where they are known."""
     lag, left = 0, []
-    for one in shown.partitions:
-        place = one.topic, one.partition
+    for partition in shown.partitions:
+        place = partition.topic, partition.partition
         for name in _OF_PARTITIONS:
-            if (value := getattr(one, name)) is not None:
+            if (value := getattr(partition, name)) is not None:
                 yield Metric(name, value, *place)
-        if one.status is not None:
-            yield Metric("status", _NUMBERS[one.status], *place)
-        lag += one.lag or 0
-        left += [one.retention_ms] if one.retention_ms is not None else []
+        if partition.status is not None:
+            yield Metric("status", _NUMBERS[partition.status], *place)
+        lag += partition.lag or 0
+        left += [partition.retention_ms] if partition.retention_ms is not None else []
     yield Metric("lag", lag)
     if left:
         yield Metric("retention_ms", min(left))

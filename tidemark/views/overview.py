@@ -232,32 +232,34 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
     forecasted, told = kafka.forecasted, opened.stream.alarm
     judged = verdicts(ingest.head if ingest else None, opened_at, lately, kafka.logs, forecasted, opened.stream, now)
     soonest = min(
-        (at for at, one in forecasted.items() if one.forecast.in_ms is not None),
+        (at for at, outlook in forecasted.items() if outlook.forecast.in_ms is not None),
         key=lambda at: forecasted[at].forecast.in_ms or 0,
         default=None,
     )
     partitions = _partitions(ingest, kafka.logs, forecasted, judged)
-    unread_since = min((one.unread_since for one in forecasted.values() if one.unread_since), default=None)
-    lags = [one.lag for one in partitions if one.lag is not None]
+    unread_since = min((seen.unread_since for seen in forecasted.values() if seen.unread_since), default=None)
+    lags = [partition.lag for partition in partitions if partition.lag is not None]
     return Overview(
         stream=opened.stream.name,
         description=visible(opened.stream.description),
         owner=None if opened.stream.owner is None else visible(opened.stream.owner),
-        tags=[visible(one) for one in opened.stream.tags],
+        tags=[visible(tag) for tag in opened.stream.tags],
         status=_status(judged),
         missing_topics=kafka.missing_topics,
-        retention_alarms=[said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
+        retention_alarms=[
+            said for at, outlook in forecasted.items() if (said := alarm(str(at), outlook.now, outlook.forecast))
+        ],
         retention_headroom=None
         if soonest is None
         else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
         unread_since=unread_since,
         audit=last_audit(book),
-        holes=None if holes is None else [str(one) for one in islice(holes, _RANGES)],
+        holes=None if holes is None else [str(range_) for range_ in islice(holes, _RANGES)],
         more_holes=0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
         kafka_problem=problem,
         lag=sum(lags) if lags else None,
         lag_sentence=_lag_sentence(lags, unread_since, now),
-        sinks=[SinkOfStream(one.name, one.type) for one in opened.stream.sinks],
+        sinks=[SinkOfStream(sink.name, sink.type) for sink in opened.stream.sinks],
         latency=latency_shown(latencies(lately), told.latency_minutes, told.windows),
         partitions=partitions,
         open_transactions=transactions_shown(kafka.held, now),
@@ -313,12 +315,12 @@ def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[Transa
     same = ("topic", "partition", "behind", "producer_id", "transactional_id", "started", "last_timestamp")
     return [
         TransactionShown(
-            **{name: getattr(one, name) for name in same},
-            offset=one.start,
-            producer_epoch=one.epoch,
-            sentence=one.sentence(now),
+            **{name: getattr(transaction, name) for name in same},
+            offset=transaction.start,
+            producer_epoch=transaction.epoch,
+            sentence=transaction.sentence(now),
         )
-        for one in held
+        for transaction in held
     ]
 
 
@@ -360,7 +362,7 @@ def _status(judged: Mapping[tuple[str, int], Verdict]) -> Status | None:
     found = worst(judged.values())
     if found is None:
         return None
-    topic, partition = next(at for at, one in sorted(judged.items()) if one is found)
+    topic, partition = next(at for at, verdict in sorted(judged.items()) if verdict is found)
     return Status(found.word.value, found.rule.value, topic, partition, f"{topic}/{partition}: {found.sentence}")
 
 
@@ -373,9 +375,11 @@ def _partitions(
     positions = next_offsets(ingest.head.positions if ingest else ())
     window = ingest.head.pending.window if ingest and ingest.head.pending else None
     pending = (
-        {(one.topic, one.partition): one.until for one in window.ranges if one.start < one.until} if window else {}
+        {(range_.topic, range_.partition): range_.until for range_ in window.ranges if range_.start < range_.until}
+        if window
+        else {}
     )
-    expected = {(at.topic, at.partition): one.forecast for at, one in forecasted.items()}
+    expected = {(at.topic, at.partition): outlook.forecast for at, outlook in forecasted.items()}
     rows = []
     # Without Kafka, those that the ledger knows.
     partitions: dict[str, dict[int, PartitionLog | None]] = {
@@ -428,9 +432,9 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
     windows = trend(lately).windows
     return OfIngest(
         windows=len(windows),
-        dead_letters=sum(one.dead_letters for one in windows),
-        lags=[one.lag for one in windows],
-        letters=[one.dead_letters for one in windows],
+        dead_letters=sum(window.dead_letters for window in windows),
+        lags=[window.lag for window in windows],
+        letters=[window.dead_letters for window in windows],
         last_commit=LastCommit(last.seq, last.committed_at, last.attempt.run) if last else None,
     )
 
@@ -459,13 +463,13 @@ def _newest(
     counts: Mapping[str, int | None],
     passed: PassedOver | None,
 ) -> NewestWindow:
-    moved = [one for one in window.ranges if one.start < one.until]
+    moved = [range_ for range_ in window.ranges if range_.start < range_.until]
     return NewestWindow(
         lane=lane,
         seq=window.seq,
         state=state,
         at=at,
-        ranges=[PartOf(str(one.at), one.start, one.until) for one in moved[:_RANGES]],
+        ranges=[PartOf(str(range_.at), range_.start, range_.until) for range_ in moved[:_RANGES]],
         more_ranges=max(0, len(moved) - _RANGES),
         selected=None if window.selection is None else window.selection.offsets,
         **counts,

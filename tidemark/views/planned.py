@@ -112,7 +112,7 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanS
         stored_before=stored.exact,
         stored_at_least=stored.least,
         stored_at_most=stored.most,
-        replaces=[_window(one) for one in windows[:MOST_LINES]],
+        replaces=[_window(window) for window in windows[:MOST_LINES]],
         more_replaced=max(0, len(windows) - MOST_LINES),
         estimate=Estimate(guess["records"], guess["bytes"], guess["seconds"]) if guess else None,
         needs_approval=needs_approval(opened.stream.limits.approve_above, found.all.count()),
@@ -121,9 +121,9 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanS
 
 def _left_out(answers: Sequence[OffsetAnswer]) -> LeftOut:
     shown = [
-        AnswerShown(str(at.partition), at.start, at.until, one.offsets, one.answer)
-        for one in answers[:MOST_LINES]
-        for at in [one.within]
+        AnswerShown(str(at.partition), at.start, at.until, answer.offsets, answer.answer)
+        for answer in answers[:MOST_LINES]
+        for at in [answer.within]
     ]
     return LeftOut(totals(answers), shown, max(0, len(answers) - MOST_LINES))
 
@@ -137,11 +137,11 @@ def _partition(at: TopicPartition, found: Plan) -> PartitionOfPlan:
 def ranges_shown(ranges: RangeSet) -> tuple[int, list[PartOf], int]:
     """The fields of `Ranges`."""
     found = list(ranges)
-    shown = [PartOf(str(one.partition), one.start, one.until) for one in found[:MOST_RANGES]]
+    shown = [PartOf(str(range_.partition), range_.start, range_.until) for range_ in found[:MOST_RANGES]]
     return ranges.count(), shown, max(0, len(found) - MOST_RANGES)
 
 
-def _window(one: Replaced) -> WindowReplaced:
-    record = one.window.record
+def _window(replaced: Replaced) -> WindowReplaced:
+    record = replaced.window.record
     named = f"{record.lane}/{record.seq}"
-    return WindowReplaced(*ranges_shown(one.offsets), named, record.attempt.run, record.committed_at)
+    return WindowReplaced(*ranges_shown(replaced.offsets), named, record.attempt.run, record.committed_at)

@@ -96,19 +96,19 @@ def judge(
             Rule.FELL,
             f"the position fell from {fell[0].position} to {fell[1].position}, is now {last.position}, and the lag is {lag}",
         )
-    if any(one.lag is not None and one.lag <= allowed_lag for one in commits):
+    if any(commit.lag is not None and commit.lag <= allowed_lag for commit in commits):
         return Verdict(Word.OK, Rule.CAUGHT_UP, f"the lag is {lag}, and one of the last windows left none")
     if len(commits) < _FEWEST:
         return Verdict(
             Word.OK, Rule.TOO_FEW, f"the lag is {lag}; a trend takes {_FEWEST} windows, here are {len(commits)}"
         )
-    if all(one.position == last.position for one in commits):
+    if all(commit.position == last.position for commit in commits):
         return Verdict(
             Word.STALLED,
             Rule.UNMOVED,
             f"the last {len(commits)} windows left the position at {last.position}, and the lag is {lag}",
         )
-    known = [one.lag for one in commits if one.lag is not None]
+    known = [commit.lag for commit in commits if commit.lag is not None]
     if all(before <= after for before, after in pairwise(known)):
         # Burrow too says so when no lag is known.
         trend = f"went from {known[0]} to {known[-1]}" if known else "is not known"
@@ -120,13 +120,13 @@ def judge(
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
     """The verdict with the worst word, of several the first one with a lag; None of none."""
-    return max(verdicts, key=lambda one: (_SEVERITY.index(one.word), one.rule != Rule.NO_LAG), default=None)
+    return max(verdicts, key=lambda verdict: (_SEVERITY.index(verdict.word), verdict.rule != Rule.NO_LAG), default=None)
 
 
 def _fell(commits: Sequence[Commit]) -> tuple[Commit, Commit] | None:
     """The first two commits between which the position fell, unless a later commit came back to where it was."""
     for number, (before, after) in enumerate(pairwise(commits), start=1):
         if after.position < before.position:
-            back = any(one.position >= before.position for one in commits[number:])
+            back = any(commit.position >= before.position for commit in commits[number:])
             return None if back else (before, after)
     return None

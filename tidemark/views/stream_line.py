@@ -18,11 +18,14 @@ class Line(OfIngest, StateOfStream):
 
 def line_of(shown: Overview) -> Line:
     """A stream in one line, from its overview."""
-    retention = {one.retention for one in shown.partitions}
+    retention = {partition.retention for partition in shown.partitions}
     return Line(
         **{field.name: getattr(shown, field.name) for field in fields(StateOfStream)},
         **vars(shown.ingest),
         partitions=len(shown.partitions),
-        retention_ms=min((one.retention_ms for one in shown.partitions if one.retention_ms is not None), default=None),
+        retention_ms=min(
+            (partition.retention_ms for partition in shown.partitions if partition.retention_ms is not None),
+            default=None,
+        ),
         retention=next((state for state in ("lost", "warning", "unknown", "safe") if state in retention), None),
     )

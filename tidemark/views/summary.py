@@ -66,7 +66,7 @@ def windows(records: Iterable[Record]) -> list[WindowOfRun]:
         WindowOfRun(
             record.seq,
             record.attempt.generation,
-            [str(one.as_range()) for one in record.window.ranges],
+            [str(range_.as_range()) for range_ in record.window.ranges],
             **vars(messages(record)),
         )
         for record in records
@@ -87,13 +87,16 @@ def answer_of(records: Sequence[Record]) -> str:
     if len(records) < 2:
         return said_of(records)[0]
     found = [messages(record) for record in records]
-    read, stored, dead = (sum(getattr(one, name) for one in found) for name in ("read", "stored", "dead_letters"))
+    read, stored, dead = (sum(getattr(part, name) for part in found) for name in ("read", "stored", "dead_letters"))
     first, last = (f"{record.lane}/{record.seq}" for record in (records[0], records[-1]))
     return f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
 
 
 def _line(record: Record) -> str:
-    counts, moved = messages(record), [one.as_range() for one in record.window.ranges if one.start < one.until]
+    counts, moved = (
+        messages(record),
+        [range_.as_range() for range_ in record.window.ranges if range_.start < range_.until],
+    )
     ranges = ", ".join(map(str, moved[:_MOST_RANGES])) or "no offsets"
     others = f" and {len(moved) - _MOST_RANGES} more" if len(moved) > _MOST_RANGES else ""
     skipped = f" + {counts.skipped} skipped" if counts.skipped else ""

@@ -40,11 +40,11 @@ def trend(records: Iterable[Record]) -> Trend:
             TrendOfWindow(
                 window=record.seq,
                 at=record.committed_at,
-                lag=sum(max(0, one.log_end - one.until) for one in record.window.ranges),
+                lag=sum(max(0, range_.log_end - range_.until) for range_ in record.window.ranges),
                 read=messages(record).read,
                 dead_letters=messages(record).dead_letters,
                 seconds=(record.receipt.finished_at - record.receipt.started_at) / 1000 if record.receipt else None,
             )
-            for record in sorted(records, key=lambda one: one.seq)
+            for record in sorted(records, key=lambda record: record.seq)
         ]
     )

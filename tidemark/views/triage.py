@@ -81,7 +81,7 @@ def stream_now(stream: Stream, line: Line | None, problem: str | None = None) ->
         stream=stream.name,
         description=visible(stream.description),
         owner=None if stream.owner is None else visible(stream.owner),
-        tags=[visible(one) for one in stream.tags],
+        tags=[visible(tag) for tag in stream.tags],
         state=state_of(line) if line is not None else None if problem is None else State.UNREACHABLE,
         problem=problem if line is None else line.kafka_problem,
         line=line,
@@ -104,7 +104,7 @@ def state_of(line: Line) -> State:
 
 def counted(streams: Iterable[StreamNow]) -> list[OfState]:
     """The number of streams in each state that some are in, the worst state first."""
-    numbers = Counter(one.state for one in streams if one.state is not None)
+    numbers = Counter(stream.state for stream in streams if stream.state is not None)
     return [OfState(state, numbers[state]) for state in reversed(State) if numbers[state]]
 
 
@@ -112,62 +112,70 @@ def matching(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
     """The streams that somebody wants, of any state."""
     words = wanted.words.strip().lower()
     return [
-        one
-        for one in streams
-        if words in _text(one)
-        and (not wanted.tag or wanted.tag in one.tags)
-        and (not wanted.owner or wanted.owner == one.owner)
+        stream
+        for stream in streams
+        if words in _text(stream)
+        and (not wanted.tag or wanted.tag in stream.tags)
+        and (not wanted.owner or wanted.owner == stream.owner)
     ]
 
 
 def in_order(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
     """The streams of the wanted state in the wanted order. Equal ones are in the order of `worst`, unknown ones are last."""
-    chosen = [one for one in streams if not wanted.state or one.state == wanted.state]
+    chosen = [stream for stream in streams if not wanted.state or stream.state == wanted.state]
     chosen.sort(key=_worst)
     key = _KEYS[wanted.sort]
-    known = [one for one in chosen if one.state is not None]
-    return [*sorted(known, key=key, reverse=wanted.down), *(one for one in chosen if one.state is None)]
+    known = [stream for stream in chosen if stream.state is not None]
+    return [*sorted(known, key=key, reverse=wanted.down), *(stream for stream in chosen if stream.state is None)]
 
 
-def _text(one: StreamNow) -> str:
-    status = one.line.status if one.line else None
-    parts = (one.stream, one.description, one.owner, *one.tags, one.state, one.problem, status.rule if status else None)
+def _text(stream: StreamNow) -> str:
+    status = stream.line.status if stream.line else None
+    parts = (
+        stream.stream,
+        stream.description,
+        stream.owner,
+        *stream.tags,
+        stream.state,
+        stream.problem,
+        status.rule if status else None,
+    )
     return "\n".join(part for part in parts if part).lower()
 
 
-def _worst(one: StreamNow) -> tuple[int, float, int, str]:
+def _worst(stream: StreamNow) -> tuple[int, float, int, str]:
     """By the state, then by how long the oldest unread message waits, then by the number of unread offsets."""
-    severity = -1 if one.state is None else _SEVERITY.index(one.state)
-    lag = (one.line.lag or 0) if one.line else 0
-    since = one.line.unread_since if one.line and lag else None
-    return -severity, float("inf") if since is None else since, -lag, one.stream
+    severity = -1 if stream.state is None else _SEVERITY.index(stream.state)
+    lag = (stream.line.lag or 0) if stream.line else 0
+    since = stream.line.unread_since if stream.line and lag else None
+    return -severity, float("inf") if since is None else since, -lag, stream.stream
 
 
-def _lag(one: StreamNow) -> int:
-    return -1 if one.line is None or one.line.lag is None else one.line.lag
+def _lag(stream: StreamNow) -> int:
+    return -1 if stream.line is None or stream.line.lag is None else stream.line.lag
 
 
-def _retention(one: StreamNow) -> float:
-    if one.line is None:
+def _retention(stream: StreamNow) -> float:
+    if stream.line is None:
         return float("inf")
-    if one.line.retention == "lost":
+    if stream.line.retention == "lost":
         return -1
-    return float("inf") if one.line.retention_ms is None else one.line.retention_ms
+    return float("inf") if stream.line.retention_ms is None else stream.line.retention_ms
 
 
-def _audit(one: StreamNow) -> int:
+def _audit(stream: StreamNow) -> int:
     """Findings first, then streams without an audit, then clean ones."""
-    audit = one.line.audit if one.line else None
+    audit = stream.line.audit if stream.line else None
     return 1 if audit is None else 2 * audit.clean
 
 
 _KEYS: dict[Sort, Callable[[StreamNow], Any]] = {
     "worst": _worst,
-    "name": lambda one: one.stream,
-    "lag": lambda one: -_lag(one),
+    "name": lambda stream: stream.stream,
+    "lag": lambda stream: -_lag(stream),
     "retention": _retention,
-    "dead": lambda one: -(one.line.dead_letters if one.line else -1),
+    "dead": lambda stream: -(stream.line.dead_letters if stream.line else -1),
     "audit": _audit,
-    "owner": lambda one: (one.owner is None, one.owner or ""),
-    "tags": lambda one: (not one.tags, one.tags),
+    "owner": lambda stream: (stream.owner is None, stream.owner or ""),
+    "tags": lambda stream: (not stream.tags, stream.tags),
 }

@@ -33,7 +33,7 @@ def verdicts(
         return {}
     windows = _by_partition(lately)
     recent = stream.schedule.two_runs_ago(now)
-    unread = {(at.topic, at.partition): one.unread_since for at, one in forecasted.items()}
+    unread = {(at.topic, at.partition): outlook.unread_since for at, outlook in forecasted.items()}
     found = {}
     for topic, positions in next_offsets(ingest.positions).items():
         for partition, position in positions.items():
@@ -42,7 +42,7 @@ def verdicts(
                 continue
             place, end = (topic, partition), log.partitions[partition].end
             read = windows.get(place, ())
-            ends = [end, *(one.log_end for record, one in read if record.window.pinned_at >= recent)]
+            ends = [end, *(range_.log_end for record, range_ in read if record.window.pinned_at >= recent)]
             if (unread.get(place) or 0) >= recent:
                 # Until the first unread message came, the log ended at the position.
                 ends.append(position)
@@ -60,12 +60,12 @@ def verdicts(
 def _by_partition(records: Iterable[Record]) -> dict[Place, list[tuple[Record, WindowRange]]]:
     """The windows of each partition with its range, in the order of the commits."""
     found: dict[Place, list[tuple[Record, WindowRange]]] = {}
-    for record in sorted(records, key=lambda one: one.seq):
-        for one in record.window.ranges:
-            found.setdefault((one.topic, one.partition), []).append((record, one))
+    for record in sorted(records, key=lambda record: record.seq):
+        for range_ in record.window.ranges:
+            found.setdefault((range_.topic, range_.partition), []).append((record, range_))
     return found
 
 
 def _commits(read: Iterable[tuple[Record, WindowRange]]) -> list[Commit]:
     """What the windows left of a partition. The lag is up to the end that the window saw when it was pinned."""
-    return [Commit(record.committed_at, one.until, max(0, one.log_end - one.until)) for record, one in read]
+    return [Commit(record.committed_at, range_.until, max(0, range_.log_end - range_.until)) for record, range_ in read]

@@ -141,9 +141,9 @@ def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
     stored = book.head(lane)
     entry = all_lanes(book).get(lane)
     if stored is not None and stored.head.pending is not None and stored.head.pending.window.seq == seq:
-        one, beat = stored.head.pending, book.last_beat(lane)
-        state = f"pending: {beat.step}" if beat is not None and _is_of(beat, one) else "pending"
-        return _shown(opened, lane, entry, one, state)
+        pending, beat = stored.head.pending, book.last_beat(lane)
+        state = f"pending: {beat.step}" if beat is not None and _is_of(beat, pending) else "pending"
+        return _shown(opened, lane, entry, pending, state)
     record = stored.head.last if stored is not None and stored.head.seq == seq else None
     if record is None:
         found = book.record(lane, seq)
@@ -155,8 +155,10 @@ def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
     return _shown(opened, lane, entry, record, state)
 
 
-def _shown(opened: OpenStream, lane: str, entry: LaneEntry | None, one: Record | Pending, state: str) -> WindowShown:
-    window, attempt, record = one.window, one.attempt, one if isinstance(one, Record) else None
+def _shown(
+    opened: OpenStream, lane: str, entry: LaneEntry | None, pending: Record | Pending, state: str
+) -> WindowShown:
+    window, attempt, record = pending.window, pending.attempt, pending if isinstance(pending, Record) else None
     covers, receipt = opened.book.covers(window), record.receipt if record else None
     committed_at = record.committed_at if record else None
     return WindowShown(
@@ -173,15 +175,15 @@ def _shown(opened: OpenStream, lane: str, entry: LaneEntry | None, one: Record |
         offsets=covers.count(),
         only_sinks=None if window.sinks is None else list(window.sinks),
         selected=None if window.selection is None else window.selection.offsets,
-        gaps=[_gap(one) for one in window.gaps],
+        gaps=[_gap(gap) for gap in window.gaps],
         state=state,
         attempt=_attempt(opened, attempt) if attempt else None,
         committed_at=committed_at,
         times=_times(window, attempt, receipt, committed_at),
         messages=_messages(record, covers) if record is not None and receipt is not None else None,
-        partitions=[_partition(one, covers, receipt) for one in window.ranges if one.start < one.until],
-        sinks=[SinkOfWindow(one.name, one.type, dict(one.place)) for one in record.places] if record else [],
-        takes=one.takes if isinstance(one, Pending) else None,
+        partitions=[_partition(range_, covers, receipt) for range_ in window.ranges if range_.start < range_.until],
+        sinks=[SinkOfWindow(place.name, place.type, dict(place.place)) for place in record.places] if record else [],
+        takes=pending.takes if isinstance(pending, Pending) else None,
     )
 
 
@@ -214,11 +216,11 @@ def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, com
     return steps
 
 
-def _partition(one: WindowRange, covers: RangeSet, receipt: Receipt | None) -> PartitionOfWindow:
-    offsets = covers.count(one.at)
-    same = {name: getattr(one, name) for name in ("topic", "start", "until", "log_start", "log_end", "leader_epoch")}
-    tally = None if receipt is None else _tally(one.at, offsets, receipt)
-    return PartitionOfWindow(**same, partition=str(one.at), number=one.partition, offsets=offsets, tally=tally)
+def _partition(range_: WindowRange, covers: RangeSet, receipt: Receipt | None) -> PartitionOfWindow:
+    offsets = covers.count(range_.at)
+    same = {name: getattr(range_, name) for name in ("topic", "start", "until", "log_start", "log_end", "leader_epoch")}
+    tally = None if receipt is None else _tally(range_.at, offsets, receipt)
+    return PartitionOfWindow(**same, partition=str(range_.at), number=range_.partition, offsets=offsets, tally=tally)
 
 
 def _tally(at: TopicPartition, offsets: int, receipt: Receipt) -> TallyShown:

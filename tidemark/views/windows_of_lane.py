@@ -42,7 +42,7 @@ class Wanted:
             return False
         if self.holding == "passed over":
             return bool(record.window.gaps)
-        return not self.holding or any(one.dead_letters for one in record.tallies)
+        return not self.holding or any(tally.dead_letters for tally in record.tallies)
 
 
 ANY = Wanted()
@@ -73,7 +73,7 @@ def windows_of_lane(
         """The windows of these numbers, the newest first. The last one may not be in the history yet."""
         apart = [last] if last is not None and last.seq in numbers else []
         rest = book.records([(lane, seq) for seq in numbers if not apart or seq != apart[0].seq])
-        return [book.with_receipt(one) for one in sorted([*rest, *apart], key=lambda one: -one.seq)]
+        return [book.with_receipt(record) for record in sorted([*rest, *apart], key=lambda record: -record.seq)]
 
     end = of + 1 if below is None else min(below, of + 1)
     if until is not None:
@@ -96,4 +96,4 @@ def windows_of_lane(
     if len(found) > count:
         found = found[:count]
         down_to = found[-1].seq
-    return WindowsOfLane(lane, [committed_window(one) for one in found], max(1, end), max(1, down_to), of)
+    return WindowsOfLane(lane, [committed_window(record) for record in found], max(1, end), max(1, down_to), of)

@@ -130,8 +130,8 @@ def hour_asked(field: str, text: str) -> Span:
 def calendar_of(seen: Progress, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
     """The hours in a line each. `first` is `Progress.first_message`."""
     wanted, partitions = list(hours), _by_place(seen)
-    seen.look_at(_times(seen, [one for one in wanted if not _before(one, first)]))
-    lines = [_line(seen, one, first, partitions) for one in wanted]
+    seen.look_at(_times(seen, [hour for hour in wanted if not _before(hour, first)]))
+    lines = [_line(seen, hour, first, partitions) for hour in wanted]
     return Calendar(seen.now, watermark, seen.lateness_ms, first, lines)
 
 
@@ -139,24 +139,29 @@ def _line(seen: Progress, hour: Span, first: int | None, partitions: Mapping[Top
     answers = [] if _before(hour, first) else seen.answers(hour)
     return HourLine(
         **vars(_named(hour, first, answers, partitions)),
-        missing=sum(len(part) for one in answers for _, part in one.missing),
+        missing=sum(len(part) for answer in answers for _, part in answer.missing),
         late=late_total(answers),
-        unread_after=sum(one.late.unread for one in answers),
+        unread_after=sum(answer.late.unread for answer in answers),
     )
 
 
 def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
     """An hour, partition by partition. `first` is `Progress.first_message`."""
     answers, by_place = seen.answers(hour), _by_place(seen)
-    again = [again for one in answers for kind, part in one.missing if (again := _again(by_place[one.at], kind, part))]
+    again = [
+        again
+        for answer in answers
+        for kind, part in answer.missing
+        if (again := _again(by_place[answer.at], kind, part))
+    ]
     return Hour(
         **vars(_named(hour, first, answers, by_place)),
-        complete=all(one.complete for one in answers),
+        complete=all(answer.complete for answer in answers),
         now=seen.now,
         allowed_lateness_ms=seen.lateness_ms,
         late=late_total(answers),
-        unread_after=sum(one.late.unread for one in answers),
-        partitions=[_partition(one, by_place[one.at]) for one in answers],
+        unread_after=sum(answer.late.unread for answer in answers),
+        partitions=[_partition(answer, by_place[answer.at]) for answer in answers],
         backfill=again[:SHOWN],
         more_backfill=max(0, len(again) - SHOWN),
     )
@@ -165,44 +170,44 @@ def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
 def word_of(answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]) -> Word:
     """An hour in a word, of its answers in all partitions: the most remarkable of theirs."""
     found = set()
-    for one in answers:
-        if one.rule == Rule.MISSING:
-            behind = any(_behind(partitions[one.at], kind, part) for kind, part in one.missing)
+    for answer in answers:
+        if answer.rule == Rule.MISSING:
+            behind = any(_behind(partitions[answer.at], kind, part) for kind, part in answer.missing)
             found.add(Word.MISSING if behind else Word.UNREAD)
-        elif one.rule == Rule.REPLACED:
+        elif answer.rule == Rule.REPLACED:
             found.add(Word.REPLACED)
-        elif one.rule == Rule.NOT_OVER:
+        elif answer.rule == Rule.NOT_OVER:
             found.add(Word.NOT_OVER)
     worst = (Word.MISSING, Word.REPLACED, Word.UNREAD, Word.NOT_OVER)
     return next((word for word in worst if word in found), Word.COMPLETE)
 
 
-def _behind(one: Partition, kind: Missing, part: OffsetRange) -> bool:
+def _behind(partition: Partition, kind: Missing, part: OffsetRange) -> bool:
     """Whether the stream has gone past some of what is missing, so that its next run does not read all of that."""
-    return kind not in (Missing.UNREAD, Missing.HELD) or part.start < one.reached
+    return kind not in (Missing.UNREAD, Missing.HELD) or part.start < partition.reached
 
 
-def _again(one: Partition, kind: Missing, part: OffsetRange) -> str | None:
+def _again(partition: Partition, kind: Missing, part: OffsetRange) -> str | None:
     """What a backfill can read of a missing range: what Kafka holds, and what the ingest does not read by itself."""
-    if one.log is None or kind not in (Missing.UNREAD, Missing.SKIPPED):
+    if partition.log is None or kind not in (Missing.UNREAD, Missing.SKIPPED):
         return None
-    start, until = max(part.start, one.log.start), min(part.until, one.reached, one.log.end)
-    return f"{one.at.topic}/{one.at.partition}@{start}-{until}" if start < until else None
+    start, until = max(part.start, partition.log.start), min(part.until, partition.reached, partition.log.end)
+    return f"{partition.at.topic}/{partition.at.partition}@{start}-{until}" if start < until else None
 
 
-def _partition(one: Answer, known: Partition) -> PartitionOfHour:
+def _partition(answer: Answer, known: Partition) -> PartitionOfHour:
     return PartitionOfHour(
-        partition=str(one.at),
-        complete=one.complete,
-        rule=one.rule.value,
-        meaning=RULES[one.rule],
+        partition=str(answer.at),
+        complete=answer.complete,
+        rule=answer.rule.value,
+        meaning=RULES[answer.rule],
         missing=[
             MissingRange(kind.value, MISSINGS[kind], part.start, part.until, _again(known, kind, part))
-            for kind, part in one.missing[:SHOWN]
+            for kind, part in answer.missing[:SHOWN]
         ],
-        more_missing=max(0, len(one.missing) - SHOWN),
-        late=LateIn(one.late.least, one.late.most, list(one.late.windows[:SHOWN])),
-        unread_after=one.late.unread,
+        more_missing=max(0, len(answer.missing) - SHOWN),
+        late=LateIn(answer.late.least, answer.late.most, list(answer.late.windows[:SHOWN])),
+        unread_after=answer.late.unread,
     )
 
 
@@ -221,9 +226,9 @@ def _before(hour: Span, first: int | None) -> bool:
 
 def _times(seen: Progress, hours: Iterable[Span]) -> Iterator[int]:
     """The times at which Kafka is asked about some hours."""
-    for one in hours:
-        yield from (one.start, one.until + seen.lateness_ms)
+    for hour in hours:
+        yield from (hour.start, hour.until + seen.lateness_ms)
 
 
 def _by_place(seen: Progress) -> dict[TopicPartition, Partition]:
-    return {one.at: one for one in seen.partitions}
+    return {partition.at: partition for partition in seen.partitions}

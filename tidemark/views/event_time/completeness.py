@@ -182,15 +182,15 @@ class Partition:
     def next(self) -> int:
         """The first offset, from where the stream began, that it has neither read nor passed over."""
         done = self.covered
-        for one in self.left_out.values():
-            done |= one
+        for offsets in self.left_out.values():
+            done |= offsets
         return next((until for start, until in done.of(self.at) if start <= self.begins < until), self.begins)
 
     @property
     def reached(self) -> int:
         """Where the stream goes on: the end of all that it has read or passed over, whatever it has left before."""
         done = [self.covered, *self.left_out.values()]
-        return max((until for one in done for _, until in one.of(self.at)[-1:]), default=self.begins)
+        return max((until for range_ in done for _, until in range_.of(self.at)[-1:]), default=self.begins)
 
     def near(self, start: int, end: int) -> Sequence[Part]:
         """The parts that matter for a span from `start` on whose passing is at `end`: see `PartsByTime.near`."""
@@ -249,50 +249,50 @@ class Answer:
     late: Late
 
 
-def judge(one: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> Answer:
+def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> Answer:
     """Whether a span is complete in a partition. `now` is the clock before Kafka was asked; `lateness_ms` is allowed."""
     end = span.until + lateness_ms
-    parts = one.near(span.start, end)
-    earliest, latest = _passed(one, parts, end, passing.until)
-    reach = latest if latest is not None else one.log.until if one.log is not None else None
-    missing = () if reach is None else tuple(_missing(one, span, passing, reach))
+    parts = partition.near(span.start, end)
+    earliest, latest = _passed(partition, parts, end, passing.until)
+    reach = latest if latest is not None else partition.log.until if partition.log is not None else None
+    missing = () if reach is None else tuple(_missing(partition, span, passing, reach))
     if now < end:
         rule = Rule.NOT_OVER
-    elif reach is None or one.cut:
+    elif reach is None or partition.cut:
         rule = Rule.REPLACED
     elif missing:
         rule = Rule.MISSING
     else:
         rule = Rule.PASSED if latest is not None else Rule.IDLE
     complete = rule in (Rule.PASSED, Rule.IDLE)
-    return Answer(one.at, complete, rule, missing, _late(one, parts, span, earliest, latest))
+    return Answer(partition.at, complete, rule, missing, _late(partition, parts, span, earliest, latest))
 
 
-def concerns(one: Partition, span: Span) -> bool:
+def concerns(partition: Partition, span: Span) -> bool:
     """Whether a partition has a part in a span: it is read today, or still was when the span began."""
-    return one.ended_at is None or span.start < one.ended_at
+    return partition.ended_at is None or span.start < partition.ended_at
 
 
-def watermark(one: Partition, now: int, lateness_ms: int, unread_since: int | None = None) -> int | None:
+def watermark(partition: Partition, now: int, lateness_ms: int, unread_since: int | None = None) -> int | None:
     """The time up to which a partition's messages are committed or passed over, less the allowed lateness; None if unknown.
 
     The newest timestamp of the messages up to the first unread one, whose timestamp is `unread_since` where it is known
     (see `Partition.waiting`).
     Of a partition that is read to its end, the clock. Never later than the clock.
     """
-    if one.cut:
+    if partition.cut:
         return None
-    if one.log is not None and one.next == one.log.until:
+    if partition.log is not None and partition.next == partition.log.until:
         return now - lateness_ms
-    newest = max((part.last_timestamp for part in one.parts if part.last < one.next), default=None)
+    newest = max((part.last_timestamp for part in partition.parts if part.last < partition.next), default=None)
     seen = [time for time in (newest, unread_since) if time is not None]
     return min(now, max(seen)) - lateness_ms if seen else None
 
 
-def passed_over(one: Partition) -> RangeSet:
+def passed_over(partition: Partition) -> RangeSet:
     """What the watermark has passed although it is in no window: a span that these may belong to is not complete."""
-    left = RangeSet(part for ranges in one.left_out.values() for part in ranges)
-    return (left & RangeSet([OffsetRange(one.at, 0, one.next)])) - one.covered
+    left = RangeSet(part for ranges in partition.left_out.values() for part in ranges)
+    return (left & RangeSet([OffsetRange(partition.at, 0, partition.next)])) - partition.covered
 
 
 def hours_due(first: int | None, watermark: int | None, announced: Iterable[int], most: int) -> list[int]:
@@ -321,12 +321,12 @@ def noted(before: Iterable[int], hours: Iterable[int], run: str, most: int) -> d
 NOTHING_NOTED: Mapping[str, Any] = {"hours": [], "run": "", "by_run": []}
 
 
-def _passed(one: Partition, parts: Iterable[Part], time: int, found: int | None) -> tuple[int | None, int | None]:
+def _passed(partition: Partition, parts: Iterable[Part], time: int, found: int | None) -> tuple[int | None, int | None]:
     """Bounds of the first known message at or after a time: of what Kafka holds, and of what windows have read.
 
     Where Kafka still holds the message, both bounds are its offset.
     """
-    start = one.log.start if one.log is not None else None
+    start = partition.log.start if partition.log is not None else None
     earliest = [] if found is None else [found]
     latest = list(earliest)
     for part in parts:
@@ -338,48 +338,48 @@ def _passed(one: Partition, parts: Iterable[Part], time: int, found: int | None)
     return (high if low is None else low), high
 
 
-def _missing(one: Partition, span: Span, passing: Passing, reach: int) -> Iterator[tuple[Missing, OffsetRange]]:
+def _missing(partition: Partition, span: Span, passing: Passing, reach: int) -> Iterator[tuple[Missing, OffsetRange]]:
     """The offsets below `reach` that may belong to a span, and that no finished window covers, each with its kind."""
-    uncovered = _within(one.at, one.lowest, reach) - one.covered
+    uncovered = _within(partition.at, partition.lowest, reach) - partition.covered
     # Kafka can be asked about what it holds. Without such a message, all that can be read is older than the span.
-    held_from = reach if one.log is None else one.log.start
-    since = reach if one.log is None else one.log.end if passing.start is None else passing.start
+    held_from = reach if partition.log is None else partition.log.start
+    since = reach if partition.log is None else partition.log.end if passing.start is None else passing.start
     log_is_older = passing.first is not None and passing.first < since
-    left = uncovered & _within(one.at, max(since, held_from), reach)
-    for expired in uncovered & _within(one.at, one.lowest, min(held_from, reach)):
-        if not _older(one, expired.until, span.start, log_is_older):
+    left = uncovered & _within(partition.at, max(since, held_from), reach)
+    for expired in uncovered & _within(partition.at, partition.lowest, min(held_from, reach)):
+        if not _older(partition, expired.until, span.start, log_is_older):
             left |= RangeSet([expired])
     named = RangeSet()
-    for kind, ranges in one.left_out.items():
+    for kind, ranges in partition.left_out.items():
         for part in left & ranges:
             yield kind, part
         named |= ranges
     left -= named
-    if one.log is not None:
-        for part in left & _within(one.at, 0, one.log.start):
+    if partition.log is not None:
+        for part in left & _within(partition.at, 0, partition.log.start):
             yield Missing.EXPIRED, part
-        for part in left & _within(one.at, one.log.start, max(one.log.start, one.log.end)):
+        for part in left & _within(partition.at, partition.log.start, max(partition.log.start, partition.log.end)):
             yield Missing.UNREAD, part
         # Offsets above the high watermark came after it was asked for.
-        for part in left & _within(one.at, one.log.end, max(one.log.end, one.log.high)):
+        for part in left & _within(partition.at, partition.log.end, max(partition.log.end, partition.log.high)):
             yield Missing.HELD, part
-        left &= _within(one.at, one.log.until, max(one.log.until, reach))
+        left &= _within(partition.at, partition.log.until, max(partition.log.until, reach))
     for part in left:
         yield Missing.UNREAD, part
 
 
-def _older(one: Partition, until: int, time: int, log_is_older: bool) -> bool:
+def _older(partition: Partition, until: int, time: int, log_is_older: bool) -> bool:
     """Whether deleted offsets below `until` are taken as older than a time: see the two assumptions of this module."""
-    if any(at <= time and end >= until for at, end in one.arrived):
+    if any(at <= time and end >= until for at, end in partition.arrived):
         return True
-    above = one.log.start if one.log is not None else None
-    behind = [part for part in one.parts if part.first >= until and (above is None or part.first < above)]
+    above = partition.log.start if partition.log is not None else None
+    behind = [part for part in partition.parts if part.first >= until and (above is None or part.first < above)]
     if not behind:
         return log_is_older
     return min(behind, key=lambda part: part.first).first_timestamp < time
 
 
-def _late(one: Partition, parts: Iterable[Part], span: Span, earliest: int | None, latest: int | None) -> Late:
+def _late(partition: Partition, parts: Iterable[Part], span: Span, earliest: int | None, latest: int | None) -> Late:
     """What came after the partition had passed the span: `earliest` and `latest` are bounds of where it did."""
     least, most, windows = 0, 0, []
     ranges = RangeSet()
@@ -399,12 +399,14 @@ def _late(one: Partition, parts: Iterable[Part], span: Span, earliest: int | Non
         if may > 0:
             most += may
             windows.append(part.window)
-            ranges |= _within(one.at, max(earliest, part.first), part.last + 1)
+            ranges |= _within(partition.at, max(earliest, part.first), part.last + 1)
     unread = 0
-    if one.log is not None:
-        held = _within(one.at, max(earliest, one.log.start), max(earliest, one.log.start, one.log.until))
-        unread = (held - one.covered).count()
-    return Late(least, most, tuple(windows), ranges & one.covered, unread)
+    if partition.log is not None:
+        held = _within(
+            partition.at, max(earliest, partition.log.start), max(earliest, partition.log.start, partition.log.until)
+        )
+        unread = (held - partition.covered).count()
+    return Late(least, most, tuple(windows), ranges & partition.covered, unread)
 
 
 def _within(at: TopicPartition, start: int, until: int) -> RangeSet:

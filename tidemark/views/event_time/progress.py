@@ -63,11 +63,11 @@ class Progress:
         asked = [self._first(time) for time in (0, span.start, span.until + self.lateness_ms)]
         self._check_asked()
         found = []
-        for one in self.partitions:
-            if concerns(one, span):
-                place = (one.at.topic, one.at.partition)
-                passing = Passing() if one.log is None else Passing(*(first.get(place) for first in asked))
-                found.append(judge(one, span, passing, self.now, self.lateness_ms))
+        for partition in self.partitions:
+            if concerns(partition, span):
+                place = (partition.at.topic, partition.at.partition)
+                passing = Passing() if partition.log is None else Passing(*(first.get(place) for first in asked))
+                found.append(judge(partition, span, passing, self.now, self.lateness_ms))
         return found
 
     def look_at(self, times: Iterable[int]) -> None:
@@ -90,42 +90,49 @@ class Progress:
 
     def watermark(self) -> int | None:
         """The least watermark of the partitions that the stream reads; None when that of one is unknown."""
-        reading = [one for one in self.partitions if one.log is not None]
-        waiting = {(one.at.topic, one.at.partition): waits for one in reading if (waits := one.waiting) is not None}
+        reading = [partition for partition in self.partitions if partition.log is not None]
+        waiting = {
+            (partition.at.topic, partition.at.partition): waits
+            for partition in reading
+            if (waits := partition.waiting) is not None
+        }
         unread = self.opened.log.timestamps(waiting) if waiting else {}
         found = [
-            watermark(one, self.now, self.lateness_ms, unread.get((one.at.topic, one.at.partition))) for one in reading
+            watermark(partition, self.now, self.lateness_ms, unread.get((partition.at.topic, partition.at.partition)))
+            for partition in reading
         ]
-        known = [one for one in found if one is not None]
+        known = [moment for moment in found if moment is not None]
         return min(known) if known and len(known) == len(found) else None
 
     def passed_over(self) -> RangeSet:
         """What the watermark has passed without a window: lost, skipped, or committed before it was read."""
-        return RangeSet(part for one in self.partitions if one.log is not None for part in passed_over(one))
+        return RangeSet(
+            part for partition in self.partitions if partition.log is not None for part in passed_over(partition)
+        )
 
     def first_message(self) -> int | None:
         """The least timestamp that a window has read, in ms since 1970; None when no window has."""
-        return min((part.first_timestamp for one in self.partitions for part in one.parts), default=None)
+        return min((part.first_timestamp for partition in self.partitions for part in partition.parts), default=None)
 
     def became_complete(self, watermark: int | None, announced: Iterable[int]) -> list[tuple[Span, list[Answer]]]:
         """The complete hours of the last week that were not announced, with their answers, oldest first."""
         due = hours_due(self.first_message(), watermark, announced, MOST_HOURS)
         hours = [Span(hour, hour + HOUR_MS) for hour in due]
         judged = [(hour, self.answers(hour)) for hour in hours]
-        return [(hour, answers) for hour, answers in judged if all(one.complete for one in answers)]
+        return [(hour, answers) for hour, answers in judged if all(answer.complete for answer in answers)]
 
     def counted(self, span: Span, answers: Iterable[Answer], reading: Reading) -> list[Answer]:
         """The answers with the exact numbers of late messages: reads from Kafka where they may lie.
 
         What Kafka has deleted stays a bound.
         """
-        wanted = [(one, self._to_count(one)) for one in answers]
+        wanted = [(answer, self._to_count(answer)) for answer in answers]
         reading.begin(RangeSet(part for _, ranges in wanted for part in ranges))
         return [self._counted(span, one, ranges, reading) if ranges else one for one, ranges in wanted]
 
     def _to_count(self, answer: Answer) -> RangeSet:
         """Where late messages of an answer may lie; empty where Kafka does not hold all of it."""
-        log = next(one.log for one in self.partitions if one.at == answer.at)
+        log = next(partition.log for partition in self.partitions if partition.at == answer.at)
         ranges = answer.late.ranges.only([answer.at])
         return ranges if log is not None and ranges and ranges.of(answer.at)[0][0] >= log.start else RangeSet()
 
@@ -181,8 +188,8 @@ def _partitions(
     windows: Sequence[Committed],
     topics: Iterable[str],
 ) -> tuple[Partition, ...]:
-    covered = RangeSet(one for window in windows if window.record.receipt is not None for one in window.covers)
-    unfinished = RangeSet(one for window in windows if window.record.receipt is None for one in window.covers)
+    covered = RangeSet(range_ for window in windows if window.record.receipt is not None for range_ in window.covers)
+    unfinished = RangeSet(range_ for window in windows if window.record.receipt is None for range_ in window.covers)
     lost, skipped = jumped_over(windows)
     parts = _parts(windows)
     arrived: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
@@ -191,11 +198,11 @@ def _partitions(
     for window in windows:
         record = window.record
         # An erasure may not have asked Kafka where its logs ended.
-        for one in record.window.ranges if record.kind != LaneKind.ERASE else ():
-            arrived[one.at].append((record.window.pinned_at, one.log_end))
-            last[one.at] = max(record.committed_at, last.get(one.at, 0))
+        for range_ in record.window.ranges if record.kind != LaneKind.ERASE else ():
+            arrived[range_.at].append((record.window.pinned_at, range_.log_end))
+            last[range_.at] = max(record.committed_at, last.get(range_.at, 0))
             if record.kind == LaneKind.INGEST:
-                begins[one.at] = min(one.start, begins.get(one.at, one.start))
+                begins[range_.at] = min(range_.start, begins.get(range_.at, range_.start))
         for gap in record.window.gaps:
             at = gap.as_range().partition
             begins[at] = min(gap.start, begins.get(at, gap.start))
@@ -228,8 +235,12 @@ def _ended_at(
 ) -> int | None:
     """Since when the stream no longer reads a partition. None while a change of its topic is not accepted."""
     incarnations = register.topics.get(at.topic, ()) if register is not None else ()
-    later = [one.since for one in incarnations if one.incarnation > at.incarnation]
-    left = [one.left.at for one in incarnations if one.incarnation == at.incarnation and one.left is not None]
+    later = [incarnation.since for incarnation in incarnations if incarnation.incarnation > at.incarnation]
+    left = [
+        incarnation.left.at
+        for incarnation in incarnations
+        if incarnation.incarnation == at.incarnation and incarnation.left is not None
+    ]
     if later or left:
         return min((*later, *left))
     return None if at.topic in topics and at.topic not in known.incarnations else last
@@ -243,7 +254,7 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
         record = window.record
         repeats = record.kind.reads_again or record.window.guarantee == Guarantee.NONE
         (again if repeats else first).append(window)
-    covered = RangeSet(one for window in first if window.record.receipt is not None for one in window.covers)
+    covered = RangeSet(range_ for window in first if window.record.receipt is not None for range_ in window.covers)
     found: dict[TopicPartition, list[Part]] = defaultdict(list)
     for once, several in ((True, first), (False, again)):
         for window in several:
@@ -309,10 +320,10 @@ def hour_name(span: Span) -> str:
     return f"{in_iso(span.start).partition(':')[0]}Z"
 
 
-def answer_shown(one: Answer) -> AnswerShown:
-    missing = [MissingPart(kind.value, str(part)) for kind, part in one.missing]
-    late = LateIn(one.late.least, one.late.most, list(one.late.windows))
-    return AnswerShown(str(one.at), one.complete, one.rule.value, missing, late, one.late.unread)
+def answer_shown(answer: Answer) -> AnswerShown:
+    missing = [MissingPart(kind.value, str(part)) for kind, part in answer.missing]
+    late = LateIn(answer.late.least, answer.late.most, list(answer.late.windows))
+    return AnswerShown(str(answer.at), answer.complete, answer.rule.value, missing, late, answer.late.unread)
 
 
 def hour_shown(span: Span, answers: Iterable[Answer]) -> CompleteHour:
@@ -321,8 +332,8 @@ def hour_shown(span: Span, answers: Iterable[Answer]) -> CompleteHour:
 
 def late_total(answers: Iterable[Answer]) -> LateTotal:
     """How many messages of a span came late in all partitions."""
-    found = [one.late for one in answers]
-    return LateTotal(sum(one.least for one in found), sum(one.most for one in found))
+    found = [answer.late for answer in answers]
+    return LateTotal(sum(late.least for late in found), sum(late.most for late in found))
 
 
 def progress_shown(seen: Progress, watermark: int | None) -> dict[str, str | list[str] | None]:

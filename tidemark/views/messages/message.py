@@ -201,8 +201,8 @@ def page_of(
 def message_shown(message: KafkaMessage | None, look: Callable[[bytes], Value | Masked] = shown) -> TheMessage | None:
     if message is None:
         return None
-    key, value = (None if one is None else look(one) for one in (message.key, message.value))
-    headers = [Header(shown(name.encode()), None if one is None else look(one)) for name, one in message.headers]
+    key, value = (None if part is None else look(part) for part in (message.key, message.value))
+    headers = [Header(shown(name.encode()), None if part is None else look(part)) for name, part in message.headers]
     return TheMessage(message.timestamp, message.appended, key, value, headers)
 
 
@@ -232,7 +232,7 @@ def _where(
         fate=found.fate.value,
         sentence=sentence(found),
         windows=[_window(record, found) for record in found.found.windows],
-        pending=[_pending(lane, one) for lane, one in found.pending],
+        pending=[_pending(lane, pending) for lane, pending in found.pending],
         gaps=[
             GapAt(record.lane, record.seq, gap.kind.value, gap.policy, str(gap.as_range()))
             for record, gap in found.found.gaps
@@ -284,10 +284,10 @@ def sentence(found: Located) -> str:
         Fate.NOT_OF_THE_STREAM: f"the stream reads no such topic or partition, and no window of it has read {found.at}",
     }
     if found.fate == Fate.PENDING:
-        lane, one = found.pending[0]
-        by = one.attempt.run if one.attempt else one.window.run
-        at = in_utc(one.window.pinned_at)
-        return f"not committed yet: window {lane}/{one.window.seq} is reading it, pinned {at} by run {by}"
+        lane, pending = found.pending[0]
+        by = pending.attempt.run if pending.attempt else pending.window.run
+        at = in_utc(pending.window.pinned_at)
+        return f"not committed yet: window {lane}/{pending.window.seq} is reading it, pinned {at} by run {by}"
     if found.fate in (Fate.LOST, Fate.PASSED_OVER):
         record, gap = newest_gap(found.found)
         return (
@@ -363,9 +363,9 @@ def _kafka(found: InKafka | str | None) -> KafkaShown:
     return KafkaShown(found.slot.value, _SLOTS[found.slot], found.log_start, found.end)
 
 
-def _pending(lane: str, one: Pending) -> PendingWindow:
-    run = one.attempt.run if one.attempt else one.window.run
-    return PendingWindow(f"{lane}/{one.window.seq}", lane, one.window.seq, run, one.window.pinned_at)
+def _pending(lane: str, pending: Pending) -> PendingWindow:
+    run = pending.attempt.run if pending.attempt else pending.window.run
+    return PendingWindow(f"{lane}/{pending.window.seq}", lane, pending.window.seq, run, pending.window.pinned_at)
 
 
 def _window(record: Record, found: Located) -> WindowOfMessage:
@@ -379,5 +379,5 @@ def _window(record: Record, found: Located) -> WindowOfMessage:
         committed_at=record.committed_at,
         counts=record is found.counting,
         only_sinks=None if alone is None else list(alone),
-        counts_in=[one for one in alone or () if found.found.counting(one) is record],
+        counts_in=[name for name in alone or () if found.found.counting(name) is record],
     )

@@ -88,8 +88,8 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
     wanted = assign_incarnations(register[1].topics if register else {}, named.open) | named.exact
     if wanted.count() != 1:
         raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
-    (one,) = wanted
-    found = Coordinate(one.partition, one.start)
+    (range_,) = wanted
+    found = Coordinate(range_.partition, range_.start)
     check_known(opened, found)
     return found
 
@@ -142,15 +142,15 @@ def _stored(
     opened: OpenStream, at: Coordinate, *, all_sinks: bool
 ) -> tuple[CoveringWindows, Mapping[str, list[StoredRow] | str], tuple[str, ...]]:
     """What the ledger knows, the rows of each sink or why they are not said, and the sinks that were not asked."""
-    kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
-    asked = [one for one in opened.stream.sinks if all_sinks or kinds[one.name].looks_quickly]
+    kinds = {sink.name: kind_of(sink.type).without_spark() for sink in opened.stream.sinks}
+    asked = [sink for sink in opened.stream.sinks if all_sinks or kinds[sink.name].looks_quickly]
     dead_letters = opened.dead_letter_table()
     readers: dict[str, Callable[[Record], list[StoredRow] | str]] = {
         DEAD_LETTERS: lambda record: dead_letters.rows_at(at, record.attempt.generation),
-        **{one.name: partial(_rows, kinds[one.name], opened, one, at) for one in asked},
+        **{sink.name: partial(_rows, kinds[sink.name], opened, sink, at) for sink in asked},
     }
     found, rows = read_at(opened.book, at, readers)
-    return found, rows, tuple(one.name for one in opened.stream.sinks if one not in asked)
+    return found, rows, tuple(sink.name for sink in opened.stream.sinks if sink not in asked)
 
 
 def _rows(
@@ -169,7 +169,7 @@ def _under_keys(
 
     Keys are known from the rows of a sink that keeps the fields by coordinate.
     """
-    kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
+    kinds = {sink.name: kind_of(sink.type).without_spark() for sink in opened.stream.sinks}
     known = next((rows[name] for name, kind in kinds.items() if kind.keeps_fields and rows.get(name)), [])
     under_keys, problems = [], {}
     if known:
@@ -188,7 +188,7 @@ def _under_keys(
 
 def newest_gap(found: CoveringWindows) -> tuple[Record, Gap]:
     """The newest window that jumped over the coordinate, and its gap. Only where there is one."""
-    return max(found.gaps, key=lambda one: one[0].attempt.generation)
+    return max(found.gaps, key=lambda pair: pair[0].attempt.generation)
 
 
 def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:
@@ -211,13 +211,13 @@ def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition
 def _pending(opened: OpenStream, heads: Mapping[str, StoredHead], at: Coordinate) -> tuple[tuple[str, Pending], ...]:
     """The pending windows that will read the offset, the ingest's first."""
     found = []
-    for lane, stored in sorted(heads.items(), key=lambda one: (one[0] != INGEST, one[0])):
-        one = stored.head.pending
-        if one is None or (at.partition, at.offset) not in one.window.hull():
+    for lane, stored in sorted(heads.items(), key=lambda item: (item[0] != INGEST, item[0])):
+        pending = stored.head.pending
+        if pending is None or (at.partition, at.offset) not in pending.window.hull():
             continue
-        selection = one.window.selection
+        selection = pending.window.selection
         if selection is None or opened.book.holding([selection], at):
-            found.append((lane, one))
+            found.append((lane, pending))
     return tuple(found)
 
 
@@ -229,7 +229,7 @@ def _covering(
     if counting is None:
         return None
     record = opened.book.with_receipt(counting)
-    wrote = {one.name for one in record.receipt.sinks} & set(rows) if record.receipt else set()
+    wrote = {sink.name for sink in record.receipt.sinks} & set(rows) if record.receipt else set()
     there = any(rows[name] for name in wrote)
     # A newer window may have filled a sink alone, with other outcomes. Then no row there says nothing of this window.
     own = any(found.counting(name) is counting for name in wrote)
@@ -246,9 +246,9 @@ def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted 
     if record.receipt is None:
         return None
     covers = opened.book.covers(record.window).count(at)
-    tallies = [one for one in record.tallies if one.at == at]
+    tallies = [tally for tally in record.tallies if tally.at == at]
     stored, skipped, read = (
-        sum(getattr(one, name).number for one in tallies) for name in ("stored", "skipped", "read")
+        sum(getattr(tally, name).number for tally in tallies) for name in ("stored", "skipped", "read")
     )
-    dead = sum(one.dead_letters for one in tallies)
+    dead = sum(tally.dead_letters for tally in tallies)
     return Counted(stored, dead, skipped, covers - read)
