@@ -19,7 +19,7 @@ from pyiceberg.types import StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
 from services import control
-from tests.support.command_line import asked
+from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
 from tests.support.live_streams import LiveStream, Make
@@ -54,11 +54,13 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(connection))
 
 
-def with_table(live: LiveStream, limits: dict[str, Any] | None = None, **sink: Any) -> None:
+def with_table(
+    live: LiveStream, limits: dict[str, Any] | None = None, ledger: dict[str, Any] | None = None, **sink: Any
+) -> None:
     """An Iceberg table beside the sinks that a stream of its own checks by itself."""
     table, folder = {"type": "hbase", "table": live.name}, {"type": "parquet", "folder": live.name}
     iceberg = {"type": "iceberg", "folder": f"{live.name}_iceberg", "table": f"lake.{live.name}", **sink}
-    live.rewrite(sinks=[iceberg, table, folder], limits=limits or {})
+    live.rewrite(sinks=[iceberg, table, folder], limits=limits or {}, **({"ledger": ledger} if ledger else {}))
 
 
 def iceberg_sink(live: LiveStream) -> IcebergSink:
@@ -341,3 +343,29 @@ def test_a_window_that_is_committed_before_it_is_read(make: Make, spark: SparkSe
     live.ingest()
     assert plainly(live) == each_once(live)
     assert_each_once(live, spark)
+
+
+@pytest.mark.full
+@pytest.mark.covers("I2")
+def test_a_ledger_that_was_restored_from_before(make: Make, spark: SparkSession, tmp_path: Path) -> None:
+    """The table has windows that the ledger knows no more: what is read again takes their place, for others too."""
+    live = make(CDN, ledger={"type": "sql", "sql": "sql_default", "table": "before"})
+    control.up(live.site, ["postgresql"])
+    with_table(live)
+    live.produce(60)
+    live.ingest()
+    backup = str(tmp_path / "backup")
+    tidemark("ledger", "backup", str(live.file), backup)
+    live.produce(40)
+    live.ingest()
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    with_table(live, ledger={"type": "sql", "sql": "sql_default", "table": "after"})
+    tidemark("ledger", "restore", "--yes", str(live.file), backup)
+    # What the ledger has lost lies beside what is read again, until that is published.
+    live.ingest()
+    assert plainly(live) == each_once(live)
+    # A replay that was lost is asked for again.
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    assert plainly(live) == each_once(live)
+    report = audit(live.opened, live.new_run())
+    assert report.clean, report.sentence()

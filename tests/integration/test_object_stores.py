@@ -182,7 +182,7 @@ def test_two_commits_of_one_version_of_a_table(bucket: Connection) -> None:
 @pytest.mark.full
 @pytest.mark.covers("O13", "F1")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg"])
 @pytest.mark.parametrize("step", [Step.DEAD_LETTERS_STORED, Step.SINK_STORED])
 def test_killed_while_it_wrote_to_a_bucket(
     make: Make, bucket: Connection, tmp_path: Path, sink: str, step: Step

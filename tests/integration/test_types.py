@@ -380,6 +380,26 @@ def test_nested_types_of_compressed_pieces(
     assert report.dead_letters == 1
 
 
+def test_aggregates_by_a_key_of_these_types(make: Make, spark: SparkSession) -> None:
+    """Days, decimals, times without a zone and floats name a key of HBase by their texts, and come back with their types."""
+    live = make(TYPED)
+    key = ("day", "amount", "wall", "f", "n")
+    values = {"rows": "count", "ids": {"sum": "id"}}
+    live.rewrite(sinks=[{"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": [*key], "values": values}])
+    rows = [{**row_of(number), **{name: row_of(number % 4)[name] for name in key}} for number in range(16)]
+    live.kafka.send((live.topics[0], 0, b"k", json_of(row).encode()) for row in rows)
+    live.ingest()
+    wanted: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for row in rows:
+        count, ids = wanted.get(at := tuple(row[name] for name in key), (0, 0))
+        wanted[at] = count + 1, ids + row["id"]
+    found = results(spark, live.opened, "hbase_aggregates").collect()
+    assert {tuple(row[name] for name in key): (row["rows"], row["ids"]) for row in found} == wanted
+    assert len(found) == len(wanted)
+    report = audit(live.opened, live.new_run())
+    assert report.clean, report.sentence()
+
+
 # Random types and values
 
 

@@ -367,6 +367,19 @@ def test_a_table_of_another_stream_or_ledger_or_elsewhere(where: Where) -> None:
         iceberg_table.prepare(Where("file:///lake/a#b", where.database, "c", "a.b"), FIELDS, "s", "ledger")
 
 
+@pytest.mark.covers("I2")
+def test_a_ledger_that_was_restored_takes_out_what_it_had_published(where: Where) -> None:
+    """Whatever generation that has: a clock that was wrong may have drawn higher ones than the restored ledger does."""
+    for generation, numbers in ((1, range(10)), (90, range(10, 20)), (95, range(12, 14))):
+        ingested(where, generation, numbers, f"lane-{generation}")
+    again = window(where, 7, range(10, 20))
+    folder = attempt(where, again, range(10, 20))
+    replaced = RangeSet([OffsetRange(AT, 10, 20)])
+    for _ in range(2):
+        iceberg_table.publish(where, "s/restored 1", again.record, folder, replaced, whatever=True)
+    assert plainly(where) == [*((at, 1) for at in range(10)), *((at, 7) for at in range(10, 20))]
+
+
 def test_fields_that_are_new_or_do_not_fit(where: Where) -> None:
     ingested(where, 1, range(10))
     iceberg_table.prepare(where, {**FIELDS, "more": "integer"}, "s", "ledger")

@@ -11,6 +11,15 @@ def versions_of(book: Book) -> str:
     A ledger that is restored to before a wrong clock draws lower generations than the table has seen of it. As versions of
     the old name, the table would skip them until the clocks have caught up. Each restore gives a higher least ordinal.
     """
-    register = book.register()
-    restored = register[1].least_ordinal if register else 0
+    restored = _restored(book)
     return f"{book.stream}/restored {restored}" if restored else book.stream
+
+
+def was_restored(book: Book) -> bool:
+    """Whether a table may have rows of windows that the ledger knows no more, at offsets that it reads again."""
+    return bool(_restored(book))
+
+
+def _restored(book: Book) -> int:
+    register = book.register()
+    return register[1].least_ordinal if register else 0

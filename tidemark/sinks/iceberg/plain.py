@@ -37,13 +37,15 @@ class PlainIceberg(PlainSink):
     def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         from tidemark.sinks.iceberg import table
         from tidemark.sinks.iceberg.catalog import located
-        from tidemark.sinks.versions import versions_of
+        from tidemark.sinks.versions import versions_of, was_restored
 
         where = located(connections, place)
         table.check_there(where, [record])
-        # What an earlier attempt at the window has left was never published.
-        replaced = book.covers(record.window) if record.owes_sweep else RangeSet()
-        table.publish(where, versions_of(book), record, place["folder"], replaced)
+        # What an earlier attempt at the window has left was never published. What a ledger has published that was lost since
+        # may have any generation.
+        lost = was_restored(book)
+        replaced = book.covers(record.window) if record.owes_sweep or lost else RangeSet()
+        table.publish(where, versions_of(book), record, place["folder"], replaced, whatever=lost)
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.iceberg import table

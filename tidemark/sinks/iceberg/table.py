@@ -25,7 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
 from tidemark.ledger.records import Record
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
@@ -255,11 +255,14 @@ def published(table: Table, versions: str, lane: str) -> int:
     return int(table.properties.get(lane_property(versions, lane), "0"))
 
 
-def publish(where: Where, versions: str, record: Record, folder: str, replaced: RangeSet) -> bool:
+def publish(
+    where: Where, versions: str, record: Record, folder: str, replaced: RangeSet, *, whatever: bool = False
+) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
-    One snapshot has both. Repeatable: does nothing when the table has this generation of the lane, or a higher one. Gives
-    False where it had a higher one before: then only an earlier call can have published this one.
+    With `whatever`, of any generation. One snapshot has both. Repeatable: does nothing when the table has this generation of
+    the lane, or a higher one. Gives False where it had a higher one before: then only an earlier call can have published this
+    one.
     """
     generation = record.attempt.generation
     tried = overtaken = False
@@ -271,7 +274,7 @@ def publish(where: Where, versions: str, record: Record, folder: str, replaced: 
             overtaken = there > generation and not tried
             return False
         tried = True
-        old = _without(where, table, replaced, generation, made)
+        old = _without(where, table, replaced, MAX_OFFSET if whatever else generation, made)
         written = data_files.in_folder(folder)
         new = [one for name in written if (one := data_files.described(table.metadata, name)) is not None]
         if not written and any(tally.rows.number for tally in record.tallies):
