@@ -326,6 +326,9 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
     assert seen == list(range(9))
     world.erase(RangeSet([OffsetRange(at(0), 2, 3)]))
     assert 2 not in offsets(asked())
+    # Nor what another stream of the ledger has erased.
+    monkeypatch.setattr(results, "for_readers", lambda book: book.hiding(RangeSet([OffsetRange(at(0), 4, 5)])))
+    assert offsets(asked()) == [0, 1, 3, *range(5, 12)]
     for filter_, said in (
         ("$.a = 1", "rows have fields"),
         ("key = 'a'", "rows have fields"),
