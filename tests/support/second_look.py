@@ -50,7 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Before a test's properties are written. With several processes, the one that ran the test adds it."""
-    if report.outcome == "rerun":
+    # pytest-rerunfailures has a word of its own.
+    outcome: str = report.outcome
+    if outcome == "rerun":
         _seconds_lost[report.nodeid] = _seconds_lost.get(report.nodeid, 0) + report.duration
     elif report.when == "teardown" and report.nodeid in _seconds_lost:
         lost = _seconds_lost.pop(report.nodeid)
