@@ -36,14 +36,18 @@ class LinesCompaction:
 def test_the_registry_says_which_sinks_can_be_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
     parquet, lines = ParquetSink(type="parquet", folder="a"), LinesSink(type="json_lines", folder="b")
     assert sink_to_compact([parquet, lines], "orders", None) is parquet
-    with pytest.raises(WrongUse, match="orders: name one sink of type iceberg or parquet; there are: parquet"):
+    with pytest.raises(
+        WrongUse,
+        match="orders: name one sink of type delta_latest or iceberg or iceberg_latest or parquet; there are: parquet",
+    ):
         sink_to_compact([parquet, lines], "orders", "lines")
     kind = Kind(LinesSink, "", "", compaction=f"{__name__}:LinesCompaction")
     monkeypatch.setitem(KINDS, "json_lines", kind)
     assert sink_to_compact([parquet, lines], "orders", "lines") is lines
     assert kind_of(lines.type).with_compaction().at_work(cast("Any", None), lines) == "theirs"
     with pytest.raises(
-        WrongUse, match="orders: name one sink of type iceberg or json_lines or parquet; there are: parquet, lines"
+        WrongUse,
+        match="type delta_latest or iceberg or iceberg_latest or json_lines or parquet; there are: parquet, lines",
     ):
         sink_to_compact([parquet, lines], "orders", None)
     with pytest.raises(WrongUse, match="there are: none"):

@@ -121,6 +121,8 @@ class Standing:
     topics: Mapping[str, tuple[TopicIncarnation, ...]]
     # Read when this is called.
     again: Callable[[], Standing] = field(compare=False, repr=False)
+    # The ledger that this was read from.
+    book: Book = field(compare=False, repr=False)
 
     @cached_property
     def _alive(self) -> frozenset[int]:
@@ -352,7 +354,7 @@ class Book:
         attempts = (pending_.attempt for pending_ in pending if pending_ is not None)
         at_work = frozenset(attempt.generation for attempt in attempts if attempt is not None)
         topics = register[1].topics if register else {}
-        return Standing(tuple(self._committed(heads)), at_work, topics, self.standing)
+        return Standing(tuple(self._committed(heads)), at_work, topics, self.standing, self)
 
     def _committed(self, heads: Mapping[str, StoredHead]) -> list[Committed]:
         # The history has every window of a closed lane.

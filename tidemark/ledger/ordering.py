@@ -14,12 +14,16 @@ partition have a lower one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from tidemark.ledger.incarnations import Topics, newest
 from tidemark.ledger.records import RaisedOrder, TopicIncarnation
 from tidemark.offsets.ranges import TopicPartition
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Kafka's producers look for partitions again after five minutes, unless configured otherwise. This is twice as long.
 PRODUCERS_LOOK_MS = 10 * 60 * 1000
@@ -80,12 +84,28 @@ class Epochs:
 
     def of(self, at: TopicPartition, offset: int) -> int:
         """The epoch of a message, 1 or more. It never changes: an epoch only rises above all offsets that were read."""
+        return int(self._of(at, offset))
+
+    def of_all(
+        self, topics: np.ndarray, incarnations: np.ndarray, partitions: np.ndarray, offsets: np.ndarray
+    ) -> np.ndarray:
+        """The epochs of many messages, of which each array has one value."""
+        import numpy as np
+
+        found = np.zeros(len(offsets), dtype=np.int64)
+        for topic, incarnation, partition in {*zip(topics, incarnations, partitions, strict=True)}:
+            here = (partitions == partition) & (incarnations == incarnation) & (topics == topic)
+            found[here] = self._of(TopicPartition(topic, int(partition), int(incarnation)), offsets[here])
+        return found
+
+    def _of(self, at: TopicPartition, offset: Any) -> Any:
+        """The epoch of an offset, or those of an array of offsets."""
         place = (at.topic, at.incarnation)
         epoch = self._first[place]
         for ends, later in self._raised[place]:
             if at.partition not in ends:
-                epoch += 2
+                epoch = epoch + 2
             else:
-                epoch += offset >= ends[at.partition]
-                epoch += later is not None and offset >= later.get(at.partition, 0)
+                epoch = epoch + (offset >= ends[at.partition])
+                epoch = epoch + (later is not None and offset >= later.get(at.partition, 0))
         return epoch

@@ -17,10 +17,12 @@ from tidemark.sinks.contract import Kind, PlainSink, SinkSettings
 from tidemark.sinks.dead_letters import kinds as dead_letters
 from tidemark.sinks.dead_letters.contract import COPIES
 from tidemark.sinks.dead_letters.copies import PlainCopies
+from tidemark.sinks.delta.latest.settings import DeltaLatestSink
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.parquet.settings import ParquetSink
@@ -52,11 +54,27 @@ _BUILT_IN: dict[str, Kind] = {
         "tidemark.spark.sinks.delta:SparkDelta",
         requires=(DELTALAKE,),
     ),
+    "delta_latest": Kind(
+        DeltaLatestSink,
+        "tidemark.sinks.delta.latest.plain:PlainDeltaLatest",
+        "tidemark.spark.sinks.latest.delta:SparkDeltaLatest",
+        compaction="tidemark.sinks.delta.latest.compacting:DeltaLatestCompaction",
+        requires=(DELTALAKE,),
+        publishes=True,
+    ),
     "iceberg": Kind(
         IcebergSink,
         "tidemark.sinks.iceberg.plain:PlainIceberg",
         "tidemark.spark.sinks.iceberg:SparkIceberg",
         compaction="tidemark.sinks.iceberg.compacting:IcebergCompaction",
+        requires=(PYICEBERG,),
+        publishes=True,
+    ),
+    "iceberg_latest": Kind(
+        IcebergLatestSink,
+        "tidemark.sinks.iceberg.latest.plain:PlainIcebergLatest",
+        "tidemark.spark.sinks.latest.iceberg:SparkIcebergLatest",
+        compaction="tidemark.sinks.iceberg.latest.compacting:IcebergLatestCompaction",
         requires=(PYICEBERG,),
         publishes=True,
     ),

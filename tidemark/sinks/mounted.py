@@ -12,11 +12,14 @@ from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.latest.plain import PlainLatestRows
+from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 
 # Types of sinks that write a folder for each window, also for one without rows.
-_ALWAYS = ("parquet", "iceberg")
+_ALWAYS = ("parquet", "iceberg", "delta_latest", "iceberg_latest")
 
 
 class Mounts:
@@ -85,6 +88,12 @@ class Mounts:
                 # The catalog says where the table is, which says itself who it is.
                 found = opened(located(self._connections, place_of(settings, base)))
                 return None if found is None else str(found.metadata.table_uuid)
+            case LatestSettings():
+                # The table, and the folder with its history.
+                plain = _latest(settings)
+                mine = plain.table(self._connections, plain.table_place(settings, base)).identity()
+                history = folders.mark_of(settings.history(self._connections).folder)
+                return None if mine is None or history is None else f"{mine} {history}"
             case _:
                 return folders.mark_of(base)
 
@@ -102,6 +111,11 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
                 from tidemark.sinks.delta import table
 
                 table.check_there(settings.base(connections), _records(book))
+            case LatestSettings():
+                base = settings.base(connections)
+                plain = _latest(settings)
+                folders.check_there(settings.history(connections).folder, _records(book))
+                plain.check_table(connections, plain.table_place(settings, base), _records(book))
             case IcebergSink():
                 from tidemark.sinks.iceberg.catalog import located
                 from tidemark.sinks.iceberg.table import check_there as check_table
@@ -111,6 +125,13 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
                 folders.check_there(settings.base(connections), _records(book))
             case FolderSettings():
                 _check_unknown(book, settings.base(connections))
+
+
+def _latest(settings: LatestSettings) -> PlainLatestRows:
+    plain = kind_of(settings.type).without_spark()
+    if not isinstance(plain, PlainLatestRows):
+        raise TypeError(f"{settings.type} has no table with the newest rows")
+    return plain
 
 
 def _check_unknown(book: Book, base: str) -> None:

@@ -126,7 +126,8 @@ def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
             server = "mysql" if where.kind == "mysql" else "postgres"
             yield f"{server}://{where.host}:{where.port}", f"{where.name}.{place['table']}"
     elif "base" in place:
-        found = urlsplit(place["base"])
+        # A table that is made of what windows have written elsewhere has a location of its own.
+        found = urlsplit(place.get("location", place["base"]))
         yield f"{found.scheme}://{found.netloc}" if found.netloc else found.scheme or "file", found.path
     elif "topics" in place:
         servers = kafka_endpoint(opened.connections(place["connection"])).servers.split(",")[0]

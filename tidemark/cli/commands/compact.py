@@ -26,7 +26,8 @@ def compact(
     stream: Stream,
     asking: Asking,
     sink: Annotated[
-        str | None, typer.Option(help="a sink of type parquet or iceberg by its name, where there are several")
+        str | None,
+        typer.Option(help="the name of a sink of files or of a table in a lake, where there are several"),
     ] = None,
     before: Annotated[
         str, typer.Option(help="only windows committed before this time, like 2026-11-21T07:00:00Z")
@@ -37,7 +38,7 @@ def compact(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
-    """Rewrite the files of many windows, in Parquet or Iceberg, into few larger ones. The rows that count stay the same.
+    """Rewrite the files of many windows, in Parquet or a lake's table, into few larger ones. The rows that count stay the same.
 
     Shows what it would do, and asks. Ingests, replays and readers go on. After a crash, the same command finishes what is left.
 

@@ -68,8 +68,16 @@ def columns(fields: Mapping[str, FieldType]) -> pa.Schema:
     return pa.schema([*ours, *((name, arrow_type(kind)) for name, kind in fields.items()), (GENERATION, pa.int64())])
 
 
-def prepare(base: str, schema: pa.Schema, stream: str, ledger: str, was: Names = NEVER) -> None:
-    """Make the table, or check its owner and add the columns that it lacks.
+def prepare(
+    base: str,
+    schema: pa.Schema,
+    stream: str,
+    ledger: str,
+    was: Names = NEVER,
+    partition: str = GENERATION,
+    kept: Mapping[str, str] | None = None,
+) -> None:
+    """Make the table, or check its owner and add the columns that it lacks. `kept`: properties that it is made with.
 
     Raises what `check_owner` raises. Raises WrongUse for a table that cannot be read as plain files, for a column of
     another type or whose name differs in case, for what delta-rs refuses, and for a place unknown to Arrow.
@@ -77,10 +85,10 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str, was: Names =
     folders.path_of(base)
     mark = {_STREAM: stream, _LEDGER: ledger}
     wanted = Schema.from_arrow(schema)
-    configuration = {**mark, "delta.enableDeletionVectors": "false", **_STATISTICS}
+    configuration = {**mark, "delta.enableDeletionVectors": "false", **_STATISTICS, **(kept or {})}
 
     def checked(table: DeltaTable) -> None:
-        check_owner(base, _owner(table), stream, ledger)
+        check_owner(base, owner_of(table), stream, ledger)
         found = table.metadata().configuration
         if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
             raise WrongUse(
@@ -105,13 +113,13 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str, was: Names =
                 folders.escaped(base),
                 wanted,
                 mode="ignore",
-                partition_by=[GENERATION],
+                partition_by=[partition],
                 configuration=configuration,
                 storage_options=folders.options(base),
                 raise_if_key_not_exists=False,
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
-        _change(base, checked)
+        change(base, checked)
     except (TableNotFoundError, OSError) as problem:
         raise Unreachable(f"{base}: {problem}") from problem
     except DeltaError as problem:
@@ -123,11 +131,11 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str, was: Names =
 def owner(base: str) -> dict[str, str]:
     """Whose a table is, as `prepare` has marked it; empty while nobody has made it."""
     with suppress(TableNotFoundError):
-        return _owner(_opened(base))
+        return owner_of(opened(base))
     return {}
 
 
-def _owner(table: DeltaTable) -> dict[str, str]:
+def owner_of(table: DeltaTable) -> dict[str, str]:
     found = table.metadata().configuration
     return {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}
 
@@ -138,14 +146,14 @@ def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType
     Raises WrongUse for a column of another type: its files cannot be read as those of the stream.
     """
     with suppress(TableNotFoundError):
-        return _stored(base, _opened(base), fields)
+        return _stored(base, opened(base), fields)
     return dict(fields)
 
 
 def check_columns(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> None:
     """Raises WrongUse for a field whose column has another type or another name, also in case alone."""
     with suppress(TableNotFoundError):
-        table = _opened(base)
+        table = opened(base)
         _refuse_other_name(base, table, was)
         _refuse_other_case(base, table, fields)
         _stored(base, table, fields)
@@ -194,16 +202,16 @@ def _as_column(base: str, name: str, column: pa.DataType, kind: FieldType) -> Fi
     return there
 
 
-def _opened(base: str) -> DeltaTable:
+def opened(base: str) -> DeltaTable:
     """The newest version of a table. Raises TableNotFoundError, Unreachable."""
     with folders.naming(base):
         return DeltaTable(folders.escaped(base), storage_options=folders.options(base))
 
 
-def _prepared(base: str) -> DeltaTable:
+def prepared(base: str) -> DeltaTable:
     """As `_opened`, of a table that was made before: where it is not there, its disk has gone away. Raises Unreachable."""
     try:
-        return _opened(base)
+        return opened(base)
     except TableNotFoundError as problem:
         raise Unreachable(f"{base}: the table is not there any more; its disk may not be mounted") from problem
 
@@ -217,21 +225,21 @@ def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tup
             yield found, one
 
 
-def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
+def change(base: str, changes: Callable[[DeltaTable], object]) -> None:
     """Change the newest version of the table. Try again when a commit of another program conflicts.
 
     Raises Conflict when that goes on, and Unreachable.
     """
     for left in reversed(range(_TIMES)):
-        table = _prepared(base)
+        table = prepared(base)
         version = table.version()
         try:
             with folders.naming(base):
-                change(table)
+                changes(table)
             return
         except CommitFailedError as problem:
             # It may be no conflict, as for a table to which rows may only be added.
-            if _prepared(base).version() == version:
+            if prepared(base).version() == version:
                 raise
             if not left:
                 raise Conflict(f"{base}: other programs changed the table before each commit: {problem}") from problem
@@ -257,7 +265,7 @@ def add(base: str, transaction: str, generation: int, window: str) -> None:
                 actions, "append", table.schema(), [GENERATION], commit_properties=properties
             )
 
-    _change(base, append)
+    change(base, append)
 
 
 def remove(base: str, generation: int, window: str) -> bool:
@@ -268,7 +276,7 @@ def remove(base: str, generation: int, window: str) -> bool:
     if generation not in files_of(base):
         return False
     metadata = CommitProperties(custom_metadata={"tidemark.window": window})
-    _change(base, lambda table: table.delete(f"{GENERATION} = {generation}", commit_properties=metadata))
+    change(base, lambda table: table.delete(f"{GENERATION} = {generation}", commit_properties=metadata))
     return True
 
 
@@ -278,13 +286,13 @@ def _actions(base: str, generation: int) -> Iterator[AddAction]:
             if one.type != fs.FileType.File or not one.base_name.endswith(".parquet") or one.base_name[0] in "._":
                 continue
             with filesystem.open_input_file(one.path) as file:
-                statistics = json.dumps(_statistics(pq.read_metadata(file)))
+                found = json.dumps(statistics(pq.read_metadata(file)))
             name = posixpath.join(f"{GENERATION}={generation}", one.base_name)
             values = {GENERATION: str(generation)}
-            yield AddAction(name, one.size, values, int(one.mtime_ns // 1_000_000), True, statistics)
+            yield AddAction(name, one.size, values, int(one.mtime_ns // 1_000_000), True, found)
 
 
-def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     """Statistics by which a delete or a reader skips a file: the bounds of its coordinates."""
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -300,9 +308,9 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
 
 
-def check_there(base: str, records: Iterable[Record]) -> None:
+def check_there(base: str, records: Iterable[Record], named: str = "base") -> None:
     """As `folders.check_there`: the table has the mark."""
-    folders.check_there(base, records, exists)
+    folders.check_there(base, records, exists, named)
 
 
 def exists(base: str) -> bool:
@@ -313,7 +321,7 @@ def exists(base: str) -> bool:
 def identity(base: str) -> str | None:
     """What tells a table from one that is made in its place; None where there is none. Raises Unreachable."""
     try:
-        return str(_opened(base).metadata().id)
+        return str(opened(base).metadata().id)
     except TableNotFoundError:
         return None
     except DeltaError as problem:
@@ -331,19 +339,19 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
     for start in range(0, len(ranges), _MOST_RANGES):
         places = " or ".join(map(_condition, ranges[start : start + _MOST_RANGES]))
         lower = f"{GENERATION} < {generation} and ({places})"
-        _change(base, partial(DeltaTable.delete, predicate=lower, commit_properties=commit))
+        change(base, partial(DeltaTable.delete, predicate=lower, commit_properties=commit))
     if scattered:
         _sweep_scattered(base, generation, scattered, commit)
 
 
 def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: CommitProperties) -> None:
     """As `sweep`, by joining the covered offsets with the table: one partition, and some files, at a time."""
-    files = [one for one in _files(_prepared(base)) if one.generation < generation]
+    files = [one for one in _files(prepared(base)) if one.generation < generation]
     for at in covers.partitions:
         for some in _together(one for one in files if one.may_have(at, covers)):
             offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
             generations = sorted({one.generation for one in some})
-            _change(base, partial(_delete_joined, at=at, generations=generations, offsets=offsets, commit=commit))
+            change(base, partial(_delete_joined, at=at, generations=generations, offsets=offsets, commit=commit))
 
 
 def _delete_joined(
@@ -425,7 +433,7 @@ def _is(table: str, at: TopicPartition) -> str:
 def files_of(base: str) -> dict[int, list[str]]:
     """The files of a table by generation, as paths that Spark and Arrow take; empty if the table does not exist."""
     try:
-        added = _opened(base).get_add_actions(flatten=True)
+        added = opened(base).get_add_actions(flatten=True)
     except TableNotFoundError:
         return {}
     found: dict[int, list[str]] = {}

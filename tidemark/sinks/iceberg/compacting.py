@@ -64,10 +64,7 @@ class IcebergCompaction:
             Replaceable([*one.windows], len(one.files), len(one.files), one.bytes)
             for one in _groups(opened.book, settings, table, asked)
         ]
-        if expiring := _expiring(table, settings, opened.book.clock()):
-            sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
-            merged.append(Replaceable([f"{len(expiring)} snapshots expire"], 0, len(sizes), sum(sizes)))
-        return merged
+        return [*merged, *expiry_planned(table, settings.keep_hours, opened.book.clock())]
 
     def at_work(self, opened: Opened, settings: IcebergSink) -> str | None:
         return None
@@ -80,9 +77,33 @@ class IcebergCompaction:
             said = one.summary.additional_properties if one.summary is not None else {}
             if said.get(_RUN) == run:
                 found.append(Replacement(said[_WINDOWS].split(", "), int(said[_ROWS]), f"{where.base}/data/compacted"))
-        if table is not None and table.properties.get(_RUN) == run:
-            found.append(Replacement([f"{table.properties[_EXPIRED]} snapshots expired"], 0, f"{where.base}/metadata"))
-        return found
+        return [*found, *expired_by(table, run)]
+
+
+def expiry_planned(table: Table | None, keep_hours: int, now: int) -> list[Replaceable]:
+    """The snapshots that would expire now, with the files that only they name."""
+    expiring = _expiring(table, keep_hours, now) if table is not None else []
+    if table is None or not expiring:
+        return []
+    sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
+    return [Replaceable([f"{len(expiring)} snapshots expire"], 0, len(sizes), sum(sizes))]
+
+
+def expired_by(table: Table | None, run: str) -> list[Replacement]:
+    """The snapshots that a run has let expire, if it was the last one."""
+    if table is None or table.properties.get(_RUN) != run:
+        return []
+    return [Replacement([f"{table.properties[_EXPIRED]} snapshots expired"], 0, f"{table.location()}/metadata")]
+
+
+def expire(book: Book, where: Where, keep_hours: int, run: str) -> None:
+    """Let old snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
+    table = check_there(where, ())
+    if table is None:
+        return
+    named = named_files(table)
+    _expire(where, keep_hours, run, book.clock())
+    _remove_unnamed(book, where, named)
 
 
 def where_of(opened: Opened, settings: IcebergSink) -> Where:
@@ -97,9 +118,7 @@ def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRe
         return
     for group in _groups(opened.book, settings, table, asked):
         _merge(where, table, group, run)
-    named = named_files(table)
-    _expire(where, settings, run, opened.book.clock())
-    _remove_unnamed(opened.book, where, named)
+    expire(opened.book, where, settings.keep_hours, run)
 
 
 def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_Group]:
@@ -179,14 +198,14 @@ def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
     return rows
 
 
-def _expiring(table: Table, settings: IcebergSink, now: int) -> list[Snapshot]:
+def _expiring(table: Table, keep_hours: int, now: int) -> list[Snapshot]:
     """The snapshots that were replaced too long ago, and all from before an erasure: their files hold what it has erased."""
     newest = table.current_snapshot()
     in_turn = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
     # A reader may have begun with one until the next one came, however old it was by then.
     replaced = {one.snapshot_id: later.timestamp_ms for one, later in pairwise(in_turn)}
     erased = max((one.sequence_number or 0 for one in table.snapshots() if _erases(one)), default=0)
-    before = now - settings.keep_hours * 3_600_000
+    before = now - keep_hours * 3_600_000
     kept = {one.snapshot_id for one in table.metadata.refs.values()} | ({newest.snapshot_id} if newest else set())
     return [
         one
@@ -200,9 +219,9 @@ def _erases(one: Snapshot) -> bool:
     return one.summary is not None and ERASES in one.summary.additional_properties
 
 
-def _expire(where: Where, settings: IcebergSink, run: str, now: int) -> None:
+def _expire(where: Where, keep_hours: int, run: str, now: int) -> None:
     def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
-        expiring = _expiring(table, settings, now)
+        expiring = _expiring(table, keep_hours, now)
         if expiring:
             transaction.set_properties({_RUN: run, _EXPIRED: str(len(expiring))})
             ExpireSnapshots(transaction).by_ids([one.snapshot_id for one in expiring]).commit()

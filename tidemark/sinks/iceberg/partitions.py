@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform, Transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
@@ -20,7 +21,21 @@ from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.sinks.parquet import folders
 
 
-def spec_of(keys: Iterable[PartitionKey], schema: Schema) -> PartitionSpec:
+@dataclass(frozen=True)
+class Itself:
+    """A column by whose very values a table is partitioned."""
+
+    field: str
+
+    @property
+    def name(self) -> str:
+        return self.field
+
+
+AnyKey = PartitionKey | Itself
+
+
+def spec_of(keys: Iterable[AnyKey], schema: Schema) -> PartitionSpec:
     fields = (
         PartitionField(
             schema.find_field(key.field).field_id, PARTITION_FIELD_ID_START + number, _transform(key), key.name
@@ -30,7 +45,9 @@ def spec_of(keys: Iterable[PartitionKey], schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def _transform(key: PartitionKey) -> Transform[Any, Any]:
+def _transform(key: AnyKey) -> Transform[Any, Any]:
+    if isinstance(key, Itself):
+        return IdentityTransform()
     match key.part:
         case "day":
             return DayTransform()
@@ -39,9 +56,7 @@ def _transform(key: PartitionKey) -> Transform[Any, Any]:
     return BucketTransform(key.buckets)
 
 
-def check_spec(
-    where: object, keys: Iterable[PartitionKey], metadata: TableMetadata, renamed: Mapping[str, str]
-) -> None:
+def check_spec(where: object, keys: Iterable[AnyKey], metadata: TableMetadata, renamed: Mapping[str, str]) -> None:
     """Raises WrongUse for a table that is partitioned by something else. `renamed`: columns that are about to be, to what."""
     wanted = [(key.field, str(_transform(key))) for key in keys]
     schema = metadata.schema()

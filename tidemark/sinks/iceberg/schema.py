@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -130,9 +131,9 @@ def _of_iceberg(found: IcebergType) -> Type:
 _NAMES = {str(one): name for name, one in _FLAT.items()}
 
 
-def columns(fields: Mapping[str, FieldType]) -> Schema:
+def columns(fields: Mapping[str, FieldType], more: Mapping[str, IcebergType] = MappingProxyType({})) -> Schema:
     """The table's columns, all of them optional: files of an older stream file lack some."""
-    types = {**_OURS, **{name: iceberg_type(kind) for name, kind in fields.items()}, GENERATION: LongType()}
+    types = {**_OURS, **{name: iceberg_type(kind) for name, kind in fields.items()}, GENERATION: LongType(), **more}
     return assign_fresh_schema_ids(
         Schema(
             *(NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(types.items(), 1))

@@ -67,11 +67,9 @@ def _readable(text: str) -> str:
     return text
 
 
-class IcebergSink(FolderSettings):
-    """An Iceberg table in a folder below the connection's path, named in a catalog."""
+class InCatalog(FolderSettings):
+    """A table in a folder below the connection's path, named in a catalog."""
 
-    type: Literal["iceberg"]
-    name: Name = Field(default="iceberg", description="The name of the sink. Two sinks of one type need names.")
     table: Annotated[TableName, Field(description="Namespace and name in the catalog, such as `lake.orders`.")]
     catalog: ConnectionName = Field(
         default="iceberg_default",
@@ -80,6 +78,23 @@ class IcebergSink(FolderSettings):
     catalog_name: Name = Field(
         default="tidemark", description="What readers call the catalog: a database may hold several."
     )
+
+    @property
+    def other_connections(self) -> frozenset[str]:
+        return frozenset({self.catalog})
+
+    def owned(self) -> Iterable[Owned]:
+        yield from super().owned()
+        said = f"table {self.table!r} of the catalog {self.catalog_name!r}"
+        place = ("iceberg", self.catalog, self.catalog_name, self.table)
+        yield Owned(place, f"{said} is named by two sinks; give each its own", said)
+
+
+class IcebergSink(InCatalog):
+    """An Iceberg table in a folder below the connection's path, named in a catalog."""
+
+    type: Literal["iceberg"]
+    name: Name = Field(default="iceberg", description="The name of the sink. Two sinks of one type need names.")
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
     keep_hours: int = Field(
         default=24,
@@ -122,17 +137,7 @@ class IcebergSink(FolderSettings):
                 return f"sink {self.name}: {key.part}({key.field}) is called as the field {min(taken)}; rename that"
         return None
 
-    @property
-    def other_connections(self) -> frozenset[str]:
-        return frozenset({self.catalog})
 
-    def owned(self) -> Iterable[Owned]:
-        yield from super().owned()
-        said = f"table {self.table!r} of the catalog {self.catalog_name!r}"
-        place = ("iceberg", self.catalog, self.catalog_name, self.table)
-        yield Owned(place, f"{said} is named by two sinks; give each its own", said)
-
-
-def place_of(settings: IcebergSink, base: str) -> dict[str, str]:
+def place_of(settings: InCatalog, base: str) -> dict[str, str]:
     """The place of a sink, without an attempt's own folder."""
     return {"base": base, "catalog": settings.catalog, "catalog_name": settings.catalog_name, "table": settings.table}

@@ -17,11 +17,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
 from tidemark.ledger.records import Record
@@ -29,9 +31,8 @@ from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
-from tidemark.sinks.iceberg.partitions import check_spec, spec_of
+from tidemark.sinks.iceberg.partitions import AnyKey, check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
-from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.types import hint
@@ -67,21 +68,24 @@ def prepare(
     fields: Mapping[str, FieldType],
     stream: str,
     ledger: str,
-    keys: Sequence[PartitionKey] = (),
+    keys: Sequence[AnyKey] = (),
     was: Names = NEVER,
+    more: Mapping[str, IcebergType] = MappingProxyType({}),
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
-    A column also takes a wider type, as Iceberg allows it, and another name, if `was` says so. Raises what `check_owner`
-    raises. Raises WrongUse for a table elsewhere or with other partitions, for a column of another type or whose name differs
-    in case, and for a place that readers of Iceberg take for another.
+    A column also takes a wider type, as Iceberg allows it, and another name, if `was` says so. `more`: columns beside the
+    fields; `kept`: properties that the table is made with. Raises what `check_owner` raises. Raises WrongUse for a table
+    elsewhere or with other partitions, for a column of another type or whose name differs in case, and for a place that
+    readers of Iceberg take for another.
     """
     folders.path_of(where.base)
     if "#" in where.base:
         raise WrongUse(f"{where.base} has a #, at which readers of Iceberg cut a name: name another folder")
-    wanted = columns(fields)
+    wanted = columns(fields, more)
     if opened(where) is None:
-        mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json()}
+        mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json(), **kept}
         create(where, wanted, spec_of(keys, wanted), {**mark, **_SETTINGS})
     change(where, partial(_prepared, where, fields, stream, ledger, keys, was))
 
@@ -91,7 +95,7 @@ def _prepared(
     fields: Mapping[str, FieldType],
     stream: str,
     ledger: str,
-    keys: Sequence[PartitionKey],
+    keys: Sequence[AnyKey],
     was: Names,
     table: Table,
     made: Transaction,
@@ -191,13 +195,14 @@ def owner_of(table: Table) -> dict[str, str]:
     return {"stream": table.properties.get(_STREAM, "nobody"), "ledger": table.properties.get(_LEDGER, "none")}
 
 
-def check_there(where: Where, records: Iterable[Record]) -> Table | None:
+def check_there(where: Where, records: Iterable[Record], named: str = "base") -> Table | None:
     """The table; None before anything was written. Raises Unreachable for a table that is gone, though windows are in it.
 
-    A disk that is not mounted looks like this, and a database that was set up anew. So nobody may begin it anew.
+    A disk that is not mounted looks like this, and a database that was set up anew. So nobody may begin it anew. The places
+    of `records` have its folder under the name `named`.
     """
     if (table := opened(where)) is None and any(
-        one.place.get("base") == where.base and one.place.get("table") == where.table
+        one.place.get(named) == where.base and one.place.get("table") == where.table
         for record in records
         for one in record.places
     ):
@@ -283,7 +288,7 @@ def publish(
             return False
         transaction.set_properties({lane_property(versions, record.lane): str(generation)})
         summary = {**_summary(record), "tidemark.ranges": _ranges(record)}
-        _snapshot(table, transaction, old, new, summary)
+        snapshot(table, transaction, old, new, summary)
         return True
 
     change(where, stage)
@@ -297,7 +302,7 @@ def remove(where: Where, record: Record, wanted: RangeSet) -> None:
     def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
         old = _without(where, table, wanted, generation, made)
         if old:
-            _snapshot(table, transaction, old, [], {**_summary(record), ERASES: "true"})
+            snapshot(table, transaction, old, [], {**_summary(record), ERASES: "true"})
         return bool(old)
 
     change(where, stage)
@@ -315,21 +320,22 @@ def _without(where: Where, table: Table, wanted: RangeSet, below: int, made: lis
     return found
 
 
-def _snapshot(
+def snapshot(
     table: Table,
     transaction: Transaction,
     old: Sequence[tuple[LiveFile, str]],
     new: Sequence[DataFile],
     summary: Mapping[str, str],
 ) -> None:
+    """Replace some files by copies, if they have any, and add others."""
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
-    with update.overwrite() if old else update.merge_append() as snapshot:
+    with update.overwrite() if old else update.merge_append() as made:
         for one, copy in old:
-            snapshot.delete_data_file(one.file)
+            made.delete_data_file(one.file)
             if copy and (kept := data_files.described(table.metadata, copy, one.file.partition)) is not None:
-                snapshot.append_data_file(kept)
+                made.append_data_file(kept)
         for added in new:
-            snapshot.append_data_file(added)
+            made.append_data_file(added)
 
 
 def _summary(record: Record) -> dict[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Protocol
 
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
@@ -18,7 +20,7 @@ from tidemark.sinks.parquet import compactions, folders
 from tidemark.sinks.parquet.compactions import Compactions, WindowName, WindowSpan, described, spans
 from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS, delete, holds_erased, on_disk
 from tidemark.sinks.parquet.parts import FolderPart, steady
-from tidemark.sinks.parquet.settings import ParquetSink
+from tidemark.sinks.parquet.settings import Compression, FolderKey
 
 # The columns of a folder, and their types.
 _Schema = tuple[tuple[str, str], ...]
@@ -30,22 +32,39 @@ class Size:
     bytes: int
 
 
+class Folders(Protocol):
+    """The folders of a sink: the type that its receipts give, and the name under which they are found."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def compression(self) -> Compression: ...
+
+    def base(self, connections: Connections) -> str: ...
+
+    def folder_keys(self) -> tuple[FolderKey, ...]: ...
+
+
 class ParquetCompaction:
     """The compaction of the sink `parquet`, without Spark."""
 
-    def planned(self, opened: Opened, settings: ParquetSink, asked: CompactionRequest) -> Sequence[Replaceable]:
+    def planned(self, opened: Opened, settings: Folders, asked: CompactionRequest) -> Sequence[Replaceable]:
         base = settings.base(opened.connections)
 
         def read(parts: list[FolderPart], _: Authority) -> list[Replaceable]:
             return [_replaceable(group) for group in groups(choose(parts, base, asked))]
 
-        return steady(opened.book, settings.name, read)
+        return steady(opened.book, settings.name, read, settings.type)
 
-    def at_work(self, opened: Opened, settings: ParquetSink) -> str | None:
+    def at_work(self, opened: Opened, settings: Folders) -> str | None:
         found = compactions.find(opened.book, settings.name)
         return found.value.claim.run if found is not None and found.value.claim is not None else None
 
-    def made(self, opened: Opened, settings: ParquetSink, run: str) -> Sequence[Replacement]:
+    def made(self, opened: Opened, settings: Folders, run: str) -> Sequence[Replacement]:
         found = compactions.find(opened.book, settings.name)
         made = [one for one in found.value.folders if one.run == run] if found else []
         return [Replacement(_named(one.windows), one.rows, one.folder) for one in made]

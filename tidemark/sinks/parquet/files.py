@@ -291,7 +291,7 @@ def tables_that_count(
     `was`: the older names of fields; None: those that are noted in the folder. Raises LedgerContradiction when a folder is
     missing.
     """
-    counts, names = _Counts(authority), lru_cache(types.names_of)
+    counts, names = Counts(authority), lru_cache(types.names_of)
     for part in parts:
         if not part.holds:
             continue
@@ -313,11 +313,13 @@ def holds_erased(part: FolderPart) -> bool:
 
 
 def holds(folder: str, wanted: RangeSet) -> bool:
-    """Whether a folder's files have rows of some offsets. A file that cannot be read, as a killed attempt leaves it, may."""
+    """Whether a file, or those of a folder, have rows of some offsets. One that cannot be read, as a kill leaves it, may."""
     if not wanted:
         return False
     with folders.opened(folder) as (filesystem, path):
-        listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        here = filesystem.get_file_info(path)
+        inside = fs.FileSelector(path, allow_not_found=True, recursive=True)
+        listed = [here] if here.type == fs.FileType.File else filesystem.get_file_info(inside)
         # Also those below `_temporary`, which no reader takes: Spark moves files out of it when a task ends.
         files = [one.path for one in listed if one.type == fs.FileType.File and one.path.endswith(".parquet")]
         try:
@@ -389,7 +391,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return _VIEWS.get(kind, kind)
 
 
-class _Counts:
+class Counts:
     """Looks up which rows count. The segments of a partition become arrays once, however many folders are looked up."""
 
     def __init__(self, authority: Authority) -> None:

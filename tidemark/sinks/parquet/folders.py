@@ -78,13 +78,16 @@ def check_stored(base: str, folder: str) -> None:
         raise Unreachable(f"{what}: {MEANWHILE}")
 
 
-def check_there(base: str, records: Iterable[Record], marked: Callable[[str], bool] = has_mark) -> None:
+def check_there(
+    base: str, records: Iterable[Record], marked: Callable[[str], bool] = has_mark, named: str = "base"
+) -> None:
     """Raises Unreachable for a folder without its owner's mark, although committed windows have named it.
 
     A disk that is not mounted looks like this: its folder is missing or empty, and it may come back with all that it had. So
-    nobody may take it for deleted, or begin it anew. `records` are asked for only where there is no mark.
+    nobody may take it for deleted, or begin it anew. `records` are asked for only where there is no mark. Their places have
+    the folder under the name `named`.
     """
-    if marked(base) or not any(one.place.get("base") == base for record in records for one in record.places):
+    if marked(base) or not any(one.place.get(named) == base for record in records for one in record.places):
         return
     with opened(base) as (filesystem, path):
         there = filesystem.get_file_info(path).type != fs.FileType.NotFound

@@ -89,7 +89,7 @@ def _part(
     return FolderPart(*at, tuple(windows), compacted, holds, lost, erased=without)
 
 
-def steady(book: Book, sink: str, read: Callable[[list[FolderPart], Authority], T]) -> T:
+def steady(book: Book, sink: str, read: Callable[[list[FolderPart], Authority], T], kind: str = TYPE) -> T:
     """Read until no compaction has replaced a folder meanwhile. Gives the rows that counted when the heads were read.
 
     The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader.
@@ -98,7 +98,7 @@ def steady(book: Book, sink: str, read: Callable[[list[FolderPart], Authority], 
         known = compactions.find(book, sink)
         view = book.view(sink)
         try:
-            there = parts(view.windows, view.authority, sink, known.value if known else None)
+            there = parts(view.windows, view.authority, sink, known.value if known else None, kind)
             _check_there(there)
             found = read(there, view.authority)
         except Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tidemark.ledger.erased import erased as erased_of
 from tidemark.ledger.erased import places_to_clear
@@ -23,19 +23,11 @@ from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
 
 
-class PlainParquet(InFolders):
-    rows_by_coordinate = True
+class PlainFolders(InFolders):
+    """What is so of all sinks with a folder for each attempt, which a compaction may put together."""
 
-    def place(self, opened: Opened, settings: ParquetSink, lane: str, seq: int, generation: int) -> dict[str, str]:
-        from tidemark.sinks.parquet import files
-
-        base = settings.base(opened.connections)
-        return {"base": base, "folder": files.attempt_folder(base, lane, seq, generation)}
-
-    def check_fields(self, opened: Opened, settings: ParquetSink) -> None:
-        from tidemark.sinks.parquet import types
-
-        types.check(settings.base(opened.connections), opened.fields, opened.was)
+    # The type that receipts give.
+    kind: ClassVar[str] = TYPE
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.parquet import folders
@@ -50,7 +42,7 @@ class PlainParquet(InFolders):
             return [span for part in wanted if holds_erased(part) for span in spans(part.names)]
 
         compact = f"tidemark compact {opened.book.stream}"
-        held = steady(opened.book, sink, read)
+        held = steady(opened.book, sink, read, self.kind)
         said = [f"no reader of Tidemark shows it; files of {described(held)} hold it until: {compact}"] if held else []
         return "; ".join((*said, *self._left_beside(opened, sink, erased, named)))
 
@@ -63,7 +55,7 @@ class PlainParquet(InFolders):
         """
         from tidemark.sinks.parquet import files, folders
 
-        written = [one for one in places_to_clear(opened.book) if one.place.type == TYPE and one.place.name == sink]
+        written = [one for one in places_to_clear(opened.book) if (one.place.type, one.place.name) == (self.kind, sink)]
         if not written:
             return
         standing = written[0].standing
@@ -72,7 +64,7 @@ class PlainParquet(InFolders):
             folders.path_of(place.place["folder"])
             for window in standing.windows
             for place in window.record.places
-            if place.type == TYPE and place.name != sink
+            if place.type == self.kind and place.name != sink
         }
         made = compactions.of_all_sinks(opened.book)
         named |= {folders.path_of(one.folder) for value in made for one in value.folders}
@@ -91,7 +83,7 @@ class PlainParquet(InFolders):
                 elif standing.is_dead(one.generation, max(committed, default=0)) and files.holds(one.folder, gone):
                     yield f"plain readers see it in {one.folder}, which an attempt has left: remove this folder"
 
-    def rows_at(self, opened: Opened, settings: ParquetSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+    def rows_at(self, opened: Opened, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
         from tidemark.sinks.parquet.looking import rows_of_message
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
@@ -112,6 +104,21 @@ class PlainParquet(InFolders):
             except Exception:
                 if known == compactions.find(opened.book, settings.name):
                     raise
+
+
+class PlainParquet(PlainFolders):
+    rows_by_coordinate = True
+
+    def place(self, opened: Opened, settings: ParquetSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        from tidemark.sinks.parquet import files
+
+        base = settings.base(opened.connections)
+        return {"base": base, "folder": files.attempt_folder(base, lane, seq, generation)}
+
+    def check_fields(self, opened: Opened, settings: ParquetSink) -> None:
+        from tidemark.sinks.parquet import types
+
+        types.check(settings.base(opened.connections), opened.fields, opened.was)
 
     def rows(self, opened: Opened, settings: ParquetSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, parquet_rows(opened.book, settings.name, limit))

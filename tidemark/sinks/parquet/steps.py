@@ -27,7 +27,6 @@ from tidemark.sinks.parquet import compacting, compactions, folders
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts
-from tidemark.sinks.parquet.settings import ParquetSink
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,12 @@ def nobody(step: CompactionStep) -> None:
 
 
 def compact(
-    opened: Opened, sink: ParquetSink, run: str, asked: CompactionRequest, rewrite: Rewrite, on_step: Listener = nobody
+    opened: Opened,
+    sink: compacting.Folders,
+    run: str,
+    asked: CompactionRequest,
+    rewrite: Rewrite,
+    on_step: Listener = nobody,
 ) -> list[CompactedFolder]:
     """Compact what is asked for, and finish what an earlier compaction left; returns the new folders.
 
@@ -78,7 +82,7 @@ def compact(
     heard(CompactionStep.CLAIMED)
     view = book.view(sink.name)
     with _unless_fenced(book, held):
-        chosen = compacting.choose(parts(view.windows, view.authority, sink.name, held.value), base, asked)
+        chosen = compacting.choose(parts(view.windows, view.authority, sink.name, held.value, sink.type), base, asked)
         groups = compacting.groups(chosen)
     made: list[CompactedFolder] = []
     for number, group in enumerate(groups, 1):

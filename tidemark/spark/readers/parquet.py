@@ -183,6 +183,6 @@ def values_of(
     return reduce(DataFrame.unionAll, found)
 
 
-def shown(rows: DataFrame, fields: Fields) -> DataFrame:
-    """The rows of `parquet_rows` as people see them."""
-    return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in fields))
+def shown(rows: DataFrame, fields: Fields, *more: str) -> DataFrame:
+    """The rows of `parquet_rows` as people see them, with `more` columns."""
+    return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in fields), *more)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from tidemark.settings.parts import FieldName, Items, Name
+from tidemark.settings.parts import Name
 from tidemark.sinks.contract import Surroundings
 from tidemark.sinks.hbase.settings import HBaseTableSettings
+from tidemark.sinks.keys import Key
 
 
 class HBaseLatestSink(HBaseTableSettings):
@@ -16,27 +17,7 @@ class HBaseLatestSink(HBaseTableSettings):
 
     type: Literal["hbase_latest"]
     name: Name = Field(default="hbase_latest", description="The name of the sink. Two sinks of one type need names.")
-    key: Annotated[
-        Items[FieldName],
-        Field(
-            min_length=1,
-            max_length=16,
-            description="The field that is the key, or a list of fields. A table keeps the key that it "
-            "was made with, and Tidemark refuses another one.",
-        ),
-    ]
-
-    @field_validator("key", mode="before", json_schema_input_type=FieldName | Items[FieldName])
-    @classmethod
-    def _one_or_several(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
-
-    @field_validator("key")
-    @classmethod
-    def _each_once(cls, key: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(key)) < len(key):
-            raise ValueError("a field is named twice")
-        return key
+    key: Key
 
     def problem_with(self, others: Surroundings) -> str | None:
         if unknown := [name for name in self.key if name not in others.fields]:

@@ -13,7 +13,6 @@ from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.parquet import compacting, steps
 from tidemark.sinks.parquet.compactions import CompactedFolder, described, spans
 from tidemark.sinks.parquet.parts import FolderPart
-from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.parquet.steps import CompactionStep, Listener, nobody
 from tidemark.spark.columns import field, values_hash
 from tidemark.spark.readers.parquet import columns_of, rows_of
@@ -26,7 +25,7 @@ FILE_BYTES = 128 * 1024 * 1024
 
 
 def compact(
-    opened: OpenStream, sink: ParquetSink, run: str, asked: CompactionRequest, on_step: Listener = nobody
+    opened: OpenStream, sink: compacting.Folders, run: str, asked: CompactionRequest, on_step: Listener = nobody
 ) -> list[CompactedFolder]:
     """As `steps.compact`. Raises VerificationFailed too."""
     spark = stream_session(f"tidemark compaction of {opened.book.stream}/{sink.name}", opened)
@@ -37,7 +36,9 @@ def compact(
     return steps.compact(opened, sink, run, asked, rewrite, on_step)
 
 
-def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
+def _rewrite(
+    spark: SparkSession, sink: compacting.Folders, group: Sequence[FolderPart], folder: str, heard: Listener
+) -> int:
     """Write the rows that count in some folders into a new folder, and return their number."""
     # Where nothing counts any more, a folder with rows that were erased has the columns.
     with_columns = [part for part in group if part.holds] or [part for part in group if part.stale]

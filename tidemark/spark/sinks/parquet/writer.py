@@ -13,7 +13,8 @@ from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet import types
-from tidemark.sinks.parquet.settings import FolderKey, ParquetSink
+from tidemark.sinks.parquet.compacting import Folders
+from tidemark.sinks.parquet.settings import FolderKey
 from tidemark.spark.columns import (
     COORDINATE,
     DIGEST,
@@ -46,7 +47,7 @@ ALL_DIFFER = {f"parquet.enable.dictionary#{name}": "false" for name in (OFFSET, 
 class ParquetResults:
     """The sink `parquet`. Its fields keep their types; the coordinate and the digest are columns too."""
 
-    def __init__(self, config: ParquetSink, base: str, fields: Fields, was: Names = NEVER) -> None:
+    def __init__(self, config: Folders, base: str, fields: Fields, was: Names = NEVER) -> None:
         self._config = config
         self._base = base
         self._fields = fields
@@ -113,7 +114,7 @@ def written_rows(spark: SparkSession, schema: StructType, *paths: str) -> DataFr
     return rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
 
 
-def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
+def write(rows: DataFrame, config: Folders, folder: str) -> None:
     """Write a folder as the stream file says. Spark fails if the folder exists: no folder is written twice."""
     keys = keys_of(config, rows)
     writer = rows.withColumns({key.column: _folder_name(key) for key in keys}).write.mode("errorifexists")
@@ -122,7 +123,7 @@ def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
     )
 
 
-def keys_of(config: ParquetSink, rows: DataFrame) -> tuple[FolderKey, ...]:
+def keys_of(config: Folders, rows: DataFrame) -> tuple[FolderKey, ...]:
     """The keys that name these rows' folders. Rows of older windows may lack a field, or have another type for it."""
     kinds = dict(rows.dtypes)
     fit = {

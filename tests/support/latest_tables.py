@@ -1,0 +1,396 @@
+"""A stream whose ledger is in memory, with a real table of newest rows: its work writes the files that Spark would write.
+
+Beside it, a small model says what the table has to show.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+from deltalake import DeltaTable
+
+from tests.support.claiming import claim_lane
+from tests.support.protocol_world import hold
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at
+from tidemark.clients.connections import Connection
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Fence, Listener, Run, Step
+from tidemark.ledger.book import now_ms
+from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, Record, SinkReceipt, Window
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.windows import ingest as ingests
+from tidemark.runs.windows import lanes
+from tidemark.sinks.contract import CompactionRequest, Replaceable
+from tidemark.sinks.delta.latest import table as delta_latest
+from tidemark.sinks.delta.latest.compacting import DeltaLatestCompaction, vacuum
+from tidemark.sinks.delta.latest.plain import PlainDeltaLatest
+from tidemark.sinks.delta.latest.settings import DeltaLatestSink
+from tidemark.sinks.iceberg import catalog
+from tidemark.sinks.iceberg.latest import table as iceberg_latest
+from tidemark.sinks.iceberg.latest.compacting import IcebergLatestCompaction, expire, where_of
+from tidemark.sinks.iceberg.latest.plain import PlainIcebergLatest
+from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
+from tidemark.sinks.latest.plain import PlainLatestRows
+from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
+from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.parquet import files, steps
+from tidemark.sinks.parquet.parts import FolderPart
+from tidemark.sinks.sweeping import SinkSweeper
+
+BUCKETS = 3
+FIELDS = {"id": "integer", "value": "string"}
+
+
+class Change(NamedTuple):
+    """What a code makes of a message. Rows of the key None have no key."""
+
+    key: int | None
+    value: str
+    deleted: bool = False
+
+
+# A code gives the rows of a message, by its partition and offset.
+Code = Callable[[int, int], Sequence[Change]]
+
+
+class Killed(Exception):
+    """Raised where a process is killed."""
+
+
+@dataclass
+class LatestInMemory(StreamInMemory):
+    """A stream with one sink of newest rows."""
+
+    kind: str = ""
+    more: str = ""
+    # What a compaction says of the older versions, after one erasure.
+    expiring: str = ""
+    code: Code = field(default=lambda partition, offset: [Change(offset, f"{partition}@{offset}")])
+
+    def __post_init__(self) -> None:
+        sink = f"  - type: {self.kind}\n    folder: orders_latest\n    key: id\n    buckets: {BUCKETS}\n{self.more}"
+        self.text = (
+            TEXT.replace("  - type: hbase\n    table: orders\n", sink)
+            .replace("    id: integer\n", "    id: integer\n    value: string\n")
+            .replace("dead_letters:\n  table: orders_dead\n", "dead_letters:\n  type: parquet\n  folder: orders_dead\n")
+        )
+        super().__post_init__()
+        before = self.opened
+        self.opened = OpenStream(before.file, before.book, before.log, SinkSweeper(self._connection), self._connection)
+        # By (partition, offset): the rows of the newest committed attempt.
+        self.committed: dict[tuple[int, int], Sequence[Change]] = {}
+
+    def _connection(self, name: str) -> Connection:
+        return super()._connection(name)
+
+    @property
+    def sink(self) -> LatestSettings:
+        (found,) = (one for one in self.opened.stream.sinks if isinstance(one, LatestSettings))
+        return found
+
+    @property
+    def ledger(self) -> str:
+        found = self.opened.book.register()
+        assert found is not None
+        return found[1].ledger
+
+    @property
+    def base(self) -> str:
+        return self.sink.base(self.opened.connections)
+
+    @property
+    @abstractmethod
+    def plain(self) -> PlainLatestRows: ...
+
+    @abstractmethod
+    def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None: ...
+
+    @abstractmethod
+    def planned(self) -> Sequence[Replaceable]:
+        """What a compaction would take."""
+
+    @abstractmethod
+    def vacuum(self, hours: int = 24) -> None:
+        """What a compaction does with the table."""
+
+    @abstractmethod
+    def table_files(self) -> int:
+        """How many files of rows there are, of all versions."""
+
+    @abstractmethod
+    def seen(self) -> list[dict[str, Any]]:
+        """The rows that others see."""
+
+    @abstractmethod
+    def versions(self) -> int:
+        """How many versions the table has had."""
+
+    def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:
+        """Process the lane's pending window; a process that is killed after a step raises Killed."""
+        book = self.opened.book
+        found = book.head(lane)
+        assert found is not None
+        files.own(history_of(self.base), "orders", self.ledger, self.sink.name)
+        self.prepare()
+        work = _Work(self, lane, found.head.seq + 1, run)
+
+        def heard(step: Step) -> None:
+            if step == Step.COMMITTED:
+                self.committed |= work.rows
+            if step == until:
+                raise Killed(step)
+
+        self.now += 1
+        this = Run(run, "v1", "d")
+        return protocol.process(
+            book, self.opened.sweeper, work, hold, lane, work.seq, this, on_step=heard, take_over=True
+        )
+
+    def ingest(self, run: str = "run 1", *, until: Step | None = None) -> Record | None:
+        self.now += 1
+        return self.process(INGEST, run, until=until) if ingests.plan_ingest(self.opened, run) is not None else None
+
+    def replay(self, wanted: RangeSet, run: str, *, until: Step | None = None) -> Record:
+        self.now += 1
+        lane = claim_lane(self.opened, LaneKind.REPLAY, run, wanted, "a test")
+        return self.finish(lane, run, until=until)
+
+    def finish(self, lane: str, run: str, *, until: Step | None = None) -> Record:
+        """Work off a lane with one window, also one that was killed."""
+        if lanes.plan_lane(self.opened, lane, run) is not None:
+            self.process(lane, run, until=until)
+        lanes.finish(self.opened, lane)
+        found = self.opened.book.head(lane)
+        assert found is not None
+        assert found.head.last is not None
+        return found.head.last
+
+    def erase(self, wanted: RangeSet, run: str = "erasure") -> Record:
+        record = super().erase(wanted, run)
+        self.committed = {one: rows for one, rows in self.committed.items() if (at(one[0]), one[1]) not in wanted}
+        return record
+
+    def compact(self, run: str) -> None:
+        """The history, as Spark does it."""
+        history = self.sink.history(self.opened.connections)
+        steps.compact(self.opened, history, run, CompactionRequest(), _rewritten)
+
+    def wanted(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
+        """By key what the model says: partition, offset and index of its newest row, the value, and whether it is deleted."""
+        found: dict[int, tuple[tuple[int, int, int], str, bool]] = {}
+        for (partition, offset), rows in self.committed.items():
+            for index, row in enumerate(rows):
+                if row.key is None:
+                    continue
+                place = (offset, partition, index)
+                if row.key not in found or place > found[row.key][0]:
+                    found[row.key] = (place, row.value, row.deleted)
+        return found
+
+    def shown(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
+        """By key what others see; no key is there twice."""
+        rows = self.seen()
+        found = {
+            row["id"]: ((row["_offset"], row["_partition"], row["_index"]), row["value"], row["_deleted"])
+            for row in rows
+        }
+        assert len(found) == len(rows)
+        return found
+
+    def counting(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
+        """By key what Tidemark's reader gives."""
+        found = {}
+        for row in self.plain.rows(self.opened, self.sink, 1_000_000):
+            place, _, offset = row["coordinate"].rpartition("@")
+            key, value = int(row["fields"]["id"]), row["fields"]["value"]
+            assert key not in found
+            found[key] = ((int(offset), int(place.rpartition("/")[2]), row["index"]), value, row["deleted"])
+        return found
+
+
+@dataclass
+class DeltaLatestInMemory(LatestInMemory):
+    """The sink `delta_latest`."""
+
+    kind: str = "delta_latest"
+    expiring: str = "1 files of older versions"
+
+    @property
+    def plain(self) -> PlainLatestRows:
+        return PlainDeltaLatest()
+
+    def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
+        delta_latest.prepare(self.base, self.opened.fields, stream, self.ledger, key, buckets, "snappy")
+
+    def planned(self) -> Sequence[Replaceable]:
+        return DeltaLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
+
+    def vacuum(self, hours: int = 24) -> None:
+        vacuum(self.opened, self._sink.model_copy(update={"keep_hours": hours}))
+
+    def table_files(self) -> int:
+        return len([*Path(self.base.removeprefix("file://")).glob("_bucket=*/*.parquet")])
+
+    @property
+    def _sink(self) -> DeltaLatestSink:
+        found = self.sink
+        assert isinstance(found, DeltaLatestSink)
+        return found
+
+    def seen(self) -> list[dict[str, Any]]:
+        made = DeltaTable.is_deltatable(self.base)
+        return DeltaTable(self.base).to_pyarrow_table().to_pylist() if made else []
+
+    def versions(self) -> int:
+        return DeltaTable(self.base).version()
+
+
+@dataclass
+class IcebergLatestInMemory(LatestInMemory):
+    """The sink `iceberg_latest`."""
+
+    kind: str = "iceberg_latest"
+    more: str = "    table: lake.orders\n"
+    expiring: str = "1 snapshots expire"
+
+    def _connection(self, name: str) -> Connection:
+        if name == "iceberg_default":
+            return Connection(name, host=str(self.folder / "catalog.db"), kind="sqlite")
+        return super()._connection(name)
+
+    @property
+    def plain(self) -> PlainLatestRows:
+        return PlainIcebergLatest()
+
+    def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
+        where = where_of(self.opened, self._sink)
+        iceberg_latest.prepare(where, self.opened.fields, stream, self.ledger, key, buckets, "snappy")
+
+    def planned(self) -> Sequence[Replaceable]:
+        return IcebergLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
+
+    def vacuum(self, hours: int = 24) -> None:
+        # The ledger's clock is far behind that of the snapshots.
+        before = self.now
+        self.now = now_ms() + 1000
+        expire(self.opened, self._sink.model_copy(update={"keep_hours": hours}), "run")
+        self.now = before
+
+    def table_files(self) -> int:
+        return len([*Path(self.base.removeprefix("file://")).glob("data/**/*.parquet")])
+
+    @property
+    def _sink(self) -> IcebergLatestSink:
+        found = self.sink
+        assert isinstance(found, IcebergLatestSink)
+        return found
+
+    def seen(self) -> list[dict[str, Any]]:
+        found = catalog.opened(where_of(self.opened, self._sink))
+        return [] if found is None else found.scan().to_arrow().to_pylist()
+
+    def versions(self) -> int:
+        found = catalog.opened(where_of(self.opened, self._sink))
+        assert found is not None
+        return len(found.snapshots())
+
+
+@dataclass
+class _Work:
+    """Writes the rows of each message, as the sink's files have them."""
+
+    world: LatestInMemory
+    lane: str
+    seq: int
+    run: str
+    rows: dict[tuple[int, int], Sequence[Change]] = field(default_factory=dict)
+
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        self._covers = covers
+        offsets = [(one.partition.partition, offset) for one in covers for offset in range(one.start, one.until)]
+        self.rows = {(partition, offset): self.world.code(partition, offset) for partition, offset in offsets}
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        self._place = self.world.plain.place(
+            self.world.opened, self.world.sink, self.lane, self.seq, attempt.generation
+        )
+        there = Path(self._place["folder"].removeprefix("file://"))
+        there.mkdir(parents=True)
+        made = pa.Table.from_pylist([*_written(self.rows)], schema=WRITTEN)
+        # Two tasks.
+        half = made.num_rows // 2
+        pq.write_table(made.slice(0, half), there / "part-0.parquet")
+        pq.write_table(made.slice(half), there / "part-1.parquet")
+        on_step(Step.SINK_STORED)
+
+    def verify(self) -> Receipt:
+        tallies = tuple(
+            PartitionTally(
+                topic=one.topic,
+                incarnation=one.incarnation,
+                partition=one.partition,
+                rows=Count(self._covers.only([one]).count(), "0" * 16),
+            )
+            for one in self._covers.partitions
+        )
+        sink = SinkReceipt(name=self.world.sink.name, type=self.world.kind, place=self._place)
+        return Receipt(tallies=tallies, sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)
+
+
+WRITTEN = pa.schema([one for one in columns(FIELDS) if one.name != GENERATION])
+
+
+def _written(rows: dict[tuple[int, int], Sequence[Change]]) -> Iterator[dict[str, Any]]:
+    for (partition, offset), changes in rows.items():
+        for index, one in enumerate(changes):
+            # Two keys may have one hash.
+            hashed = None if one.key is None else xxhash.xxh64_intdigest(str(one.key // 2).encode()) >> 1
+            yield {
+                "_topic": "orders",
+                "_incarnation": 1,
+                "_partition": partition,
+                "_offset": offset,
+                "_index": index,
+                "_tombstone": False,
+                "_digest": offset,
+                "id": one.key,
+                "value": one.value,
+                DELETED: one.deleted,
+                KEY_HASH: hashed,
+                BUCKET: None if hashed is None else hashed % BUCKETS,
+            }
+
+
+def _rewritten(group: Sequence[FolderPart], folder: str, heard: Callable[[steps.CompactionStep], None]) -> int:
+    """The rows that count in some folders, in one."""
+    there = Path(folder.removeprefix("file://"))
+    there.mkdir(parents=True)
+    found = []
+    for part in group:
+        for window in part.windows:
+            lost = part.lost.get(window.generation, RangeSet())
+            for path in part.paths:
+                rows = pq.read_table(path.removeprefix("file://"), partitioning=None)
+                if not part.compacted:
+                    rows = rows.append_column("_lane", pa.array([window.record.lane] * rows.num_rows, pa.string()))
+                    rows = rows.append_column("_seq", pa.array([window.record.seq] * rows.num_rows, pa.int32()))
+                    rows = rows.append_column(GENERATION, pa.array([window.generation] * rows.num_rows, pa.int64()))
+                kept = [
+                    row
+                    for row in rows.to_pylist()
+                    if row[GENERATION] == window.generation and (at(row["_partition"]), row["_offset"]) not in lost
+                ]
+                found.append(pa.Table.from_pylist(kept, schema=rows.schema))
+    made = pa.concat_tables(found)
+    pq.write_table(made, there / "part-0.parquet")
+    heard(steps.CompactionStep.WRITTEN)
+    return made.num_rows

@@ -1,0 +1,333 @@
+"""Tables of a lake with the newest row of each key, against a small model: whatever runs, replays, dies and wakes up late."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.latest_tables import (
+    Change,
+    Code,
+    DeltaLatestInMemory,
+    IcebergLatestInMemory,
+    Killed,
+    LatestInMemory,
+)
+from tests.support.streams_in_memory import offsets
+from tidemark.commit.protocol import Step
+from tidemark.errors import OwnedByAnother, Unreachable, WrongUse
+from tidemark.ledger.ordering import Epochs
+from tidemark.ledger.records import INGEST, LaneKind, TopicIncarnation
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.windows import lanes
+from tidemark.sinks.latest.rows import newest
+from tidemark.sinks.mounted import check_mounted
+from tidemark.sinks.parquet.parts import steady
+
+SEEDS = 8
+KINDS = {"delta_latest": DeltaLatestInMemory, "iceberg_latest": IcebergLatestInMemory}
+# What reads the ledger after the table's version was loaded.
+STEADY = "tidemark.sinks.latest.table.steady"
+
+
+def random_code(seed: int) -> Code:
+    """Few keys, so that they overwrite each other; some messages give no row, and some rows have no key."""
+
+    def code(partition: int, offset: int) -> list[Change]:
+        of = random.Random(f"{seed}/{partition}/{offset}")
+        if of.random() < 0.15:
+            return []
+        keys: list[int | None] = [*range(8), None]
+        return [
+            Change(of.choice(keys), f"code {seed}: {partition}@{offset}", of.random() < 0.2)
+            for _ in range(of.choice((1, 1, 1, 2)))
+        ]
+
+    return code
+
+
+class Story:
+    """Random steps of one stream, each followed by a look at the table."""
+
+    def __init__(self, world: LatestInMemory, seed: int, patch: pytest.MonkeyPatch) -> None:
+        self.world, self.of, self.patch = world, random.Random(seed), patch
+        self.end, self.runs = [3, 3], 0
+        self.erased = RangeSet()
+        # A lane that died after its commit, which is not published.
+        self.waiting: list[str] = []
+
+    def run(self) -> str:
+        self.runs += 1
+        return f"run {self.runs}"
+
+    def ingest(self) -> None:
+        self.end = [one + self.of.randrange(0, 6) for one in self.end]
+        self.world.ends(*((0, one) for one in self.end))
+        self._killed(lambda until: self.world.ingest(self.run(), until=until), INGEST)
+
+    def replay(self) -> None:
+        wanted = self._some()
+        if not wanted:
+            return
+        self.world.code = random_code(self.of.randrange(4))
+        run = self.run()
+        lane = lanes.lane_name(LaneKind.REPLAY, run)
+        self._killed(lambda until: self.world.replay(wanted, run, until=until), lane)
+
+    def erase(self) -> None:
+        wanted = self._some()
+        if wanted and self.of.random() < 0.5:
+            self._settled()
+            self.world.erase(wanted, self.run())
+            self.erased |= wanted
+
+    def compact(self) -> None:
+        if self.runs:
+            self.world.compact(self.run())
+
+    def late(self) -> None:
+        """Processes wake up that had published windows long ago, or are told to."""
+        for window in self.world.opened.book.committed():
+            for one in window.record.places:
+                if self.of.random() < 0.3:
+                    self.world.plain.publish(
+                        self.world.opened.book, self.world.opened.connections, one.place, window.record
+                    )
+
+    def paused(self) -> None:
+        """A process falls asleep while it publishes a window, before or after it has read the ledger, and others go on."""
+        self._settled()
+        real, when = steady, self.of.choice(("before", "after"))
+
+        def sleeping(*given: Any) -> Any:
+            self.patch.setattr(STEADY, real)
+            if when == "before":
+                self.of.choice((self.ingest, self.replay, self.erase))()
+            found = real(*given)
+            if when == "after":
+                self.of.choice((self.ingest, self.replay, self.erase))()
+            return found
+
+        windows = [one.record for one in self.world.opened.book.committed() if one.record.places]
+        record = self.of.choice(windows)
+        self.patch.setattr(STEADY, sleeping)
+        self.world.plain.publish(self.world.opened.book, self.world.opened.connections, record.places[0].place, record)
+        self.patch.setattr(STEADY, real)
+
+    def step(self) -> None:
+        steps = (self.ingest, self.ingest, self.replay, self.replay, self.erase, self.compact, self.late, self.paused)
+        self.of.choice(steps)()
+        self.check()
+
+    def check(self) -> None:
+        assert self.world.counting() == self.world.wanted()
+        if not self.waiting:
+            assert self.world.shown() == self.world.wanted()
+
+    def _some(self) -> RangeSet:
+        """Offsets that were read and not erased."""
+        read = self.world.positions() if self.runs and self.world.opened.book.head(INGEST) else {}
+        chosen = [
+            (partition, start, start + self.of.randrange(1, 5))
+            for partition, until in read.items()
+            for start in [self.of.randrange(max(until, 1))]
+            if until
+        ]
+        below = offsets(*((partition, 0, until) for partition, until in read.items() if until))
+        return (offsets(*chosen) & below) - self.erased
+
+    def _killed(self, work: Callable[[Step | None], object], lane: str) -> None:
+        """Do some work, whose process may die, and mostly another one then finishes it."""
+        until = self.of.choice((None, None, Step.SINK_STORED, Step.VERIFIED, Step.COMMITTED))
+        self._settled()
+        try:
+            work(until)
+        except Killed:
+            self.waiting.append(lane)
+            if self.of.random() < 0.7:
+                self.check_waiting()
+                self._settled()
+
+    def check_waiting(self) -> None:
+        assert self.world.counting() == self.world.wanted()
+
+    def _settled(self) -> None:
+        for lane in self.waiting:
+            if lane == INGEST:
+                self.world.ingest(self.run())
+            else:
+                self.world.finish(lane, self.run())
+        self.waiting = []
+
+
+@pytest.mark.covers("L1", "L2")
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_key_has_its_newest_row(kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = KINDS[kind](tmp_path)
+    world.code = random_code(0)
+    story = Story(world, seed, monkeypatch)
+    story.ingest()
+    for _ in range(12):
+        story.step()
+
+
+def one_key(partition: int, offset: int) -> list[Change]:
+    return [Change(1, f"{partition}@{offset}")]
+
+
+@pytest.fixture(params=KINDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> LatestInMemory:
+    made = KINDS[request.param](tmp_path)
+    made.code = one_key
+    made.ends((0, 5), (0, 0))
+    return made
+
+
+@pytest.mark.covers("L1", "L3")
+def test_others_see_a_window_after_its_commit_and_two_who_publish_it_are_one(
+    world: LatestInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (Step.SINK_STORED, Step.COMMITTED):
+        with pytest.raises(Killed):
+            world.ingest("run 1", until=step)
+        assert world.seen() == []
+    assert world.counting() == world.wanted() == {1: ((4, 0, 0), "0@4", False)}
+    (window,) = world.opened.book.committed()
+    real = steady
+
+    def sleeping(*given: Any) -> Any:
+        monkeypatch.setattr(STEADY, real)
+        found = real(*given)
+        # Another process settles the window before this one commits to the table, which has no file of the bucket yet.
+        world.ends((0, 6), (0, 0))
+        world.ingest("run 2")
+        return found
+
+    monkeypatch.setattr(STEADY, sleeping)
+    place = window.record.places[0].place
+    world.plain.publish(world.opened.book, world.opened.connections, place, window.record)
+    assert world.shown() == world.wanted() == {1: ((5, 0, 0), "0@5", False)}
+
+
+@pytest.mark.covers("L1")
+def test_a_window_that_changes_nothing_makes_no_version(world: LatestInMemory) -> None:
+    world.ingest()
+    before = world.versions()
+    (window,) = world.opened.book.committed()
+    world.plain.publish(world.opened.book, world.opened.connections, window.record.places[0].place, window.record)
+    # Older messages of the key, read again, do not change it.
+    world.replay(offsets((0, 1, 3)), "replay 1")
+    assert world.versions() == before
+    assert world.shown() == world.wanted()
+    # Nor does a window whose messages give no row.
+    world.code = lambda partition, offset: []
+    world.ends((0, 9), (0, 0))
+    world.ingest()
+    assert world.versions() == before
+    world.replay(offsets((0, 4, 5)), "replay 2")
+    assert world.versions() == before + 1
+    assert world.shown() == world.wanted() == {1: ((3, 0, 0), "0@3", False)}
+
+
+@pytest.mark.covers("L2", "L3")
+def test_what_was_erased_is_gone_with_a_compaction(world: LatestInMemory) -> None:
+    world.ingest()
+    gone = offsets((0, 3, 5))
+    world.erase(gone)
+    assert world.shown() == world.counting() == world.wanted() == {1: ((2, 0, 0), "0@2", False)}
+    remains = world.plain.remains(world.opened, world.sink.name, gone)
+    assert remains == (
+        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders; no reader of the newest "
+        f"version sees it; 1 files of older versions hold it until: tidemark compact orders --sink {world.sink.name}"
+    )
+    planned = world.planned()
+    assert [one.windows for one in planned] == [["ingest/1"], [world.expiring]]
+    world.compact("run 9")
+    world.vacuum()
+    assert world.plain.remains(world.opened, world.sink.name, gone) == ""
+    assert world.planned() == []
+    assert world.shown() == world.counting() == world.wanted()
+
+
+@pytest.mark.covers("L2")
+def test_readers_do_not_show_what_another_stream_has_erased(world: LatestInMemory) -> None:
+    world.ingest()
+    opened = replace(world.opened, book=world.opened.book.hiding(offsets((0, 4, 5))))
+    (shown,) = world.plain.rows(opened, world.sink, 10)
+    assert (shown["coordinate"], shown["fields"]["value"]) == ("orders/0@3", "0@3")
+    assert world.shown() == world.wanted() == {1: ((4, 0, 0), "0@4", False)}
+
+
+@pytest.mark.covers("L3")
+def test_older_versions_go_after_their_hours(world: LatestInMemory) -> None:
+    world.ingest()
+    world.ends((0, 6), (0, 0))
+    world.ingest()
+    assert world.table_files() == 2
+    world.vacuum()
+    assert world.table_files() == 2
+    world.vacuum(hours=0)
+    assert world.table_files() == 1
+    assert world.shown() == world.counting() == world.wanted()
+    # The history is none of the table's files, and a vacuum leaves it.
+    world.replay(offsets((0, 5, 6)), "replay 1")
+    assert world.shown() == world.wanted()
+
+
+@pytest.mark.covers("L1")
+def test_a_table_keeps_its_key_and_its_buckets(world: LatestInMemory) -> None:
+    world.ingest()
+    with pytest.raises(WrongUse, match=r'was made with the key \["id"\], the stream file says \["value"\]'):
+        world.prepare(key=["value"])
+    with pytest.raises(WrongUse, match="was made with the number of buckets 3, the stream file says 4"):
+        world.prepare(buckets=4)
+    with pytest.raises(OwnedByAnother, match="belongs to stream orders"):
+        world.prepare(stream="another")
+
+
+@pytest.mark.covers("L1")
+def test_a_table_that_is_gone_is_not_begun_anew(world: LatestInMemory) -> None:
+    world.ingest()
+    rmtree(world.base.removeprefix("file://"))
+    (window,) = world.opened.book.committed()
+    with pytest.raises(Unreachable):
+        world.plain.publish(world.opened.book, world.opened.connections, window.record.places[0].place, window.record)
+    with pytest.raises(Unreachable, match="windows have their results in it; its disk may not be mounted"):
+        check_mounted(world.opened.book, world.opened.connections, [world.sink])
+
+
+@pytest.mark.covers("L1")
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [1.5, float("nan"), None]),
+        (pa.string(), ["a", "", None]),
+        (pa.decimal128(9, 2), [Decimal("1.10"), Decimal("1.11"), None]),
+        (pa.date32(), [date(2026, 11, 27), date(1969, 1, 1), None]),
+        (pa.binary(), [b"a", b"", None]),
+        (pa.bool_(), [True, False, None]),
+    ],
+)
+def test_null_is_a_key_like_any_other(kind: pa.DataType, values: list[Any]) -> None:
+    rows = pa.table(
+        {
+            "_topic": ["orders"] * 6,
+            "_incarnation": [1] * 6,
+            "_partition": [0] * 6,
+            "_offset": range(6),
+            "_index": [0] * 6,
+            "key": pa.array(values * 2, kind),
+        }
+    )
+    epochs = Epochs({"orders": (TopicIncarnation(topic_id="id", incarnation=1, since=1, partitions=1),)})
+    assert list(newest(rows, ["key"], epochs)) == [3, 4, 5]

@@ -1,0 +1,1 @@
+"""The sink `delta_latest`: a Delta table with the newest row of each key."""

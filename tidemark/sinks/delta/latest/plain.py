@@ -1,0 +1,45 @@
+"""The sink `delta_latest` without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Opened
+from tidemark.sinks.delta.latest.settings import DeltaLatestSink
+from tidemark.sinks.latest.plain import PlainLatestRows
+
+if TYPE_CHECKING:
+    from tidemark.sinks.delta.latest.table import DeltaLatest
+
+# Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
+
+
+class PlainDeltaLatest(PlainLatestRows):
+    kind = "delta_latest"
+
+    def table(self, connections: Connections, place: Mapping[str, str]) -> DeltaLatest:
+        from tidemark.sinks.delta.latest.table import DeltaLatest
+
+        return DeltaLatest(place["location"])
+
+    def table_place(self, settings: DeltaLatestSink, base: str) -> dict[str, str]:
+        return {"location": base}
+
+    def check_fields(self, opened: Opened, settings: DeltaLatestSink) -> None:
+        from tidemark.sinks.delta import table
+
+        table.check_columns(settings.base(opened.connections), opened.fields, opened.was)
+
+    def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
+        from tidemark.sinks.delta import table
+
+        table.check_there(place["location"], records, "location")
+
+    def older(self, opened: Opened, place: Mapping[str, str], erased: RangeSet) -> int:
+        from tidemark.sinks.delta.latest.compacting import only_in_older
+
+        return len(only_in_older(place["location"], erased))

@@ -1,0 +1,181 @@
+"""A Delta table with the newest row of each key, through delta-rs.
+
+    BASE/_delta_log/...
+    BASE/_bucket=NUMBER/*.parquet     the rows of a bucket's keys
+    BASE/_history/...                 what the windows have written, see `tidemark.sinks.latest.history`
+
+A version replaces the files of some buckets. It is committed as the one after the version that it was made from, or not at
+all: delta-rs has its own retries switched off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import fs
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import now_ms
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.latest.history import conformed
+from tidemark.sinks.latest.rows import BUCKET, columns
+from tidemark.sinks.latest.table import Stage
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.files import FORMAT
+from tidemark.sinks.parquet.settings import Compression
+from tidemark.types.fields import FieldType
+from tidemark.types.renamed import NEVER, Names
+
+TYPE = "delta_latest"
+_KEY, _BUCKETS, _COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
+
+
+def prepare(
+    base: str,
+    fields: Mapping[str, FieldType],
+    stream: str,
+    ledger: str,
+    key: Sequence[str],
+    buckets: int,
+    compression: Compression,
+    was: Names = NEVER,
+) -> None:
+    """Make the table, or check its owner, its key and its buckets, and add the columns that it lacks.
+
+    Raises what `delta_table.prepare` raises, and WrongUse for a table with another key or number of buckets.
+    """
+    kept = {_KEY: json.dumps(list(key)), _BUCKETS: str(buckets), _COMPRESSION: compression}
+    delta_table.prepare(base, columns(fields), stream, ledger, was, BUCKET, kept)
+    found = delta_table.prepared(base).metadata().configuration
+    for name, said in ((_KEY, "key"), (_BUCKETS, "number of buckets")):
+        if found.get(name) != kept[name]:
+            raise WrongUse(
+                f"{base} was made with the {said} {found.get(name, 'of another type of sink')}, the stream file says "
+                f"{kept[name]}. Name another folder, and fill it by a replay"
+            )
+    if found.get(_COMPRESSION) != compression:
+        changed: dict[str, str] = {_COMPRESSION: compression}
+        delta_table.change(base, lambda table: table.alter.set_table_properties(changed, raise_if_not_exists=False))
+
+
+@dataclass(frozen=True)
+class DeltaVersion:
+    """A version of the table, with the files of each bucket."""
+
+    base: str
+    table: DeltaTable
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        # Without the views and large types that delta-rs has of its own.
+        there = pa.schema(self.table.schema().to_arrow())
+        ours = columns({})
+        return pa.schema([ours.field(one.name) if one.name in ours.names else one for one in there])
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        return tuple(json.loads(self.table.metadata().configuration[_KEY]))
+
+    @cached_property
+    def files(self) -> dict[int, list[str]]:
+        """The names of the files, below the base, by bucket."""
+        return _by_bucket(self._added, "path")
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        return {bucket: sum(sizes) for bucket, sizes in _by_bucket(self._added, "size_bytes").items()}
+
+    @cached_property
+    def _added(self) -> pa.Table:
+        return pa.table(self.table.get_add_actions(flatten=True))
+
+    def paths(self, bucket: int) -> list[str]:
+        return [f"{self.base}/{name}" for name in self.files.get(bucket, ())]
+
+    def rows(self, buckets: Collection[int], columns: pa.Schema) -> pa.Table:
+        found = [columns.empty_table()]
+        for bucket in buckets:
+            for name in self.paths(bucket):
+                with folders.opened(name) as (filesystem, path):
+                    there = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+                    # A file of before a column was added lacks it: its rows have null.
+                    rows = there.to_table(columns=[one for one in columns.names if one in there.schema.names])
+                    rows = rows.append_column(BUCKET, pa.repeat(pa.scalar(bucket, pa.int32()), rows.num_rows))
+                    found.append(conformed(rows, columns))
+        return pa.concat_tables(found)
+
+
+def _by_bucket(added: pa.Table, column: str) -> dict[int, list]:  # type: ignore[type-arg]
+    found: dict[int, list] = {}  # type: ignore[type-arg]
+    if added.num_rows:
+        buckets = added.column(f"partition.{BUCKET}").to_pylist()
+        for bucket, value in zip(buckets, added.column(column).to_pylist(), strict=True):
+            found.setdefault(int(bucket), []).append(value)
+    return found
+
+
+@dataclass(frozen=True)
+class DeltaLatest:
+    """Where the table is."""
+
+    base: str
+    kind: str = TYPE
+
+    def opened(self) -> DeltaVersion | None:
+        try:
+            return DeltaVersion(self.base, delta_table.opened(self.base))
+        except TableNotFoundError:
+            return None
+
+    def identity(self) -> str | None:
+        return delta_table.identity(self.base)
+
+    def change(self, stage: Stage, said: dict[str, str]) -> None:
+        def changed(table: DeltaTable) -> None:
+            version = DeltaVersion(self.base, table)
+            compression = table.metadata().configuration.get(_COMPRESSION, "snappy")
+            made = stage(version, lambda bucket, rows: _written(self.base, bucket, rows, compression))
+            actions = [one for bucket, name in made.items() for one in self._actions(version, bucket, name)]
+            if actions:
+                properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
+                table.create_write_transaction(
+                    actions, "append", table.schema(), [BUCKET], commit_properties=properties
+                )
+
+        delta_table.change(self.base, changed)
+
+    def _actions(self, version: DeltaVersion, bucket: int, name: str | None) -> list[AddAction | RemoveAction]:
+        values: dict[str, str | None] = {BUCKET: str(bucket)}
+        now = now_ms()
+        gone = version.files.get(bucket, ())
+        found: list[AddAction | RemoveAction] = [RemoveAction(one, True, now, partition_values=values) for one in gone]
+        if name is not None:
+            with folders.opened(f"{self.base}/{name}") as (filesystem, path):
+                size = filesystem.get_file_info(path).size
+                with filesystem.open_input_file(path) as file:
+                    statistics = json.dumps(delta_table.statistics(pq.read_metadata(file)))
+            found.append(AddAction(name, size, values, now, True, statistics))
+        return found
+
+
+def _written(base: str, bucket: int, rows: pa.Table, compression: str) -> str | None:
+    if not rows.num_rows:
+        return None
+    name = f"{BUCKET}={bucket}/{uuid4()}.parquet"
+    with folders.opened(f"{base}/{name}") as (filesystem, path):
+        # A bucket of an object store has no folders.
+        if isinstance(filesystem, fs.LocalFileSystem):
+            # Not the table's folder, which is gone if its disk is.
+            filesystem.create_dir(path.rpartition("/")[0], recursive=False)
+        pq.write_table(rows.drop_columns([BUCKET]), path, filesystem=filesystem, compression=compression)
+    return name

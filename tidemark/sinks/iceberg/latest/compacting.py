@@ -1,0 +1,38 @@
+"""Compaction of the sink `iceberg_latest`: that of its history, and the expiry of the table's older snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
+from tidemark.sinks.iceberg import catalog, compacting
+from tidemark.sinks.iceberg.catalog import Where
+from tidemark.sinks.iceberg.latest.plain import PlainIcebergLatest, located
+from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
+from tidemark.sinks.parquet.compacting import ParquetCompaction
+
+
+class IcebergLatestCompaction:
+    """The compaction of the sink `iceberg_latest`, without Spark."""
+
+    def planned(self, opened: Opened, settings: IcebergLatestSink, asked: CompactionRequest) -> Sequence[Replaceable]:
+        history = ParquetCompaction().planned(opened, settings.history(opened.connections), asked)
+        table = catalog.opened(where_of(opened, settings))
+        return [*history, *compacting.expiry_planned(table, settings.keep_hours, opened.book.clock())]
+
+    def at_work(self, opened: Opened, settings: IcebergLatestSink) -> str | None:
+        return ParquetCompaction().at_work(opened, settings.history(opened.connections))
+
+    def made(self, opened: Opened, settings: IcebergLatestSink, run: str) -> Sequence[Replacement]:
+        history = ParquetCompaction().made(opened, settings.history(opened.connections), run)
+        return [*history, *compacting.expired_by(catalog.opened(where_of(opened, settings)), run)]
+
+
+def where_of(opened: Opened, settings: IcebergLatestSink) -> Where:
+    place = PlainIcebergLatest().table_place(settings, settings.base(opened.connections))
+    return located(opened.connections, place)
+
+
+def expire(opened: Opened, settings: IcebergLatestSink, run: str) -> None:
+    """Let older snapshots expire, and remove the files that nobody names. Repeatable."""
+    compacting.expire(opened.book, where_of(opened, settings), settings.keep_hours, run)

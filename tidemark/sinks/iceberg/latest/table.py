@@ -1,0 +1,182 @@
+"""An Iceberg table with the newest row of each key.
+
+    BASE/data/bucket-NUMBER-*.parquet     the rows of a bucket's keys
+    BASE/metadata/...
+    BASE/_history/...                     what the windows have written, see `tidemark.sinks.latest.history`
+
+A snapshot replaces the files of some buckets. It is committed on the version that it was made from, or not at all: the
+library's own retries are off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyiceberg.table import Table, Transaction
+from pyiceberg.typedef import Record
+from pyiceberg.types import BooleanType, IcebergType, IntegerType, LongType
+
+from tidemark.errors import WrongUse
+from tidemark.sinks.iceberg import data_files
+from tidemark.sinks.iceberg import table as iceberg_table
+from tidemark.sinks.iceberg.catalog import LakeIO, Where, opened
+from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.partitions import Itself
+from tidemark.sinks.iceberg.schema import arrow_schema
+from tidemark.sinks.latest.history import conformed
+from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
+from tidemark.sinks.latest.table import Stage
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.files import FORMAT
+from tidemark.sinks.parquet.settings import Compression
+from tidemark.types.fields import FieldType
+from tidemark.types.renamed import NEVER, Names
+
+TYPE = "iceberg_latest"
+_KEY, _BUCKETS, _COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
+_MORE: Mapping[str, IcebergType] = {DELETED: BooleanType(), KEY_HASH: LongType(), BUCKET: IntegerType()}
+
+
+def prepare(
+    where: Where,
+    fields: Mapping[str, FieldType],
+    stream: str,
+    ledger: str,
+    key: Sequence[str],
+    buckets: int,
+    compression: Compression,
+    was: Names = NEVER,
+) -> None:
+    """Make the table, or check its owner, its key and its buckets, and add the columns that it lacks.
+
+    Raises what `iceberg_table.prepare` raises, and WrongUse for a table with another key or number of buckets.
+    """
+    kept = {_KEY: json.dumps(list(key)), _BUCKETS: str(buckets), _COMPRESSION: compression}
+    as_stored(where, fields, was)
+    iceberg_table.prepare(where, fields, stream, ledger, [Itself(BUCKET)], more=_MORE, kept=kept)
+    iceberg_table.change(where, lambda table, transaction, _: _kept(where, table, transaction, kept))
+
+
+def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
+    """As `iceberg_table.as_stored`. Raises WrongUse too for a column that is to have another name."""
+    table = opened(where)
+    there = {one.name for one in table.schema().fields} if table is not None else set()
+    for name, before in was.items():
+        if old := [one for one in before if one in there]:
+            raise WrongUse(
+                f"{where} has the column {old[0]}, and the stream file says that it is now {name}: the history below the table "
+                f"has the older name. Name another table and folder and fill them by a replay, or let a transform go on with "
+                f"the name {old[0]}"
+            )
+    return iceberg_table.as_stored(where, fields)
+
+
+def _kept(where: Where, table: Table, transaction: Transaction, kept: Mapping[str, str]) -> bool:
+    for name, said in ((_KEY, "key"), (_BUCKETS, "number of buckets")):
+        if table.properties.get(name) != kept[name]:
+            raise WrongUse(
+                f"{where} was made with the {said} {table.properties.get(name, 'of another type of sink')}, the stream file "
+                f"says {kept[name]}. Name another table and folder, and fill it by a replay"
+            )
+    changed = {_COMPRESSION: kept[_COMPRESSION]}
+    if table.properties.get(_COMPRESSION) == kept[_COMPRESSION]:
+        return False
+    transaction.set_properties(changed)
+    return True
+
+
+@dataclass(frozen=True)
+class IcebergVersion:
+    """A version of the table, with the files of each bucket."""
+
+    table: Table
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        return arrow_schema(self.table.schema())
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        return tuple(json.loads(self.table.properties[_KEY]))
+
+    @cached_property
+    def files(self) -> dict[int, list[LiveFile]]:
+        found: dict[int, list[LiveFile]] = {}
+        for one in live_files(self.table):
+            found.setdefault(one.file.partition[0], []).append(one)
+        return found
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        return {bucket: sum(one.file.file_size_in_bytes for one in some) for bucket, some in self.files.items()}
+
+    def paths(self, bucket: int) -> list[str]:
+        return [one.path for one in self.files.get(bucket, ())]
+
+    def rows(self, buckets: Collection[int], columns: pa.Schema) -> pa.Table:
+        found = [columns.empty_table()]
+        for name in (path for bucket in buckets for path in self.paths(bucket)):
+            with folders.opened(name) as (filesystem, path):
+                there = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+                # A file of before a column was added lacks it: its rows have null.
+                rows = there.to_table(columns=[one for one in columns.names if one in there.schema.names])
+                found.append(conformed(rows, columns))
+        return pa.concat_tables(found)
+
+
+@dataclass(frozen=True)
+class IcebergLatest:
+    """Where the table is."""
+
+    where: Where
+    kind: str = TYPE
+
+    @property
+    def base(self) -> str:
+        return self.where.base
+
+    def opened(self) -> IcebergVersion | None:
+        table = opened(self.where)
+        return None if table is None else IcebergVersion(table)
+
+    def identity(self) -> str | None:
+        table = opened(self.where)
+        return None if table is None else str(table.metadata.table_uuid)
+
+    def change(self, stage: Stage, said: dict[str, str]) -> None:
+        def staged(table: Table, transaction: Transaction, made: list[str]) -> bool:
+            version = IcebergVersion(table)
+
+            def write(bucket: int, rows: pa.Table) -> str | None:
+                name = f"{self.base}/data/bucket-{bucket}-{uuid4()}.parquet"
+                made.append(name)
+                return _written(name, rows, table.properties.get(_COMPRESSION, "snappy"))
+
+            done = stage(version, write)
+            old = [(one, "") for bucket in done for one in version.files.get(bucket, ())]
+            described = (
+                data_files.described(table.metadata, name, Record(bucket))
+                for bucket, name in done.items()
+                if name is not None
+            )
+            new = [one for one in described if one is not None]
+            if old or new:
+                iceberg_table.snapshot(table, transaction, old, new, said)
+            return bool(old or new)
+
+        iceberg_table.change(self.where, staged)
+
+
+def _written(name: str, rows: pa.Table, compression: str) -> str | None:
+    if not rows.num_rows:
+        return None
+    with LakeIO().new_output(name).create() as stream:
+        pq.write_table(rows, stream, compression=compression)
+    return name

@@ -1,0 +1,101 @@
+"""What the windows of a sink have written: the rows that count, from which the newest of each key are taken.
+
+    BASE/_history/_tidemark_owner.json
+    BASE/_history/lane=LANE/seq=NUMBER/generation=GENERATION/part-*.parquet
+
+These folders are those of the sink `parquet`: an attempt writes one, only the ledger's commit makes it count, and a
+compaction puts several together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from tidemark.errors import LedgerContradiction
+from tidemark.offsets.authority import Authority
+from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.compactions import WindowName, described, spans
+from tidemark.sinks.parquet.files import FORMAT, Counts, alike
+from tidemark.sinks.parquet.parts import FolderPart
+
+
+@dataclass(frozen=True)
+class History:
+    """The folders of a sink that belong to one table, and what counts of them."""
+
+    parts: tuple[FolderPart, ...]
+    authority: Authority
+    _counts: Counts = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_counts", Counts(self.authority))
+
+    @classmethod
+    def of(cls, parts: Iterable[FolderPart], authority: Authority, base: str) -> History:
+        """`base`: that of the table's history. Another one has the history of another table."""
+        return cls(tuple(one for one in parts if one.base == base and one.holds), authority)
+
+    def only(self, windows: Collection[WindowName]) -> History:
+        """The folders with the rows of some windows."""
+        return History(tuple(one for one in self.parts if not {*windows}.isdisjoint(one.names)), self.authority)
+
+    def count(self, rows: pa.Table) -> np.ndarray:
+        """Whether each row counts, by its generation."""
+        return self._counts.of(rows, rows.column(GENERATION).to_numpy())
+
+    def sizes(self) -> dict[int, int]:
+        """The buckets with rows of these folders, and how many rows each has there."""
+        found: dict[int, int] = {}
+        for part in self.parts:
+            for dataset in self._opened(part):
+                counted = dataset.to_table(columns=[BUCKET]).column(BUCKET).value_counts().to_pylist()
+                for one in counted:
+                    if one["values"] is not None:
+                        found[one["values"]] = found.get(one["values"], 0) + one["counts"]
+        return found
+
+    def rows(self, columns: pa.Schema, buckets: Collection[int], hashes: np.ndarray | None = None) -> pa.Table:
+        """The rows that count in some buckets; of the keys with these hashes, if they are given."""
+        wanted = pc.field(BUCKET).isin(sorted(buckets))
+        if hashes is not None:
+            wanted &= pc.field(KEY_HASH).isin(pa.array(hashes, pa.int64()))
+        found = [columns.empty_table()]
+        for part in self.parts:
+            for dataset in self._opened(part):
+                rows = dataset.to_table(filter=wanted)
+                if not part.compacted:
+                    generation = pa.scalar(part.windows[0].generation, pa.int64())
+                    rows = rows.append_column(GENERATION, pa.repeat(generation, rows.num_rows))
+                found.append(conformed(rows.filter(pa.array(self.count(rows))), columns))
+        return pa.concat_tables(found)
+
+    def _opened(self, part: FolderPart) -> Iterator[ds.Dataset]:
+        """The files of a folder, unless it has none."""
+        for place in part.paths:
+            with folders.opened(place) as (filesystem, path):
+                if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+                    raise LedgerContradiction(
+                        f"{place} is gone, and {described(spans(part.names))} have their results there. "
+                        "Replay their offsets to write them again."
+                    )
+                found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+                if found.files:
+                    yield ds.dataset(found.files, schema=alike(found), filesystem=filesystem, format=FORMAT)
+
+
+def conformed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """The rows with exactly these columns; null where they lack one."""
+    there = {*rows.column_names}
+    made = [
+        rows.column(one.name).cast(one.type) if one.name in there else pa.nulls(rows.num_rows, one.type)
+        for one in columns
+    ]
+    return pa.table(made, schema=columns)

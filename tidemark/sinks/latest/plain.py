@@ -1,0 +1,115 @@
+"""The sinks with the newest row of each key, without Spark. Each format says which table a place is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Book, Standing
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Erasing, Opened
+from tidemark.sinks.latest.rows import DELETED, ERASES, history_of
+from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.parquet.plain import PlainFolders
+from tidemark.sinks.texts import of_file
+
+if TYPE_CHECKING:
+    from tidemark.sinks.latest.table import LatestTable
+
+# A table needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
+
+
+class PlainLatestRows(PlainFolders):
+    """What the windows write is a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there."""
+
+    versions_by_order = True
+
+    @abstractmethod
+    def table(self, connections: Connections, place: Mapping[str, str]) -> LatestTable:
+        """The table that a receipt names."""
+
+    @abstractmethod
+    def table_place(self, settings: Any, base: str) -> dict[str, str]:
+        """How a receipt names the table."""
+
+    @abstractmethod
+    def older(self, opened: Opened, place: Mapping[str, str], erased: RangeSet) -> int:
+        """How many files that only older versions of the table name have rows of these offsets."""
+
+    def place(self, opened: Opened, settings: LatestSettings, lane: str, seq: int, generation: int) -> dict[str, str]:
+        from tidemark.sinks.parquet.files import attempt_folder
+
+        base = settings.base(opened.connections)
+        history = history_of(base)
+        return {
+            "base": history,
+            "folder": attempt_folder(history, lane, seq, generation),
+            **self.table_place(settings, base),
+        }
+
+    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+        from tidemark.sinks.latest.table import publish, said_of
+
+        for sink in _names(place, [record]):
+            window = {(record.lane, record.seq)}
+            publish(self.table(connections, place), book, sink, window, said_of(record), replaced=record.owes_sweep)
+
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
+        """Take out the rows of erased messages, and bring back what they had overwritten."""
+        from tidemark.sinks.latest.table import publish, said_of
+
+        super().erase(connections, place, erasing)
+        for sink in _names(place, (one.record for one in erasing.standing.windows)):
+            table = self.table(connections, place)
+            publish(table, erasing.standing.book, sink, (), {**said_of(erasing.record), ERASES: "true"}, replaced=True)
+
+    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        from tidemark.ledger.erased import places_to_clear
+
+        said = [held] if (held := super().remains(opened, sink, erased)) else []
+        places = [
+            one.place.place
+            for one in places_to_clear(opened.book)
+            if (one.place.type, one.place.name) == (self.kind, sink)
+        ]
+        if older := sum(self.older(opened, one, erased) for one in places):
+            compact = f"tidemark compact {opened.book.stream} --sink {sink}"
+            said.append(
+                f"no reader of the newest version sees it; {older} files of older versions hold it until: {compact}"
+            )
+        return "; ".join(said)
+
+    def rows(self, opened: Opened, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:
+        """The newest row of each key, and whether it says that the key is gone."""
+        from tidemark.sinks.column_texts import with_texts
+        from tidemark.sinks.latest.table import Newest, read
+
+        def first(found: Newest) -> list[dict[str, Any]]:
+            rows = (row for table in found.tables() for row in with_texts(table.slice(0, limit)).to_pylist())
+            return [{**of_file(row), "deleted": row[DELETED]} for row in islice(rows, limit)]
+
+        base = settings.base(opened.connections)
+        table = self.table(opened.connections, self.table_place(settings, base))
+        yield from read(table, opened.book, settings.name, first)
+
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        super().reach(connections, place, standing)
+        self.check_table(connections, place, (one.record for one in standing.windows))
+
+    @abstractmethod
+    def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
+        """Raises Unreachable for a table that is gone, though some of these windows have written there."""
+
+
+def _names(place: Mapping[str, str], records: Any) -> list[str]:
+    """The names of the sinks under which windows have written to a place, in any of its folders."""
+    wanted = _without_folder(place)
+    return sorted({one.name for record in records for one in record.places if _without_folder(one.place) == wanted})
+
+
+def _without_folder(place: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in place.items() if name != "folder"}

@@ -1,0 +1,72 @@
+"""What a stream file may say of a table with the newest row of each key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from tidemark.clients.connections import Connections
+from tidemark.settings.parts import FieldName
+from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.keys import Key
+from tidemark.sinks.latest.rows import history_of
+from tidemark.sinks.parquet.settings import Compression, FolderKey, FolderSettings
+
+
+@dataclass(frozen=True)
+class HistoryFolder:
+    """The folder with what the windows have written, as compactions of folders take it."""
+
+    name: str
+    type: str
+    compression: Compression
+    folder: str
+
+    def base(self, connections: Connections) -> str:
+        return self.folder
+
+    def folder_keys(self) -> tuple[FolderKey, ...]:
+        return ()
+
+
+class LatestSettings(FolderSettings):
+    """What the sinks in all kinds of tables have."""
+
+    key: Key
+    op: FieldName | None = Field(
+        default=None,
+        description="The field with what a message does to its key, as Debezium writes it: `c`, `u`, `r`, or `d` for a delete. "
+        "Without it, only tombstones delete.",
+    )
+    buckets: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        description="Keys are in so many buckets, and a window writes the buckets of its keys again. A table keeps the number "
+        "that it was made with.",
+    )
+    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    keep_hours: int = Field(
+        default=24,
+        ge=1,
+        description="How long files stay that only older versions of the table name; `tidemark compact` removes older ones.",
+    )
+
+    def problem_with(self, others: Surroundings) -> str | None:
+        named = (*self.key, *([self.op] if self.op is not None else []))
+        if unknown := [name for name in named if name not in others.fields]:
+            return f"sink {self.name} names the field {unknown[0]}, which the stream does not have"
+        if problem := others.no_key(self.name, self.key):
+            return problem
+        if self.op is not None and others.fields[self.op] != "string":
+            return f"sink {self.name}: op is a text such as c or d, and {self.op} is of type {others.fields[self.op]}"
+        if others.guarantee != "at_least_once":
+            return (
+                f"sink {self.name}: with guarantee {others.guarantee}, what a window has written is not known when it is "
+                "committed, and the table is made of that; use at_least_once"
+            )
+        return None
+
+    def history(self, connections: Connections) -> HistoryFolder:
+        return HistoryFolder(self.name, self.type, self.compression, history_of(self.base(connections)))

@@ -1,0 +1,86 @@
+"""The sinks with the newest row of each key in a lake, with Spark."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.audit.comparison import PlaceComparison
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.latest.plain import PlainLatestRows
+from tidemark.sinks.latest.rows import DELETED
+from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.latest.table import Newest, read
+from tidemark.sinks.parquet.parts import FolderPart, steady
+from tidemark.spark.audit.differences import Audit, AuditedPlace
+from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.readers.parquet import shown, values_of
+from tidemark.spark.sinks.latest.reading import NEWEST, audited, changes, rows_of_table, with_newest
+from tidemark.spark.sinks.parquet import compacting
+
+T = TypeVar("T")
+
+
+class SparkLatestRows:
+    """What all formats have. Each says the types of its table, and makes its writer."""
+
+    by_sums = True
+
+    @abstractmethod
+    def stored(self, opened: OpenStream, settings: Any) -> Fields:
+        """The stream's fields as the table has them. Raises WrongUse where that is another type."""
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: LatestSettings) -> DataFrame:
+        fields = self.stored(opened, settings)
+
+        def rows(found: Newest) -> DataFrame:
+            return shown(rows_of_table(spark, found, fields), fields, DELETED)
+
+        return _read(opened, settings, rows)
+
+    def audit(self, audit: Audit, settings: LatestSettings) -> AuditedPlace:
+        opened = audit.opened
+        fields = self.stored(opened, settings)
+        base = settings.history(opened.connections).folder
+
+        def compared(newest: Newest) -> AuditedPlace:
+            # Of a sink that was given another folder, older windows have theirs in the older one, of which this has no table.
+            mine = changes(audit.spark, [one for one in newest.parts if one.base == base], fields)
+            others = changes(audit.spark, [one for one in newest.parts if one.base != base], fields)
+            history = with_newest(mine, settings.key, newest.epochs).unionAll(others.withColumn(NEWEST, F.lit(False)))
+            table = rows_of_table(audit.spark, newest, fields)
+
+            def found(within: RangeSet | None) -> DataFrame:
+                return audited(history, table, fields, within)
+
+            return audit.rows_of(settings.name, found, {})
+
+        return _read(opened, settings, compared)
+
+    def compare(self, comparing: Comparing, settings: LatestSettings) -> PlaceComparison:
+        fields = self.stored(comparing.opened, settings)
+
+        def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
+            return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
+
+        return steady(comparing.opened.book, settings.name, compared, settings.type)
+
+    def compact_history(self, opened: OpenStream, settings: LatestSettings, run: str, asked: CompactionRequest) -> None:
+        compacting.compact(opened, settings.history(opened.connections), run, asked)
+
+
+def _read(opened: OpenStream, settings: LatestSettings, take: Callable[[Newest], T]) -> T:
+    plain = kind_of(settings.type).without_spark()
+    if not isinstance(plain, PlainLatestRows):
+        raise TypeError(f"{settings.type} has no table with the newest rows")
+    place = plain.table_place(settings, settings.base(opened.connections))
+    return read(plain.table(opened.connections, place), opened.book, settings.name, take)

@@ -1,0 +1,86 @@
+"""Changes by key: what a window writes for a table with the newest row of each key, which is made of them after its commit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.ledger.records import SinkReceipt
+from tidemark.offsets.tallies import Acknowledgements
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
+from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.parquet import files as parquet_files
+from tidemark.spark.columns import TOMBSTONE, TOPIC, field, values_hash
+from tidemark.spark.sinks.contract import WriteContext
+from tidemark.spark.sinks.parquet.writer import ParquetResults, as_stored, read_back, write
+from tidemark.spark.sinks.sizes import refusal
+
+# What a message may do to its key, by Debezium's words.
+_OPS = ("c", "u", "r", "d")
+
+
+class LatestResults(ParquetResults):
+    """Writes the history. Each format makes its own table, and says the types of its columns."""
+
+    def __init__(self, settings: LatestSettings, opened: OpenStream) -> None:
+        self._settings = settings
+        self._opened = opened
+        self._history = settings.history(opened.connections)
+        super().__init__(self._history, self._history.folder, opened.fields)
+
+    @abstractmethod
+    def stored(self) -> Fields:
+        """The fields as the table has them, which may be wider. Known once the sink is prepared."""
+
+    @cached_property
+    def _stored(self) -> Fields:
+        return self.stored()
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        parquet_files.own(self._base, stream, ledger, self.name)
+
+    def refusal(self, fields: Fields) -> Column | None:  # type: ignore[override]
+        if self._settings.op is None:
+            return None
+        known = F.coalesce(field(self._settings.op).isin(*_OPS), F.lit(False))
+        reason = F.lit(f"sink {self.name}: {self._settings.op} is none of {', '.join(_OPS)}")
+        return F.when(~F.col(TOMBSTONE) & ~known, refusal(reason))
+
+    def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        context.fence.check()
+        folder = self._folder(context)
+        chosen = as_stored(rows, self._fields, self._stored)
+        keyed = chosen.withColumn(KEY_HASH, key_hash(self._settings, self._fields)).withColumns(
+            {DELETED: deleted(self._settings), BUCKET: F.pmod(KEY_HASH, F.lit(self._settings.buckets)).cast("int")}
+        )
+        write(keyed, self._history, folder)
+        return read_back(rows, folder)
+
+    def receipt(self, context: WriteContext) -> SinkReceipt:
+        plain: Any = kind_of(self._settings.type).without_spark()
+        place = plain.place(self._opened, self._settings, context.lane, context.seq, context.generation)
+        return SinkReceipt(name=self.name, type=self._settings.type, place=place)
+
+
+def key_hash(settings: LatestSettings, fields: Fields) -> Column:
+    """The hash of a row's topic and key, by the values alone: a wider type has the same. Null for a row without a key."""
+    key = {name: fields[name] for name in settings.key}
+    # A tombstone has the fields that the scheme takes from the message's key. Without any of them, it is of no key.
+    none = F.col(TOMBSTONE)
+    for name in key:
+        none &= field(name).isNull()
+    return F.when(~none, F.xxhash64(F.col(TOPIC), values_hash(key)))
+
+
+def deleted(settings: LatestSettings) -> Column:
+    """Whether a row says that its key is gone."""
+    if settings.op is None:
+        return F.col(TOMBSTONE)
+    return F.col(TOMBSTONE) | F.coalesce(field(settings.op) == F.lit("d"), F.lit(False))
