@@ -443,7 +443,7 @@ def test_who_may_look_through_payloads(airflow: Airflow, site: Site, sent: Sent)
         assert (status, said in answer["detail"]) == (wrong, True), answer
 
 
-@pytest.mark.covers("U28", "U8")
+@pytest.mark.covers("U28", "U8", "U24")
 def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Airflow, page: Page, sent: Sent) -> None:
     """And what is shown has an address, is exported, and goes on from where a question has ended."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -467,6 +467,10 @@ def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Ai
     page.get_by_role("button", name="Replay the 2 picked messages …").click()
     assert page.locator("dialog textarea").input_value() == "\n".join(named)
     page.keyboard.press("Escape")
+    page.click("text=Erase them …")
+    page.locator("#summary", has_text="2 messages of 1 partition would be erased for good.").wait_for()
+    page.go_back()
+    rows.nth(1).wait_for()
     for form, begins in (("CSV", "topic,partition,offset"), ("JSON lines", '{"topic": "cdn-logs"')):
         with page.expect_download() as downloading:
             page.get_by_role("button", name=f"Export as {form}").click()

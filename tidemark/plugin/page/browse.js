@@ -1,11 +1,11 @@
 // Messages or dead letters that fit a filter, some at a time: what was looked through is said, and a question goes on from there.
-// What was picked is replayed, or copied as records.
+// What was picked is replayed, erased, or copied as records.
 import {
   address, asked, button, cell, copyable, element, fill, grouped, link, load, loadPatiently, messageOf, navigation, remember, say, streamOfAddress,
   time, toast, windowLink, withQuery,
 } from "./shared.js";
 import { fields, parts, text } from "./payload.js";
-import { plan } from "./plan.js";
+import { plan, planner } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
@@ -116,7 +116,8 @@ function showPicked() {
     picked.clear();
     show();
   });
-  place.replaceChildren(act, copyable(records, element("span", picked.size === 1 ? "Copy its record" : "Copy as records")), clear);
+  const erase = link(picked.size === 1 ? "Erase it …" : "Erase them …", planner(stream, "erase", { records }));
+  place.replaceChildren(act, erase, copyable(records, element("span", picked.size === 1 ? "Copy its record" : "Copy as records")), clear);
 }
 
 function searchedText() {
