@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyiceberg.table.statistics import StatisticsFile
 
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
+from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
 from tidemark.errors import ProcessingFailed
+from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, LaneKind, Receipt
+from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import data_files, table
@@ -180,6 +184,26 @@ def test_rows_that_are_replaced_count_no_more_though_others_still_see_them(world
     assert world.counting() == ALL
 
 
+def test_a_ledger_that_is_restored_publishes_what_it_does_not_know_once(world: IcebergInMemory, tmp_path: Path) -> None:
+    book = world.opened.book
+    back_up(book, tmp_path / "backup")
+    world.ends((0, 40), (0, 5))
+    world.ingest("run 2")
+    more = sorted([*ALL, *((0, one) for one in range(30, 40))])
+    assert world.seen() == more
+    restored = Book(MemoryStore(), book.stream, clock=book.clock)
+    restore(restored, tmp_path / "backup")
+    world.opened = replace(world.opened, book=restored)
+    # A first try that dies makes the next one sweep the folders of its window.
+    with pytest.raises(Killed):
+        world.ingest("run 3", until=Step.SINK_STORED)
+    world.ingest("run 3")
+    assert world.seen() == world.counting() == more
+    compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert world.seen() == world.counting() == more
+    assert {one.path for one in files_of_all(world.table())} <= world.files()
+
+
 def test_a_compacted_file_is_read_once_under_a_ledger_that_was_restored(world: IcebergInMemory) -> None:
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     (file,) = live_files(world.table())
@@ -212,7 +236,7 @@ def test_an_erasure_says_what_commits_that_died_have_left(
         raise Killed(Step.COMMITTED)
 
     with monkeypatch.context() as patched:
-        patched.setattr("tidemark.sinks.iceberg.table._snapshot", dies)
+        patched.setattr("tidemark.sinks.iceberg.table.snapshot", dies)
         with pytest.raises(ProcessingFailed):
             world.replay(offsets((0, 3, 5)), "replay 1")
     lanes.finish(world.opened, REPLAY)

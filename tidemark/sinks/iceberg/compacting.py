@@ -261,6 +261,7 @@ def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
     if table is None:
         return
     named, versions = named_files(table), versions_of(book)
+    read_from = {_attempt(name) for name in named}
     old = datetime.now(UTC) - _ON_ITS_WAY
     windows = {one.generation: one for one in standing.windows}
     done = set()
@@ -272,7 +273,7 @@ def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
         # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.
         known = head is not None and (one.seq <= head.head.seq or head.head.state == LaneState.CLOSED)
         newest = max(windows, default=0)
-        if window is None and known and standing.is_dead(one.generation, newest):
+        if window is None and known and standing.is_dead(one.generation, newest) and one.folder not in read_from:
             delete(one.folder)
     for name, written in written_files:
         below = name.removeprefix(where.base)

@@ -30,9 +30,10 @@ class PlainIceberg(PlainSink):
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         """Remove the files of older attempts at the window, which nobody has published."""
-        from tidemark.sinks.parquet import files
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
 
-        files.sweep(f"{place['base']}/data", record)
+        table.sweep(located(connections, place), record)
 
     def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         from tidemark.sinks.iceberg import table

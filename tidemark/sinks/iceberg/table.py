@@ -43,6 +43,7 @@ TYPE = "iceberg"
 # Of a snapshot that takes out what was erased.
 ERASES = "tidemark.erases"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
+_LANE = "tidemark.lane."
 _MAPPING = "schema.name-mapping.default"
 _SETTINGS = {
     "commit.retry.num-retries": "0",
@@ -252,7 +253,7 @@ def change(where: Where, stage: Stage) -> None:
 
 def lane_property(versions: str, lane: str) -> str:
     """The property that has the generation of the lane's last window in the table. Properties do not expire."""
-    return f"tidemark.lane.{versions}/{lane}"
+    return f"{_LANE}{versions}/{lane}"
 
 
 def published(table: Table, versions: str, lane: str) -> int:
@@ -278,6 +279,8 @@ def publish(
         if there >= generation:
             overtaken = there > generation and not tried
             return False
+        if _published_before(table, record.lane, generation):
+            return False
         tried = True
         old = _without(where, table, replaced, MAX_OFFSET if whatever else generation, made)
         written = data_files.in_folder(folder)
@@ -293,6 +296,31 @@ def publish(
 
     change(where, stage)
     return not overtaken
+
+
+def _published_before(table: Table, lane: str, generation: int) -> bool:
+    """Whether the table has rows of a window under the versions of the ledger that was there before a restoration.
+
+    The restored ledger settles the last window of a lane once more.
+    """
+    known = (int(at) for name, at in table.properties.items() if name.startswith(_LANE) and name.endswith(f"/{lane}"))
+    if all(at < generation for at in known):
+        return False
+    may = (one for one in live_files(table) if one.may_have_generation(generation))
+    return any(
+        one.generations == (generation, generation) or generation in data_files.generations(one.path) for one in may
+    )
+
+
+def sweep(where: Where, record: Record) -> None:
+    """Remove the files of older attempts at a window, unless readers see one of them: its rows have to be taken out first.
+
+    They do if a ledger was restored that does not know that window.
+    """
+    table = opened(where)
+    folder = attempt_folder(where.base, record.lane, record.window.seq, 0).rpartition("/")[0]
+    if not any(one.path.startswith(f"{folder}/") for one in (live_files(table) if table is not None else ())):
+        files.sweep(f"{where.base}/data", record)
 
 
 def remove(where: Where, record: Record, wanted: RangeSet) -> None:
