@@ -18,6 +18,8 @@ from tests.model import transport
 from tests.model.transport import Died
 
 DIES, SLEEPS = "dies", "sleeps"
+# Sleeps while others go on, then has so many effects more, and dies: it never finds out that others have gone on.
+LATE = {"wakes, and dies after an effect": 1, "wakes, and dies soon": 3, "wakes, and dies later": 7}
 # An answer of HBase about rows, which is asked for again.
 ROWS_LOST, ROWS_APPLIED = "rows lost", "rows applied, and the answer lost"
 # An answer of a Delta table about a commit.
@@ -89,6 +91,9 @@ class Actor(greenlet):
         if self.stop is not None and self.stop.how == DIES:
             self.die()
         self.pass_on()
+        if self.stop is not None and self.stop.how in LATE:
+            # The effect that it was about to have is the first of them, if it sleeps before one.
+            self.stop = Stop(DIES, self.effects + LATE[self.stop.how] - (self.stop.at == self.effects - 1))
 
     def die(self) -> None:
         self.died = True
@@ -112,7 +117,7 @@ def effect() -> Actor | None:
         actor.waits = False
         actor.pass_on()
     stop = actor.stop
-    if stop is not None and stop.how in (DIES, SLEEPS) and stop.at == actor.effects:
+    if stop is not None and stop.how in (DIES, SLEEPS, *LATE) and stop.at == actor.effects:
         actor.effects += 1
         actor.meet()
         return actor

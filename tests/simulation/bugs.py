@@ -513,6 +513,20 @@ PLANTED |= {
             ),
         ),
     ),
+    "what came after an erasure is not named": Bug(
+        "new",
+        (("tidemark.runs.erasing", ' if late else "")', ' if False else "")'),),
+    ),
+    "an erasure that is asked for again clears nothing": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.erasing",
+                "    places = places_to_clear(opened.book) if done else []\n",
+                "    done, places = [], []\n",
+            ),
+        ),
+    ),
     "files that are swept while they are counted are an error of the program": Bug(
         "new",
         ((FILES, "        if one.type != fs.FileType.File:\n", "        if False:\n"),),
@@ -530,6 +544,8 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "what came after an erasure is not named": 384,
+    "an erasure that is asked for again clears nothing": 384,
     "a page takes windows of some sinks for those that count": 216,
     "what the pages know has no lane that was closed since": 86,
     "what the pages know of a lane ends before its last window": 346,
@@ -579,6 +595,7 @@ PLANTED |= {name: _of_the_model(name) for name in _OF_THE_MODEL}
 PLANTED = {name: replace(bug, seed=_SEEDS.get(name, bug.seed)) for name, bug in PLANTED.items()}
 # What each kept program has found, by the bug that brings it back.
 KEPT_FOR: dict[str, str] = {
+    "an_attempt_is_killed_right_after_a_late_write": "what came after an erasure is not named",
     "a_compaction_replaced_by_the_next_one": "a compaction is not fenced by the next one",
     "a_key_above_a_cut": "a key is looked for above a cut that nobody has met",
     "a_key_above_a_cut_below_a_cut": "a key is looked for above a cut in earlier incarnations",

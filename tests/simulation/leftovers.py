@@ -40,9 +40,11 @@ def dead_folders(world: World, book: Book, before: int) -> set[str]:
 
 
 def is_named(place: str, remains: Iterable[Remaining]) -> bool:
-    """Whether people are told of it: a folder by its name or its windows. Nothing may be left in a table."""
+    """Whether people are told of it: a folder by its name or its windows. Of a table, what was written late."""
+    if "generation=" not in place:
+        return any(f"{place}" == one.place.get("base") and "came late" in one.remains for one in remains)
     said = [one.remains for one in remains if one.type == PARQUET]
-    return any(f"{place}" in one or "hold it until" in one for one in said) and "generation=" in place
+    return any(f"{place}" in one or "hold it until" in one for one in said)
 
 
 def check_compacted(world: World, erased: Collection[Place]) -> None:

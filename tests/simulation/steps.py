@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.simulation.actors import (
     DIES,
     DRAWN,
     ERASING,
+    LATE,
     NAMING,
     REFUSED,
     ROWS_APPLIED,
@@ -69,12 +70,16 @@ class Theme:
     receipts: bool = True
 
 
-def _early(how: str, until: int) -> tuple[Stop, ...]:
-    return tuple(Stop(how, at) for at in range(until))
+def _early(how: str | Iterable[str], until: int) -> tuple[Stop, ...]:
+    return tuple(Stop(one, at) for one in _each(how) for at in range(until))
 
 
-def _after(how: str, *steps: ProtocolStep) -> tuple[Stop, ...]:
-    return tuple(Stop(how, one.value) for one in steps)
+def _after(how: str | Iterable[str], *steps: ProtocolStep) -> tuple[Stop, ...]:
+    return tuple(Stop(one, step.value) for one in _each(how) for step in steps)
+
+
+def _each(how: str | Iterable[str]) -> tuple[str, ...]:
+    return (how,) if isinstance(how, str) else tuple(how)
 
 
 _WRITING = (ProtocolStep.TAKEN, ProtocolStep.READ, ProtocolStep.DEAD_LETTERS_STORED, ProtocolStep.SINK_STORED)
@@ -258,6 +263,29 @@ LAST_THEMES = {
         others=0.2,
     ),
 }
+# Of one seed of fifteen.
+FURTHER_THEMES = {
+    "late writers": Theme(
+        {"ingest": 8, "replay": 12, "take over": 4, "erase": 14, "cancel": 8, "major": 4, "time": 10, "wake": 14},
+        {
+            "sinks": (
+                ("hbase", "delta"),
+                ("hbase", "sums"),
+                ("hbase", "latest"),
+                ("hbase", "parquet"),
+                ("hbase", "kafka"),
+            )
+        },
+        {one: (*_after(LATE, *_WRITING), *_early(LATE, 80)) for one in ("ingest", "replay", "again")},
+        others=0.1,
+        stories=(
+            ("replay, late", "time", "cancel", "erase", "wake"),
+            ("replay, late", "time", "cancel", "erase", "major", "wake"),
+            ("produce", "ingest, late", "time", "take over", "erase", "wake"),
+            ("produce", "ingest, late", "time", "take over", "erase", "major", "wake"),
+        ),
+    ),
+}
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -325,7 +353,7 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     chance = random.Random(seed)
     whole = menu or MENU
     if theme is not None:
-        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES, **NEWEST_THEMES, **LAST_THEMES}[theme]
+        about = {**THEMES, **LATER_THEMES, **LATEST_THEMES, **NEWEST_THEMES, **LAST_THEMES, **FURTHER_THEMES}[theme]
     elif _has_others(seed):
         focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
         about = Theme({one: 4 * whole[one] for one in focus})
@@ -335,6 +363,8 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
         about = NEWEST_THEMES[chance.choice([*NEWEST_THEMES])]
     elif _is_last(seed):
         about = LAST_THEMES[chance.choice([*LAST_THEMES])]
+    elif _is_further(seed):
+        about = FURTHER_THEMES[chance.choice([*FURTHER_THEMES])]
     elif _is_later(seed):
         about = LATER_THEMES[chance.choice([*LATER_THEMES])]
     else:
@@ -378,6 +408,10 @@ def _is_newest(seed: int) -> bool:
 
 def _is_last(seed: int) -> bool:
     return seed % 10 == 6
+
+
+def _is_further(seed: int) -> bool:
+    return seed % 30 in (14, 24)
 
 
 def _has_others(seed: int) -> bool:
@@ -430,28 +464,27 @@ _STOPS = {
 }
 
 
+# Those that are drawn.
+_DRAWN_STOPS: dict[str, Callable[[random.Random], Stop]] = {
+    "dies": lambda chance: Stop(DIES, chance.choice((ProtocolStep.SINK_STORED.value, chance.randrange(80)))),
+    "stops": lambda chance: Stop(DIES, chance.choice((HALF_REMOVED, *(one.value for one in CompactionStep)))),
+    "waits": lambda chance: Stop(SLEEPS, chance.choice((CompactionStep.CLAIMED.value, CompactionStep.WRITTEN.value))),
+    "half": lambda chance: Stop(SLEEPS, HALF_REMOVED),
+    "early": lambda chance: Stop(SLEEPS, chance.randrange(12)),
+    "sleeps": lambda chance: Stop(SLEEPS, chance.choice((CompactionStep.WRITTEN.value, chance.randrange(60)))),
+    "late": lambda chance: Stop(
+        chance.choice([*LATE]), chance.choice((*(one.value for one in _WRITING), *range(0, 80, 2)))
+    ),
+    # Its third write makes a folder count.
+    "doubts": lambda chance: Stop(chance.choice(ANSWERS_AND_OTHERS), chance.choice((1, 2, 2, 3))),
+    "unheard": lambda chance: Stop(chance.choice((ROWS_LOST, ROWS_APPLIED)), chance.randrange(12)),
+    "unsure": lambda chance: Stop(chance.choice(COMMITS), chance.randrange(2)),
+}
+
+
 def _stop_of(chance: random.Random, how: str) -> Stop | None:
     stop = _STOPS.get(how, _stop(chance))
-    if how == "dies":
-        stop = Stop(DIES, chance.choice((ProtocolStep.SINK_STORED.value, chance.randrange(80))))
-    elif how == "stops":
-        stop = Stop(DIES, chance.choice((HALF_REMOVED, *(one.value for one in CompactionStep))))
-    elif how == "waits":
-        stop = Stop(SLEEPS, chance.choice((CompactionStep.CLAIMED.value, CompactionStep.WRITTEN.value)))
-    elif how == "half":
-        stop = Stop(SLEEPS, HALF_REMOVED)
-    elif how == "early":
-        stop = Stop(SLEEPS, chance.randrange(12))
-    elif how == "sleeps":
-        stop = Stop(SLEEPS, chance.choice((CompactionStep.WRITTEN.value, chance.randrange(60))))
-    elif how == "doubts":
-        # Its third write makes a folder count.
-        stop = Stop(chance.choice(ANSWERS_AND_OTHERS), chance.choice((1, 2, 2, 3)))
-    elif how == "unheard":
-        stop = Stop(chance.choice((ROWS_LOST, ROWS_APPLIED)), chance.randrange(12))
-    elif how == "unsure":
-        stop = Stop(chance.choice(COMMITS), chance.randrange(2))
-    return stop
+    return _DRAWN_STOPS[how](chance) if how in _DRAWN_STOPS else stop
 
 
 def _run(chance: random.Random, at: int, names: float = 0.3) -> int:

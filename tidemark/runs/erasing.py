@@ -23,6 +23,7 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
+from tidemark.ledger.book import Standing
 from tidemark.ledger.erased import (
     Tombstone,
     erased_by_answer,
@@ -58,9 +59,11 @@ from tidemark.runs.requests.identity import fields_of_offsets
 from tidemark.runs.requests.record_tables import named_records
 from tidemark.runs.skipping import NothingToRead
 from tidemark.runs.windows import lanes, whole_blocks
+from tidemark.sinks.contract import Erasing
 from tidemark.sinks.kinds import kind_of, plain_of
 
 TO_ERASE = "to be erased"
+_CLEARS = "an attempt was killed right after it had written them. Ask for the erasure once more, and they are cleared"
 TO_READ_AGAIN = "to be read again, without what is erased"
 
 
@@ -328,9 +331,9 @@ class Remaining:
         return {"name": self.name, "type": self.type, "place": dict(self.place), "remains": self.remains}
 
 
-def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
+def remaining(opened: OpenStream, offsets: RangeSet) -> list[Remaining]:
     """Every place where attempts may have written, and Kafka itself, with what they hold once some offsets are erased."""
-    gone = gone_places(opened.book)
+    gone, standing = gone_places(opened.book), opened.book.standing()
     places = [
         Remaining(
             place.name,
@@ -338,22 +341,44 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
             _shown_place(place),
             f"not cleared: {gone[place.as_place].said()}"
             if place.as_place in gone
-            else _left_there(opened, place, erased),
+            else _left_there(opened, place, offsets, standing),
         )
         for place in _places(opened)
     ]
-    return [*places, *_in_kafka(opened, erased)]
+    return [*places, *_in_kafka(opened, offsets)]
 
 
 def _shown_place(place: SinkReceipt) -> dict[str, str]:
     return {name: value for name, value in place.place.items() if name != "folder"}
 
 
-def _left_there(opened: OpenStream, place: SinkReceipt, erased: RangeSet) -> str:
+def _left_there(opened: OpenStream, place: SinkReceipt, offsets: RangeSet, standing: Standing) -> str:
     try:
-        return plain_of(place.type).remains(opened, place.name, erased)
+        plain = plain_of(place.type)
+        said = [plain.remains(opened, place.name, offsets)]
+        done = _done(standing, offsets) if place.place else []
+        late = sum(plain.late(opened.connections, place.place, one) for one in done)
+        said.append(f"{late} of its rows or files came late: {_CLEARS}" if late else "")
+        return "; ".join(filter(None, said))
     except TidemarkError as problem:
         return f"not known: {problem}"
+
+
+def _done(standing: Standing, offsets: RangeSet) -> list[Erasing]:
+    """What of some offsets is erased by now, by each window that has erased any: it may have read others of a block again."""
+    found = ((one, one.erased & offsets) for one in standing.windows)
+    return [Erasing(one.record, erased, standing) for one, erased in found if erased]
+
+
+def clear_again(opened: OpenStream, offsets: RangeSet) -> None:
+    """Clear every place once more of those offsets that were erased before.
+
+    An attempt that was paused may have written some of them after the erasure, and have been killed before it found out.
+    """
+    done = _done(opened.book.standing(), offsets)
+    places = places_to_clear(opened.book) if done else []
+    for one in done:
+        opened.sweeper.erase(one.record, one.erased, places)
 
 
 def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:

@@ -192,6 +192,14 @@ class PlainSink:
         """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
         return self.left_by_erasing
 
+    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+        """How many rows, cells or files `erase` would find there now: the erasure is done, and what it finds came later.
+
+        An attempt looks at its fence between two writes. One that was paused writes once more when it wakes, and removes that
+        itself, unless it is killed first. By default none is looked for.
+        """
+        return 0
+
     def place(self, opened: Opened, settings: Any, lane: str, seq: int, generation: int) -> dict[str, str]:
         """Where an attempt has written, as the sink's receipt of it said."""
         return {}

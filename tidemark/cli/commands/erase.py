@@ -65,6 +65,8 @@ def erase(
             error(how)
         before = dict(chosen.before)
         if asking.dry_run or (not begun and not chosen.offsets):
+            if not asking.dry_run:
+                erasing.clear_again(opened, chosen.named)
             _show_plan(opened, chosen, asking, as_json=as_json)
             return
         if not begun:
@@ -135,7 +137,8 @@ def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: b
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
         error(f"to erase exactly this, and nothing else: --plan {digest}")
     elif not chosen.offsets:
-        error("nothing was found that is not erased already; nothing was changed")
+        again = "what lay there is cleared once more" if chosen.before and not asking.dry_run else "nothing was changed"
+        error(f"nothing was found that is not erased already; {again}")
 
 
 def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeSet], *, as_json: bool) -> None:

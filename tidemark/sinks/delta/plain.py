@@ -31,6 +31,17 @@ class PlainDelta(PlainSink):
         self.reach(connections, place, erasing.standing)
         super().erase(connections, place, erasing)
 
+    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+        from tidemark.sinks.delta import table
+        from tidemark.sinks.parquet import files
+
+        dead = (
+            paths
+            for generation, paths in sorted(table.files_of(place["base"]).items())
+            if erasing.standing.is_dead(generation, erasing.generation)
+        )
+        return sum(1 for paths in dead if files.have(paths, erasing.erased))
+
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         from tidemark.sinks.delta import table
 

@@ -30,6 +30,12 @@ class PlainHBase(PlainSink):
             table = result_table(connections, place["connection"], place["table"])
             table.sweep(erasing.erased, erasing.generation, for_good=True)
 
+    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+        with suppress(TableMissing):
+            table = result_table(connections, place["connection"], place["table"])
+            return table.older(erasing.erased, erasing.generation)
+        return 0
+
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         with suppress(TableMissing):
             result_table(connections, place["connection"], place["table"]).owner()

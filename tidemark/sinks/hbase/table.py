@@ -203,6 +203,10 @@ class ResultTable:
                 swept += len(batch)
         return swept
 
+    def older(self, covers: RangeSet, generation: int) -> int:
+        """How many rows `sweep` would find."""
+        return sum(1 for at in covers.partitions for _ in self._older(at, covers, generation))
+
     def server_time(self) -> int:
         """Milliseconds since 1970, by the clock of HBase: that of this machine may be wrong."""
         table = self._table.encode()

@@ -59,6 +59,12 @@ class PlainIceberg(PlainSink):
             table.remove(where, erasing.record, erasing.erased)
         files.erase_dead(f"{where.base}/data", erasing.erased, erasing.standing, erasing.generation)
 
+    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+        from tidemark.sinks.parquet import files
+
+        found = files.left_by_dead(f"{place['base']}/data", erasing.erased, erasing.standing, erasing.generation)
+        return sum(1 for _ in found)
+
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.iceberg.remaining import still_held
 

@@ -236,9 +236,15 @@ def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> 
 
     No later attempt has their names, so no sweep comes to them.
     """
+    for folder in left_by_dead(base, erased, standing, before):
+        delete(folder)
+
+
+def left_by_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> Iterator[str]:
+    """The folders that `erase_dead` removes."""
     for one in on_disk(base):
         if not one.compacted and standing.is_dead(one.generation, before) and holds(one.folder, erased):
-            delete(one.folder)
+            yield one.folder
 
 
 def of_attempt(folder: str) -> list[tuple[fs.FileSystem, str]]:
@@ -326,6 +332,15 @@ def holds(folder: str, wanted: RangeSet) -> bool:
             return bool(files) and _have(ds.dataset(files, filesystem=filesystem, format=FORMAT), wanted)
         except pa.ArrowInvalid:
             return True
+
+
+def have(paths: Iterable[str], wanted: RangeSet) -> bool:
+    """Whether some files have rows of some offsets."""
+    for path in paths:
+        with folders.opened(path) as (filesystem, inner):
+            if _have(ds.dataset([inner], filesystem=filesystem, format=FORMAT), wanted):
+                return True
+    return False
 
 
 def _have(found: ds.Dataset, wanted: RangeSet) -> bool:

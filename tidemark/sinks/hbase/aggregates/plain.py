@@ -28,6 +28,10 @@ from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import text
 
 
+def _made_of(table: AggregateTable, erasing: Erasing) -> MadeOfErased:
+    return MadeOfErased(erasing.standing, erasing.erased, erasing.generation, table.block())
+
+
 class PlainAggregates(PlainSink):
     looks_quickly = True
     left_by_erasing = ""
@@ -35,7 +39,11 @@ class PlainAggregates(PlainSink):
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         table = aggregate_table(connections, place["connection"], place["table"])
         # A table that was made anew has other blocks than the place says. One that is gone holds nothing.
-        table.erase(MadeOfErased(erasing.standing, erasing.erased, erasing.generation, table.block()))
+        table.erase(_made_of(table, erasing))
+
+    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+        table = aggregate_table(connections, place["connection"], place["table"])
+        return table.late(_made_of(table, erasing))
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         aggregate_table(connections, place["connection"], place["table"]).block()

@@ -123,13 +123,21 @@ class AggregateTable:
         The table is in the order of its keys, so this reads all of it.
         """
         cleared, now = 0, None
+        for row, column, until in self._made_of(made_of):
+            now = self._rows.server_time() if now is None else now
+            self._remove_until(row, column, until, now)
+            cleared += 1
+        return cleared
+
+    def late(self, made_of: Callable[[bytes, int], int | None]) -> int:
+        """How many columns `erase` would find."""
+        return sum(1 for _ in self._made_of(made_of))
+
+    def _made_of(self, made_of: Callable[[bytes, int], int | None]) -> Iterator[tuple[bytes, bytes, int]]:
         for row, column, newest in self._columns():
             until = made_of(column[len(DATA_PREFIX) :], newest)
             if until is not None:
-                now = self._rows.server_time() if now is None else now
-                self._remove_until(row, column, until, now)
-                cleared += 1
-        return cleared
+                yield row, column, until
 
     def _columns(self) -> Iterator[tuple[bytes, bytes, int]]:
         """The rows and columns that have contributions, with the newest generation there."""

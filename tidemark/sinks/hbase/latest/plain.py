@@ -37,6 +37,12 @@ class PlainLatest(PlainSink):
         table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
         table.erase(erasing.erased, erasing.generation, Epochs(erasing.standing.topics).highest)
 
+    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+        from tidemark.sinks.hbase.latest.table import latest_table
+
+        table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
+        return table.late(erasing.erased, erasing.generation, Epochs(erasing.standing.topics).highest)
+
     def place(self, opened: Opened, settings: HBaseLatestSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}
 

@@ -109,19 +109,26 @@ class LatestTable:
         asked for the cells of these alone. `epochs`: the highest that the ledger knows.
         """
         number, batch = 0, []
-        found = (
-            (least, *one) for least, below in self._spans(erased, epochs) for one in self._rows(_EVERY, least, below)
-        )
-        for least, row, columns in found:
-            topic = topic_of(row)
-            for column in columns:
-                for qualifier, timestamp, cell in self._versions(row, column, least):
-                    place = place_of(topic, qualifier, Version.decode(timestamp))
-                    if (place.partition, place.offset) in erased and mark_of(cell).generation < generation:
-                        batch.append(_removal(row, qualifier, timestamp))
+        for one in self._erased(erased, generation, epochs):
+            batch.append(_removal(*one))
             if len(batch) >= _REMOVED_AT_ONCE:
                 number, batch = number + self._remove(batch), []
         return number + self._remove(batch)
+
+    def late(self, erased: RangeSet, generation: int, epochs: int) -> int:
+        """How many cells `erase` would find."""
+        return sum(1 for _ in self._erased(erased, generation, epochs))
+
+    def _erased(self, erased: RangeSet, generation: int, epochs: int) -> Iterator[tuple[bytes, bytes, int]]:
+        """Row, qualifier and version of each cell of some offsets that attempts before a generation have written."""
+        for least, below in self._spans(erased, epochs):
+            for row, columns in self._rows(_EVERY, least, below):
+                topic = topic_of(row)
+                for column in columns:
+                    for qualifier, timestamp, cell in self._versions(row, column, least):
+                        place = place_of(topic, qualifier, Version.decode(timestamp))
+                        if (place.partition, place.offset) in erased and mark_of(cell).generation < generation:
+                            yield row, qualifier, timestamp
 
     @staticmethod
     def _spans(erased: RangeSet, epochs: int) -> list[tuple[int, int]]:
