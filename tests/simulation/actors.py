@@ -73,6 +73,8 @@ class Actor(greenlet):
         self.stopped = False
         # Whether it sleeps before its next effect.
         self.waits = False
+        # Whether it has gone on after it slept, to die before it finds out what others have done.
+        self.late = False
         # What the world keeps for it: its way to the ledger, its own look at the stream.
         self.ledger: Any = None
         self.opened: Any = None
@@ -92,6 +94,7 @@ class Actor(greenlet):
             self.die()
         self.pass_on()
         if self.stop is not None and self.stop.how in LATE:
+            self.late = True
             # The effect that it was about to have is the first of them, if it sleeps before one.
             self.stop = Stop(DIES, self.effects + LATE[self.stop.how] - (self.stop.at == self.effects - 1))
 

@@ -513,6 +513,26 @@ PLANTED |= {
             ),
         ),
     ),
+    "a time is looked for from the next second on": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.live.same_logs",
+                "opened.log.first_at_or_after(logs, milliseconds,",
+                "opened.log.first_at_or_after(logs, milliseconds + 1_000,",
+            ),
+        ),
+    ),
+    "a window is settled before its dead letters are copied": Bug(
+        "new",
+        (
+            (
+                PROTOCOL,
+                "    if isinstance(sweeper, HandsOn):\n        sweeper.hand_on(book, record)\n    book.mark_settled(record)\n",
+                "    book.mark_settled(record)\n    if isinstance(sweeper, HandsOn):\n        sweeper.hand_on(book, record)\n",
+            ),
+        ),
+    ),
     "what came after an erasure is not named": Bug(
         "new",
         (("tidemark.runs.erasing", ' if late else "")', ' if False else "")'),),
@@ -544,6 +564,8 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "a time is looked for from the next second on": 323,
+    "a window is settled before its dead letters are copied": 794,
     "what came after an erasure is not named": 384,
     "an erasure that is asked for again clears nothing": 384,
     "a page takes windows of some sinks for those that count": 216,

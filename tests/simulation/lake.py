@@ -239,13 +239,14 @@ def _remembered(read: Callable[..., Any], key: Callable[[Lake, Any], Any]) -> Ca
     """The oracle's questions are answered once; an actor asks the server each time."""
 
     @wraps(read)
-    def answered(asked: Any) -> Any:
+    def answered(asked: Any, *more: Any) -> Any:
         if current() is not None:
-            return read(asked)
+            return read(asked, *more)
         here = lake()
         name = (read.__name__, key(here, asked))
         if name not in here.known:
-            here.known[name] = read(asked)
+            # No field here ever gets another name.
+            here.known[name] = read(asked, *more)
         return here.known[name]
 
     return answered

@@ -16,7 +16,7 @@ from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
 from tests.simulation import older, others
 from tests.simulation.actors import REFUSED, current
-from tests.simulation.kafka import Message
+from tests.simulation.kafka import TOPIC, Message
 from tests.simulation.leftovers import dead_folders, erased_in, is_named
 from tests.simulation.others import OTHERS
 from tests.simulation.programs import Request
@@ -150,6 +150,7 @@ class Oracle:
         self.promises.notes_cuts = world.setting.guarantee != Guarantee.NONE
         # Whether somebody has edited the ledger by hand.
         self.is_damaged: Callable[[], bool] = lambda: False
+        world.found_since = self._found_since
         world.found_by_key, world.told, world.accepts = self._found_by_key, self._told, self._accepts
         world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
 
@@ -264,6 +265,39 @@ class Oracle:
     def _found_by_key(self, key: int, places: frozenset[Place]) -> None:
         others = {place for place in places if place in self.keys and self.keys[place] != key}
         check(not others, f"messages of other keys were found by their key: {said(others)}")
+
+    def read_since(self, since: int) -> frozenset[Place]:
+        """What windows have read of the messages from a time on that Kafka has now, in the newest incarnation."""
+        register = self.book.register()
+        known = register[1].topics.get(TOPIC, ()) if register else ()
+        if not known or known[-1].topic_id != self.world.kafka.topic_id:
+            return frozenset()
+        covered = self.book.authority().covered()
+        newest = max(one.incarnation for one in known)
+        return frozenset(
+            (at, offset)
+            for at in covered.partitions
+            if at.incarnation == newest and at.partition < len(self.world.kafka.logs)
+            for offset, one in self.world.kafka.logs[at.partition].slots.items()
+            if one is not None and one.time >= since and self.identity.get((at, offset)) == one.number
+        )
+
+    def _found_since(self, request: Request) -> None:
+        """What a request of a time names: every message from then on that was read, and none from before."""
+        assert request.since is not None
+        times = {number: place for place, number in self.identity.items() if place in request.named}
+        slots = [one for log in self.world.kafka.logs for one in log.slots.values() if one is not None]
+        early = {times[one.number] for one in slots if one.number in times and one.time < request.since}
+        check(not early, f"a replay since a time names messages from before: {said(early)}")
+        lost = request.must_find - request.named - request.left_out - self.erased.keys()
+        check(not lost or not self._still_there(lost), f"a replay since a time does not name {said(lost)}")
+        self.met["found since a time"] += len(request.named)
+
+    def _still_there(self, places: Iterable[Place]) -> bool:
+        """Whether Kafka has all of these messages now, where they were, for readers at this isolation level."""
+        now = self.read_since(0)
+        logs = self.world.kafka.logs
+        return all(place in now and place[1] < logs[place[0].partition].stable for place in places)
 
     def _hidden(self, table: str, row: bytes, column: bytes, newest: int) -> None:
         """The marks of a row are hidden up to a time: so the row is gone."""
@@ -508,6 +542,29 @@ class Oracle:
         heads = {lane: self.book.head(lane) for lane in self.open_lanes()}
         return [lane for lane, head in heads.items() if head is not None and head.head.state == LaneState.CLOSED]
 
+    def _copies(self) -> None:
+        """Each dead letter of a window that is settled was copied, and nothing else was."""
+        windows = {one.generation: one for one in self.book.committed()}
+        made = set(others.copied(self.world.copies))
+        for at, offset, generation in made:
+            read = self.world.read_by.get(generation, {}).get((at, offset))
+            check(
+                read is not None and read.bad and generation in windows,
+                f"{said([(at, offset)])} was copied as a dead letter of generation {generation}, which has committed none",
+            )
+        if not self.world.setting.copies or not self._follows:
+            return
+        for generation, one in windows.items():
+            if (
+                one.record.receipt is not None
+                and one.record.window.counts_for(None)
+                and self.book.is_settled(one.record)
+            ):
+                bad = {place for place, read in self.world.read_by.get(generation, {}).items() if read.bad}
+                lost = {place for place in bad if (*place, generation) not in made}
+                check(not lost, f"{one.record.lane}/{one.record.seq} is settled, and no copy was made of {said(lost)}")
+                self.met["dead letters copied"] += len(bad)
+
     def at_rest(self) -> None:
         """Nothing is open, the ledger is whole, and nothing is left of what was erased."""
         self.look()
@@ -515,6 +572,7 @@ class Oracle:
         wrong = verify(self.book)
         check(not wrong, f"the ledger is not whole: {wrong}")
         self._nothing_erased_is_left()
+        self._copies()
         self._coverage()
         self._ordinals()
 
@@ -548,7 +606,10 @@ class Oracle:
             return
         self.met["erased and left"] += 1
         erased = RangeSet(OffsetRange(at, offset, offset + 1) for at, offset in self.erased)
-        remains = erasing.remaining(self.world.opened, erased)
+        late = any(one.late and one.died for one in self.world.actors)
+        # Whoever is not killed in that moment clears it.
+        found = erasing.remaining(self.world.opened, erased)
+        remains = [one for one in found if late or "came late" not in one.remains]
         for place, places in held.items():
             check(is_named(place, remains), f"{place} still holds something of erased messages: {said(places)}")
         named = {one.place.get("table") for one in remains if one.remains}

@@ -5,7 +5,7 @@ What Spark does for them is to write rows: here one Arrow table for a window, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tests.simulation.work import Place, Work
 
 TARGET, TARGET_TOPIC = "targets", "results"
+# Where dead letters are copied to.
+COPIES_CLUSTER, COPIES = "kafka_default", "dead-orders"
 OTHERS: dict[str, dict[str, Any]] = {
     "parquet": {"type": "parquet", "files": LAKE, "folder": "orders"},
     "delta": {"type": "delta", "files": TABLES, "folder": "orders"},
@@ -69,8 +71,31 @@ class Topic:
             raise Unreachable("Kafka at 127.0.0.1:9093 did not answer")
 
 
-def target() -> Connection:
-    return Connection(TARGET, extra={"bootstrap.servers": "127.0.0.1:9092"})
+class Sender:
+    """Sends messages to a topic, and returns when each is acknowledged."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+
+    def send(self, messages: Iterable[Any]) -> None:
+        for one in messages:
+            taken = [(name, value or b"") for name, value in one.headers], one.topic, one.key, one.value
+            written(lambda taken=taken: self._topic.take(taken), lambda applied: Unreachable("no answer"))
+
+    def close(self) -> None: ...
+
+
+def copied(topic: Topic) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Partition, offset and generation of the dead letter that each message is a copy of."""
+    for headers, *_ in topic.messages:
+        said = {name: value.decode() for name, value in headers}
+        of, errors = "__connect.errors.", "tidemark.errors."
+        at = TopicPartition(said[f"{of}topic"], int(said[f"{of}partition"]), int(said[f"{errors}incarnation"]))
+        yield at, int(said[f"{of}offset"]), int(said[f"{errors}generation"])
+
+
+def target(name: str = TARGET) -> Connection:
+    return Connection(name, extra={"bootstrap.servers": "127.0.0.1:9092"})
 
 
 class Writer:

@@ -241,7 +241,7 @@ class Play:
             return (lambda: self._plan(request)), request
         if step.name == "by plan":
             return self._by_plan(step)
-        if step.name in ("replay", "replay apart", "backfill", "erase", "erase key"):
+        if step.name in ("replay", "replay apart", "replay since", "backfill", "erase", "erase key"):
             request = self._asked(step, name)
             return (request.begin, request) if request is not None else None
         if step.name == "again":
@@ -311,6 +311,10 @@ class Play:
         if step.name == "erase key":
             # It names what the command finds.
             return self._noted(Request(LaneKind.ERASE, name, frozenset(), key=str(a % KEYS)))
+        if step.name == "replay since":
+            since = self.world.clocks.now - STEP_MS * (a + 1)
+            must = self.oracle.read_since(since)
+            return self._noted(Request(LaneKind.REPLAY, name, frozenset(), since=since, must_find=must))
         if step.name == "erase":
             request = Request(LaneKind.ERASE, name, self._some(a, b, covered), dry=a % 11 == 1)
         elif step.name == "replay apart":

@@ -25,6 +25,7 @@ from tidemark.ledger.book import Book, View
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.ledger.register import NewLane, draw_generation, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
+from tidemark.offsets.times import in_iso
 from tidemark.runs import erasing as runs_erasing
 from tidemark.runs import processing
 from tidemark.runs.live.open_stream import OpenStream
@@ -46,6 +47,9 @@ class Request:
     sinks: tuple[str, ...] | None = None
     dry: bool = False
     key: str = ""
+    # Milliseconds since 1970, instead of messages; then `named` is what the command finds, and it has to find these.
+    since: int | None = None
+    must_find: frozenset[Place] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
     # What counted in each sink when this was planned: which generation at each message that a window has read.
     planned: dict[str | None, dict[Place, int]] | None = None
@@ -64,6 +68,8 @@ class Request:
         """The command, as a person types it, the first time and to go on."""
         records = [in_four_parts(Coordinate(at, offset)) for at, offset in sorted(self.named)]
         what: dict[str, Any] = {"key": self.key} if self.key else {"records": records}
+        if self.since is not None:
+            what = {"since": in_iso(self.since)}
         what |= {"reason": "a bug", "run_name": self.run, "dry_run": self.dry, "yes": True, "as_json": True}
         if self.kind == LaneKind.ERASE:
             erase.erase(STREAM, **what)
@@ -180,6 +186,9 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
             for one in part
             for at in range(one.start, one.until)
         }
+        if request.since is not None:
+            request.named = frozenset((one.partition, at) for one in found.named for at in range(one.start, one.until))
+            now().found_since(request)
     return found
 
 

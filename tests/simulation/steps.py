@@ -82,6 +82,7 @@ def _each(how: str | Iterable[str]) -> tuple[str, ...]:
     return (how,) if isinstance(how, str) else tuple(how)
 
 
+_SETTLING = (ProtocolStep.COMMITTED, ProtocolStep.PUBLISHED, ProtocolStep.SWEPT)
 _WRITING = (ProtocolStep.TAKEN, ProtocolStep.READ, ProtocolStep.DEAD_LETTERS_STORED, ProtocolStep.SINK_STORED)
 THEMES = {
     "plans": Theme({"plan": 10, "by plan": 10, "replay": 20, "wake": 6}),
@@ -263,7 +264,7 @@ LAST_THEMES = {
         others=0.2,
     ),
 }
-# Of one seed of fifteen.
+# Of one seed of ten.
 FURTHER_THEMES = {
     "late writers": Theme(
         {"ingest": 8, "replay": 12, "take over": 4, "erase": 14, "cancel": 8, "major": 4, "time": 10, "wake": 14},
@@ -285,7 +286,30 @@ FURTHER_THEMES = {
             ("produce", "ingest, late", "time", "take over", "erase", "major", "wake"),
         ),
     ),
+    "times": Theme(
+        {
+            "produce": 14,
+            "replay since": 20,
+            "ingest": 12,
+            "compact": 4,
+            "retain": 4,
+            "cut": 2,
+            "recreate": 2,
+            "wake": 10,
+        },
+        {"guarantee": ("at_least_once",), "sinks": (("hbase",), ("hbase", "sums"))},
+        {"replay since": _early((SLEEPS, REFUSED), 30)},
+        others=0.2,
+    ),
+    "copies": Theme(
+        {"produce": 12, "ingest": 14, "replay": 8, "erase": 4, "take over": 4, "time": 6, "wake": 10},
+        {"copies": (True,), "guarantee": ("at_least_once",), "sinks": (("hbase",), ("hbase", "sums"))},
+        {one: (*_after((DIES, SLEEPS), *_SETTLING), *_early((DIES, SLEEPS), 90)) for one in ("ingest", "replay")},
+        others=0.2,
+    ),
 }
+# Which of them one seed of thirty has.
+_FURTHER = {23: ["times"], 14: ["copies"], 24: ["late writers"]}
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -363,8 +387,8 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
         about = NEWEST_THEMES[chance.choice([*NEWEST_THEMES])]
     elif _is_last(seed):
         about = LAST_THEMES[chance.choice([*LAST_THEMES])]
-    elif _is_further(seed):
-        about = FURTHER_THEMES[chance.choice([*FURTHER_THEMES])]
+    elif further := _FURTHER.get(seed % 30):
+        about = FURTHER_THEMES[chance.choice(further)]
     elif _is_later(seed):
         about = LATER_THEMES[chance.choice([*LATER_THEMES])]
     else:
@@ -408,10 +432,6 @@ def _is_newest(seed: int) -> bool:
 
 def _is_last(seed: int) -> bool:
     return seed % 10 == 6
-
-
-def _is_further(seed: int) -> bool:
-    return seed % 30 in (14, 24)
 
 
 def _has_others(seed: int) -> bool:

@@ -109,7 +109,8 @@ class Work:
         others = (one for one in self.opened.stream.sinks if one.type in OTHERS and window.counts_for(one.name))
         self._others = {one.name: Writer(self, one) for one in others}
         # As SparkWork does, before its first write.
-        letters = [self._receipt(LETTERS)] if window.counts_for(None) else []
+        copies = self.opened.stream.dead_letters.copies()
+        letters = [self._receipt(LETTERS), *([copies] if copies else [])] if window.counts_for(None) else []
         note_places(self.opened.book, [*map(self._receipt, self._sinks()), *letters])
         found = self.world.kafka.read(covers, window.isolation)
         _read_once(covers, found)
@@ -210,6 +211,7 @@ class Work:
             row = PartitionKeys(place[0]).key(place[1], 0)
             values = dict.fromkeys(FIELDS, b"")
             values |= {"reason": b"bad", "key": b"%d" % one.key, "value": b"%d" % one.number, "redrives": b"0"}
+            values |= {"headers": b"[]"} if self.world.setting.copies else {}
             said = [(MARK, mark), *((DATA_PREFIX + name.encode(), value) for name, value in values.items())]
             cells += [(row, column, value, [place]) for column, value in said]
         self._write(LETTERS, cells)

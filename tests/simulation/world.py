@@ -14,12 +14,12 @@ from unittest.mock import patch
 from thriftpy2.transport import TTransportException
 
 from tests.simulation import hbase, lake
-from tests.simulation.actors import Actor, Scheduler, Stop, current
+from tests.simulation.actors import Actor, Scheduler, Stop, current, effect
 from tests.simulation.clocks import Clocks
 from tests.simulation.kafka import TOPIC, Kafka, Message
 from tests.simulation.lake import LAKE, TABLES, Lake
 from tests.simulation.ledger import Ledger
-from tests.simulation.others import OTHERS, TARGET, Topic, target
+from tests.simulation.others import COPIES, COPIES_CLUSTER, OTHERS, TARGET, Sender, Topic, target
 from tests.simulation.work import HBASE, LATEST, LETTERS, ROWS, SUMS, Place
 from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.clients.connections import Connection
@@ -27,6 +27,8 @@ from tidemark.clients.hbase import gateway
 from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.thrift2 import Gateway2
+from tidemark.clients.kafka import sending
+from tidemark.clients.kafka.log import KafkaLog
 from tidemark.commit import fence
 from tidemark.ledger import selections
 from tidemark.ledger.book import Book
@@ -37,6 +39,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.planning import merging, splitting
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.sinks.dead_letters import copies
 from tidemark.sinks.delta import table
 from tidemark.sinks.kafka import messages
 from tidemark.sinks.owners import OWNER_ROW
@@ -82,6 +85,8 @@ class Setting:
     one_pass: bool = False
     # Whether an older version of the program is at work, until it is replaced.
     older: bool = False
+    # Whether dead letters are copied to a topic.
+    copies: bool = False
 
 
 class World:
@@ -97,13 +102,14 @@ class World:
         self.hbase = hbase.Cluster()
         self.lake = Lake()
         self.lake.is_away = lambda: LAKE in self.away
-        self.target = Topic()
+        self.target, self.copies = Topic(), Topic()
         self.hbase.time = lambda: self.clocks.now
         self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
         self.store.server_time = lambda: self.clocks.now
         self.ledger = Ledger(self.store)
         self.older = setting.older
         self.scheduler = Scheduler()
+        self.actors: list[Actor] = []
         self.isolation = setting.isolation
         # The servers that do not answer now; a lake that is not mounted is an empty folder.
         self.away: set[str] = set()
@@ -116,6 +122,7 @@ class World:
         self.swept_at: dict[tuple[str, int], int] = {}
         self.writes_rows: Callable[..., None] = lambda messages, attempt, *, versions: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
+        self.found_since: Callable[[Any], None] = lambda request: None
         self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
         self.accepts: Callable[[Any, RangeSet], None] = lambda request, selection: None
         self.row_stored: Callable[[Place, int], None] = lambda place, generation: None
@@ -132,12 +139,15 @@ class World:
         """The stream, as a program that starts now opens it: with its own memory of the ledger."""
         file = _file(self.setting, self.isolation)
         book = Book(cast("Any", self.ledger), "orders", clock=self.clocks.local)
-        return OpenStream(file, book, cast("Any", self.kafka), _Sweeper(connections), connections)
+        return OpenStream(
+            file, book, cast("Any", self.kafka), _Sweeper(connections, file.stream.dead_letters), connections
+        )
 
     def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> Actor:
         """A program does something; it goes on until it ends, dies or sleeps."""
         actor = Actor(act, stop, machine, name)
         actor.opened, actor.older = self.open(), self.older
+        self.actors.append(actor)
         self.scheduler.run(actor)
         return actor
 
@@ -166,8 +176,8 @@ def opened_here(_: object = None) -> OpenStream:
 def connections(name: str) -> Connection:
     if name in (LAKE, TABLES):
         return now().lake.connection(name)
-    if name == TARGET:
-        return target()
+    if name in (TARGET, COPIES_CLUSTER):
+        return target(name)
     assert name == HBASE, f"nothing here needs the connection {name}"
     return Connection(name, "host", 1, extra={"thrift2": "host:2"})
 
@@ -200,6 +210,9 @@ def simulated() -> Iterator[None]:
     time = _Time()
     with ExitStack() as stack:
         stack.enter_context(lake.stored(lambda: now().lake))
+        stack.enter_context(patch.object(sending, "Sender", lambda *_, **__: Sender(now().copies)))
+        stack.enter_context(patch.object(copies.Copies, "check", lambda self: effect()))
+        stack.enter_context(patch.object(KafkaLog, "message_limits", lambda self, topics: {}))
         stack.enter_context(patch.object(messages, "_messages", lambda *_: now().target.read()))
         for module in (doubt, discovery, fence, gateway, table):
             stack.enter_context(patch.object(module, "time", time))
@@ -248,7 +261,7 @@ def _file(setting: Setting, isolation: str) -> StreamFile:
             "scheme": {"type": "json", "fields": {"id": "integer", "number": "integer"}},
             "guarantee": setting.guarantee,
             "sinks": [{**SINKS[one], **block.get(one, {})} for one in setting.sinks],
-            "dead_letters": {"table": LETTERS},
+            "dead_letters": {"table": LETTERS, **({"copy_to_topic": COPIES} if setting.copies else {})},
         }
     )
     return StreamFile(Path("orders.yaml"), f"{setting} {isolation}", stream)
