@@ -394,8 +394,8 @@ PLANTED |= {
         (
             (
                 DELTA,
-                "            with folders.naming(base):\n                change(table)\n",
-                "            change(table)\n",
+                "            with folders.naming(base):\n                changes(table)\n",
+                "            changes(table)\n",
             ),
         ),
         seed=406,
@@ -470,7 +470,7 @@ PLANTED |= {
     ),
     "a table whose disk goes away is an error of the program": Bug(
         "new",
-        ((DELTA, "        table = _prepared(base)\n", "        table = _opened(base)\n"),),
+        ((DELTA, "        table = prepared(base)\n", "        table = opened(base)\n"),),
     ),
     "what was written below a disk that went away is committed": Bug(
         "new",
