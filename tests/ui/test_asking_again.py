@@ -210,7 +210,8 @@ def test_a_committed_window_is_asked_for_once_and_leads_to_its_log(airflow: Airf
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/windows/ingest/1")
     page.locator("#state", has_text=re.compile(r"^committed$")).wait_for()
     page.wait_for_timeout(6_000 / FASTER)
-    assert len(asked) == 1
+    # The window, and whether newer ones have replaced its results.
+    assert [url.partition("/windows/")[2] for url in asked] == ["ingest/1", "ingest/1/newer"]
     log = page.locator("#facts a", has_text="the step that reads and stores")
     dag, run = re.search(r"/dags/([^/]+)/runs/([^/]+)/tasks/process$", log.get_attribute("href") or "").groups()  # type: ignore[union-attr]
     # And back, by the button of the task.
