@@ -6,6 +6,7 @@ One stream for all tests, in their order. Its connections are kept by Airflow: t
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 from collections.abc import Iterator
@@ -151,7 +152,8 @@ def test_every_page_answers(airflow: Airflow, opened: OpenStream, page: Page) ->
     _, window = airflow.call("GET", f"/tidemark/api/streams/{STREAM}/windows/ingest/1")
     run = quote(window["attempt"]["run"].partition("/")[2])
     for path, ready in PAGES.items():
-        path = path.replace("cdn_logs", STREAM)
+        # Its topic has its name.
+        path = re.sub("cdn[_-]logs", STREAM, path)
         page.goto(f"{airflow.url}/tidemark/{path}{run if path.endswith('run_id=') else ''}")
         page.locator(ready.replace("cdn_logs", STREAM)).first.wait_for(state="attached")
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset={NOT_YET[0]}")
