@@ -25,13 +25,14 @@ from tidemark.clients.hbase.thrift import Mutation
 from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 from tidemark.errors import AnotherServer, Unreachable
 from tidemark.sinks.hbase.table import ResultTable
+from tidemark.types.renamed import Names
 
 
 class KillingTable(ResultTable):
     """Kills a server in the middle of the first piece that any of Spark's workers writes."""
 
-    def __init__(self, site: Site, server: str, folder: Path, gateway: Gateway, table: str) -> None:
-        super().__init__(gateway, table)
+    def __init__(self, site: Site, server: str, folder: Path, gateway: Gateway, table: str, was: Names) -> None:
+        super().__init__(gateway, table, was)
         self._site = site
         self._server = server
         self._folder = folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,14 @@ PAGES = {
     "streams/cdn_logs/plan": "#sinks input",
     "run?dag_id=cdn_logs__ingest&run_id=": "#results td",
 }
+
+
+def pages_of(stream: str) -> Iterator[tuple[str, str]]:
+    """As PAGES, of a stream whose only topic has its name."""
+    for path, drawn in PAGES.items():
+        yield re.sub("cdn[_-]logs", stream, path), drawn.replace("cdn_logs", stream)
+
+
 _running = ExitStack()
 atexit.register(_running.close)
 

@@ -6,7 +6,6 @@ One stream for all tests, in their order. Its connections are kept by Airflow: t
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import signal
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from demo.window_jobs import window_jobs
 from services import control, environment, processes
 from services.site import Site
 from tests.support.airflow_forms import choose, open_form, press_trigger, send_form, switch
-from tests.support.browser import PAGES, SCREENSHOTS, logged_in
+from tests.support.browser import SCREENSHOTS, logged_in, pages_of
 from tests.support.command_line import tidemark
 from tests.support.live_streams import Kafka
 from tests.support.task_tries import tries
@@ -151,11 +150,9 @@ def test_every_page_answers(airflow: Airflow, opened: OpenStream, page: Page) ->
     )
     _, window = airflow.call("GET", f"/tidemark/api/streams/{STREAM}/windows/ingest/1")
     run = quote(window["attempt"]["run"].partition("/")[2])
-    for path, ready in PAGES.items():
-        # Its topic has its name.
-        path = re.sub("cdn[_-]logs", STREAM, path)
+    for path, drawn in pages_of(STREAM):
         page.goto(f"{airflow.url}/tidemark/{path}{run if path.endswith('run_id=') else ''}")
-        page.locator(ready.replace("cdn_logs", STREAM)).first.wait_for(state="attached")
+        page.locator(drawn).first.wait_for(state="attached")
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset={NOT_YET[0]}")
     page.locator("#fate", has_text="dead letter").wait_for()
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset=1")

@@ -22,7 +22,7 @@ from demo.airflow import Airflow
 from services import environment
 from services.site import Site
 from tests.support.both_ledgers import ledger
-from tests.support.browser import PAGES, SCREENSHOTS, logged_in
+from tests.support.browser import SCREENSHOTS, logged_in, pages_of
 from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -301,10 +301,9 @@ def test_every_page_of_a_stream_with_connections_of_its_own(airflow: Airflow, pa
     page.on("response", lambda one: failed.append(one.url) if one.status >= 500 and one.status != 504 else None)
     window = airflow.call("GET", f"/tidemark/api/streams/{STREAM}/windows/ingest/1")[1]
     run = quote(window["attempt"]["run"].partition("/")[2])
-    for path, ready in PAGES.items():
-        path = path.replace("cdn_logs", STREAM)
+    for path, drawn in pages_of(STREAM):
         page.goto(f"{airflow.url}/tidemark/{path}{run if path.endswith('run_id=') else ''}")
-        page.locator(ready.replace("cdn_logs", STREAM)).first.wait_for(state="attached")
+        page.locator(drawn).first.wait_for(state="attached")
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/dead-letters")
     page.get_by_role("checkbox", name=f"Pick {STREAM}/0@{BAD}", exact=True).wait_for()
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset={BAD}")
