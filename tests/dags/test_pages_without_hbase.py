@@ -32,6 +32,7 @@ from tidemark.ledger.stores.kinds import ledger_store
 from tidemark.plugin import streams, viewing
 from tidemark.plugin.access import get_user
 from tidemark.plugin.app import build_app
+from tidemark.plugin.routes import browse as browse_routes
 from tidemark.plugin.routes import messages as messages_routes
 from tidemark.plugin.routes import steering as steering_routes
 from tidemark.runs.auditing import audit_without_spark
@@ -59,6 +60,7 @@ GETS: dict[str, list[str]] = {
     "/api/triage": ["/api/triage", "/api/triage?state=OK&sort=lag&down=true"],
     "/streams/{name}": ["/streams/orders"],
     "/streams/{name}/messages": ["/streams/orders/messages"],
+    "/streams/{name}/browse": ["/streams/orders/browse"],
     "/streams/{name}/windows/{lane}/{seq}": ["/streams/orders/windows/ingest/1"],
     "/streams/{name}/dead-letters": ["/streams/orders/dead-letters"],
     "/streams/{name}/audits": ["/streams/orders/audits"],
@@ -68,6 +70,19 @@ GETS: dict[str, list[str]] = {
     STREAM: ["/api/streams/orders"],
     f"{STREAM}/line": ["/api/streams/orders/line"],
     f"{STREAM}/coverage": ["/api/streams/orders/coverage", "/api/streams/orders/coverage?partition=orders/0&from=3"],
+    f"{STREAM}/coverage/times": [
+        "/api/streams/orders/coverage/times",
+        "/api/streams/orders/coverage/times?step=day&since=0&until=864000000&partition=orders/0",
+    ],
+    f"{STREAM}/browse/{{kind}}": [
+        "/api/streams/orders/browse/messages?where=orders/0",
+        "/api/streams/orders/browse/messages?payload=true&newest=true&filter=key is not null",
+        "/api/streams/orders/browse/dead-letters?window=ingest/1",
+    ],
+    f"{STREAM}/browse/{{kind}}/file": [
+        "/api/streams/orders/browse/messages/file?where=orders/0",
+        "/api/streams/orders/browse/dead-letters/file?format=csv",
+    ],
     f"{STREAM}/trend": ["/api/streams/orders/trend"],
     f"{STREAM}/windows/{{lane}}": [
         "/api/streams/orders/windows/ingest",
@@ -77,6 +92,7 @@ GETS: dict[str, list[str]] = {
         "/api/streams/orders/windows/ingest/1",
         "/api/streams/orders/windows/LANE/1",
     ],
+    f"{STREAM}/windows/{{lane}}/{{seq}}/newer": ["/api/streams/orders/windows/ingest/1/newer"],
     f"{STREAM}/messages/{{topic}}/{{partition}}/{{offset}}": [
         *(f"/api/streams/orders/messages/orders/0/{offset}" for offset in (0, 4, 7, 12, 99)),
         "/api/streams/orders/messages/orders/0/0?payload=true&whole=true",
@@ -101,6 +117,7 @@ POSTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
             ("backfill", {"ranges": "orders/0@0-13", "mode": "reprocess"}),
         )
     ],
+    f"{STREAM}/erasure": [("/api/streams/orders/erasure", {"fields": {"records": "orders/0@0"}})],
     f"{STREAM}/progress/{{action}}": [
         (f"/api/streams/orders/progress/{action}", {"run": OPEN, "reason": "a test"})
         for action in ("pause", "resume", "cancel")
@@ -166,8 +183,9 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 def client(made: KnownStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """The pages, for somebody who may see and do everything."""
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
-    monkeypatch.setattr(messages_routes, "may_trigger", lambda *_: True)
-    monkeypatch.setattr(messages_routes, "note_look", lambda *_: None)
+    for module in (browse_routes, messages_routes):
+        monkeypatch.setattr(module, "may_trigger", lambda *_: True)
+        monkeypatch.setattr(module, "note_look", lambda *_: None)
     monkeypatch.setattr(steering_routes, "may_trigger", lambda *_: True)
     monkeypatch.setattr(steering_routes, "note_steering", lambda *_: None)
     create_auth_manager()

@@ -68,7 +68,7 @@ class RowByRow:
 
     def __init__(self, live: LiveStream, folder: Path) -> None:
         self.hbase, self.target = Cluster(), Topic()
-        self.block, self.setting = BLOCK, SimpleNamespace(one_pass=False)
+        self.block, self.setting = BLOCK, SimpleNamespace(one_pass=False, copies=False)
         self.gateway = SimpleNamespace(repeated=lambda _, act: act(None))
         self.kafka = SimpleNamespace(read=self._read)
         self.made_of: dict[Any, Any] = {}

@@ -175,7 +175,8 @@ def test_times_are_asked_for_where_the_logs_are_looked_at_again() -> None:
     }
     assert found == {
         "tidemark/runs/live/same_logs.py",
-        # It asks for many times, and looks at the logs once after them.
+        # They ask for many times, and look at the logs once after them.
+        "tidemark/views/coverage/times.py",
         "tidemark/views/event_time/progress.py",
         "tidemark/sinks/kafka/looking.py",
     }
