@@ -5,7 +5,7 @@ import {
   time, toast, windowLink, withQuery,
 } from "./shared.js";
 import { fields, parts, text } from "./payload.js";
-import { plan, planner } from "./plan.js";
+import { picking, plan, planner } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
@@ -85,16 +85,7 @@ function rowOf(line) {
 
 function row(tr, line) {
   const record = recordOf(line);
-  const pick = element("input");
-  pick.type = "checkbox";
-  pick.checked = picked.has(record);
-  pick.setAttribute("aria-label", `Pick ${record}`);
-  pick.addEventListener("change", () => {
-    if (pick.checked) picked.add(record);
-    else picked.delete(record);
-    showPicked();
-  });
-  cell(tr, pick, "pick");
+  cell(tr, picking(record, picked, showPicked), "pick");
   cell(tr, copyable(line.coordinate, link(line.coordinate, withQuery(address("streams", stream, "messages"), messageOf(line.coordinate)))), "topic");
   cell(tr, time(line.timestamp), "time");
   cell(tr, short(line.key), line.key?.text?.length <= MOST_KEY ? "key-cell whole" : "key-cell");

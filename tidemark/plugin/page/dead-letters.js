@@ -4,7 +4,7 @@ import {
   windowLink, withQuery,
 } from "./shared.js";
 import { text } from "./payload.js";
-import { plan, planner } from "./plan.js";
+import { picking, plan, planner } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
@@ -74,17 +74,8 @@ function examplesOf(group) {
   for (const coordinate of group.examples) {
     const one = messageOf(coordinate);
     const record = `${one.topic}/${one.partition}@${one.offset}`;
-    const pick = element("input");
-    pick.type = "checkbox";
-    pick.checked = picked.has(record);
-    pick.setAttribute("aria-label", `Pick ${record}`);
-    pick.addEventListener("change", () => {
-      if (pick.checked) picked.add(record);
-      else picked.delete(record);
-      showPicked();
-    });
     const line = element("li");
-    line.append(pick, copyable(coordinate, link(coordinate, withQuery(address("streams", stream, "messages"), one))));
+    line.append(picking(record, picked, showPicked), copyable(coordinate, link(coordinate, withQuery(address("streams", stream, "messages"), one))));
     list.append(line);
   }
   place.append(list);

@@ -183,3 +183,17 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
   dialog.showModal();
   reason.focus();
 }
+
+// A checkbox that picks a record, for a replay or an erasure of all that are picked.
+export function picking(record, picked, changed) {
+  const box = element("input");
+  box.type = "checkbox";
+  box.checked = picked.has(record);
+  box.setAttribute("aria-label", `Pick ${record}`);
+  box.addEventListener("change", () => {
+    if (box.checked) picked.add(record);
+    else picked.delete(record);
+    changed();
+  });
+  return box;
+}

@@ -16,14 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyarrow import fs
 
-from tidemark.errors import LedgerContradiction
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.compactions import WindowName, described, spans
-from tidemark.sinks.parquet.files import FORMAT, Counts, alike
+from tidemark.sinks.parquet.compactions import WindowName
+from tidemark.sinks.parquet.files import FORMAT, Counts, alike, check_not_gone
 from tidemark.sinks.parquet.parts import FolderPart
 
 
@@ -81,11 +79,7 @@ class History:
         """The files of a folder, unless it has none."""
         for place in part.paths:
             with folders.opened(place) as (filesystem, path):
-                if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-                    raise LedgerContradiction(
-                        f"{place} is gone, and {described(spans(part.names))} have their results there. "
-                        "Replay their offsets to write them again."
-                    )
+                check_not_gone(part, place, filesystem, path)
                 found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
                 if found.files:
                     yield ds.dataset(found.files, schema=alike(found), filesystem=filesystem, format=FORMAT)

@@ -358,15 +358,20 @@ def _have(found: ds.Dataset, wanted: RangeSet) -> bool:
     return False
 
 
+def check_not_gone(part: FolderPart, place: str, filesystem: fs.FileSystem, path: str) -> None:
+    """Raises LedgerContradiction when one of a part's folders is not there."""
+    if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+        raise LedgerContradiction(
+            f"{place} is gone, and {described(spans(part.names))} have their results there. "
+            "Replay their offsets to write them again."
+        )
+
+
 def _table(part: FolderPart, was: Names = NEVER) -> pa.Table:
     found = []
     for place in part.paths:
         with folders.opened(place) as (filesystem, path):
-            if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-                raise LedgerContradiction(
-                    f"{place} is gone, and {described(spans(part.names))} have their results there. "
-                    "Replay their offsets to write them again."
-                )
+            check_not_gone(part, place, filesystem, path)
             dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
             table = dataset.to_table().cast(alike(dataset))
             found.append(table.rename_columns([*by_today(was, dict.fromkeys(table.column_names))]))
