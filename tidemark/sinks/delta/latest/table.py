@@ -24,10 +24,10 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
-from tidemark.errors import WrongUse
 from tidemark.ledger.book import now_ms
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.latest.history import conformed
+from tidemark.sinks.latest.marks import COMPRESSION, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, columns
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
@@ -37,7 +37,6 @@ from tidemark.types.fields import FieldType
 from tidemark.types.renamed import NEVER, Names
 
 TYPE = "delta_latest"
-_KEY, _BUCKETS, _COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
 
 
 def prepare(
@@ -54,17 +53,9 @@ def prepare(
 
     Raises what `delta_table.prepare` raises, and WrongUse for a table with another key or number of buckets.
     """
-    kept = {_KEY: json.dumps(list(key)), _BUCKETS: str(buckets), _COMPRESSION: compression}
+    kept = marks(key, buckets, compression)
     delta_table.prepare(base, columns(fields), stream, ledger, was, BUCKET, kept)
-    found = delta_table.prepared(base).metadata().configuration
-    for name, said in ((_KEY, "key"), (_BUCKETS, "number of buckets")):
-        if found.get(name) != kept[name]:
-            raise WrongUse(
-                f"{base} was made with the {said} {found.get(name, 'of another type of sink')}, the stream file says "
-                f"{kept[name]}. Name another folder, and fill it by a replay"
-            )
-    if found.get(_COMPRESSION) != compression:
-        changed: dict[str, str] = {_COMPRESSION: compression}
+    if changed := check_marks(base, delta_table.prepared(base).metadata().configuration, kept, "folder"):
         delta_table.change(base, lambda table: table.alter.set_table_properties(changed, raise_if_not_exists=False))
 
 
@@ -84,7 +75,7 @@ class DeltaVersion:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        return tuple(json.loads(self.table.metadata().configuration[_KEY]))
+        return key_of(self.table.metadata().configuration)
 
     @cached_property
     def files(self) -> dict[int, list[str]]:
@@ -143,7 +134,7 @@ class DeltaLatest:
     def change(self, stage: Stage, said: dict[str, str]) -> None:
         def changed(table: DeltaTable) -> None:
             version = DeltaVersion(self.base, table)
-            compression = table.metadata().configuration.get(_COMPRESSION, "snappy")
+            compression = table.metadata().configuration.get(COMPRESSION, "snappy")
             made = stage(version, lambda bucket, rows: _written(self.base, bucket, rows, compression))
             actions = [one for bucket, name in made.items() for one in self._actions(version, bucket, name)]
             if actions:

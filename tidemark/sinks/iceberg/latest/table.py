@@ -10,7 +10,6 @@ library's own retries are off.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +30,7 @@ from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import Itself
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.latest.history import conformed
+from tidemark.sinks.latest.marks import COMPRESSION, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
@@ -40,7 +40,6 @@ from tidemark.types.fields import FieldType
 from tidemark.types.renamed import NEVER, Names
 
 TYPE = "iceberg_latest"
-_KEY, _BUCKETS, _COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
 _MORE: Mapping[str, IcebergType] = {DELETED: BooleanType(), KEY_HASH: LongType(), BUCKET: IntegerType()}
 
 
@@ -58,7 +57,7 @@ def prepare(
 
     Raises what `iceberg_table.prepare` raises, and WrongUse for a table with another key or number of buckets.
     """
-    kept = {_KEY: json.dumps(list(key)), _BUCKETS: str(buckets), _COMPRESSION: compression}
+    kept = marks(key, buckets, compression)
     as_stored(where, fields, was)
     iceberg_table.prepare(where, fields, stream, ledger, [Itself(BUCKET)], more=_MORE, kept=kept)
     iceberg_table.change(where, lambda table, transaction, _: _kept(where, table, transaction, kept))
@@ -79,17 +78,10 @@ def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER)
 
 
 def _kept(where: Where, table: Table, transaction: Transaction, kept: Mapping[str, str]) -> bool:
-    for name, said in ((_KEY, "key"), (_BUCKETS, "number of buckets")):
-        if table.properties.get(name) != kept[name]:
-            raise WrongUse(
-                f"{where} was made with the {said} {table.properties.get(name, 'of another type of sink')}, the stream file "
-                f"says {kept[name]}. Name another table and folder, and fill it by a replay"
-            )
-    changed = {_COMPRESSION: kept[_COMPRESSION]}
-    if table.properties.get(_COMPRESSION) == kept[_COMPRESSION]:
-        return False
-    transaction.set_properties(changed)
-    return True
+    changed = check_marks(where, table.properties, kept, "table and folder")
+    if changed:
+        transaction.set_properties(changed)
+    return bool(changed)
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ class IcebergVersion:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        return tuple(json.loads(self.table.properties[_KEY]))
+        return key_of(self.table.properties)
 
     @cached_property
     def files(self) -> dict[int, list[LiveFile]]:
@@ -157,7 +149,7 @@ class IcebergLatest:
             def write(bucket: int, rows: pa.Table) -> str | None:
                 name = f"{self.base}/data/bucket-{bucket}-{uuid4()}.parquet"
                 made.append(name)
-                return _written(name, rows, table.properties.get(_COMPRESSION, "snappy"))
+                return _written(name, rows, table.properties.get(COMPRESSION, "snappy"))
 
             done = stage(version, write)
             old = [(one, "") for bucket in done for one in version.files.get(bucket, ())]
