@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
 
@@ -62,6 +62,23 @@ Payload = Annotated[
 ]
 
 
+async def asked_of(
+    where: Place = "",
+    window: Window = "",
+    since: Time = "",
+    until: Time = "",
+    filter: Filter = "",  # noqa: A002 (the name of the parameter)
+    count: Count = 50,
+    newest: Newest = False,
+    go_on: GoOn = "",
+) -> Asked:
+    """The question of an address."""
+    return Asked(Where(where, window, since, until), filter, count, newest, go_on)
+
+
+Question = Annotated[Asked, Depends(asked_of)]
+
+
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["messages"])
     seconds = _SHARE * viewing.asking.settings.page_wait_seconds
@@ -94,15 +111,8 @@ def routes(viewing: Viewing) -> APIRouter:
     async def browse(
         name: str,
         kind: Kind,
+        asked: Question,
         user: User,
-        where: Place = "",
-        window: Window = "",
-        since: Time = "",
-        until: Time = "",
-        filter: Filter = "",  # noqa: A002 (the name of the parameter)
-        count: Count = 50,
-        newest: Newest = False,
-        go_on: GoOn = "",
         payload: Payload = False,
         sink: Sink = "",
     ) -> Browsed:
@@ -111,7 +121,6 @@ def routes(viewing: Viewing) -> APIRouter:
         A question looks at so many messages and bytes, and for so long: `go_on` goes on from there. Erased messages are
         left out.
         """
-        asked = Asked(Where(where, window, since, until), filter, count, newest, go_on)
         answer, may = await found(name, kind, asked, user, sink, payload=payload)
         return page_of(answer, payload=payload, may_see_payload=may)
 
@@ -119,20 +128,12 @@ def routes(viewing: Viewing) -> APIRouter:
     async def file(
         name: str,
         kind: Kind,
+        asked: Question,
         user: User,
         form: Annotated[Format, Query(alias="format")] = "jsonl",
-        where: Place = "",
-        window: Window = "",
-        since: Time = "",
-        until: Time = "",
-        filter: Filter = "",  # noqa: A002 (the name of the parameter)
-        count: Count = 50,
-        newest: Newest = False,
-        go_on: GoOn = "",
         sink: Sink = "",
     ) -> Response:
         """The same as a file with whole payloads: CSV, or JSON with a line for each message."""
-        asked = Asked(Where(where, window, since, until), filter, count, newest, go_on)
         answer, _ = await found(name, kind, asked, user, sink, payload=True)
         stream = (await viewing.stream(name, user)).stream
         fields = tuple(stream.fields) if kind == "results" else _FIELDS[kind]
