@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pymysql
 import pytest
 
-from services import control
+from services import control, processes
 from services.authority import Authority
 from services.site import Site
 from tests.support import views_in_sql
@@ -24,6 +28,7 @@ from tests.support.command_line import tidemark
 from tests.support.cuts import Cut, cut_after
 from tests.support.live_streams import Make
 from tests.support.oracle import LEDGERS
+from tests.support.proxy import lossy
 from tests.support.stores import SETTINGS, new_stream, stores_of
 from tidemark.clients import sql as sql_client
 from tidemark.clients.environment import from_environment
@@ -33,6 +38,7 @@ from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthor
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.stores import sql as sql_store
 from tidemark.ledger.stores.contract import Anew, sortable
+from tidemark.ledger.stores.doubt import swap_surely
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark.spark.jobs.audit import audit
 
@@ -48,11 +54,15 @@ OFFSETS = """
 def postgresql(site: Site) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """Another program, which knows SQL."""
     control.up(site, ["postgresql"])
-    said = from_environment("sql_default")
-    with psycopg.connect(
-        host=said.host, port=said.port, user=said.login, password=said.password, dbname=said.schema, autocommit=True
-    ) as connection:
+    with connected() as connection:
         yield connection
+
+
+def connected() -> psycopg.Connection[tuple[object, ...]]:
+    said = from_environment("sql_default")
+    return psycopg.connect(
+        host=said.host, port=said.port, user=said.login, password=said.password, dbname=said.schema, autocommit=True
+    )
 
 
 class MariaDB:
@@ -77,13 +87,16 @@ class MariaDB:
     def fetchall(self) -> list[tuple[Any, ...]]:
         return list(self._cursor.fetchall())
 
+    def close(self) -> None:
+        self.connection.close()
+
 
 @pytest.fixture
 def mariadb(site: Site) -> Iterator[MariaDB]:
     control.up(site, ["mariadb"])
     found = MariaDB()
     yield found
-    found.connection.close()
+    found.close()
 
 
 @pytest.fixture
@@ -171,6 +184,43 @@ def test_offsets_are_shown_with_the_commit_and_not_without(kind: str, request: p
     # Lanes other than the ingest show none.
     assert store.commit(HEAD, b"3", b"4", ("history", "ingest", sortable(4)), b"r", None)
     assert offsets_of(database, stream)[0] == ("logs", 0, 4)
+
+
+@pytest.mark.covers("O10", "E38")
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("answered", [True, False], ids=["after its answer", "at the commit"])
+def test_a_server_is_killed_in_the_middle_of_a_commit(kind: str, answered: bool, site: Site) -> None:
+    """Whatever the server did before it died, its ledger has all of it or nothing, and the writer finds out which."""
+    control.up(site, [kind])
+    stores, stream = stores_of(SETTINGS[kind]), new_stream()
+    direct, record = stores.make(stream), ("history", "ingest", sortable(1))
+    direct.prepare()
+    assert direct.swap(HEAD, None, b"pinned")
+    victims, killed = processes.running(site, kind), threading.Event()
+
+    def kill() -> None:
+        # At once: what the server would write a moment later is not written.
+        processes.send(victims, signal.SIGKILL)
+        psutil.wait_procs(victims, timeout=60)
+        processes.kill(site, kind)
+        killed.set()
+
+    with lossy(stores.port) as proxy, ThreadPoolExecutor(1) as pool:
+        behind = stores.make(stream, port=proxy.port, timeout=5.0)
+        proxy.lose_next(stores.settling(b"committed"), applied=True, meanwhile=kill, awaited=answered)
+        commit = partial(behind.commit, HEAD, b"pinned", b"committed", record, b"record", {"logs": {0: 10}})
+        writing = pool.submit(
+            swap_surely, behind, HEAD, b"pinned", b"committed", lambda stored: stored == b"committed", write=commit
+        )
+        assert killed.wait(60)
+        control.up(site, [kind])
+        if answered:
+            # What the server has said is so outlives its death.
+            assert direct.read_several([HEAD, record]) == [b"committed", b"record"]
+        writing.result()
+    assert dict(direct.scan(())) == {HEAD: b"committed", record: b"record"}
+    with closing(connected() if kind == "postgresql" else MariaDB()) as database:
+        assert offsets_of(database, stream) == [("logs", 0, 10)]
 
 
 @pytest.mark.covers("O10")

@@ -2,13 +2,14 @@
 
 The proxy forwards everything until a request has the words that it waits for. It forwards that request and drops the
 answer (applied), or it does not forward the request at all (not applied). In both cases it closes the client's connection.
+Before that, it may do something: end the server, for example. While no server answers, its clients are hung up on.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -19,12 +20,20 @@ class LossyProxy:
         self.port: int = self._listener.getsockname()[1]
         self._waiting: tuple[bytes, ...] | None = None
         self._applied = False
+        self._meanwhile: Callable[[], None] = _nothing
+        self._answer_is_awaited = True
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose_next(self, *words: bytes, applied: bool) -> None:
-        """Lose the answer to the next request that has all the words."""
-        self._waiting, self._applied = words, applied
+    def lose_next(
+        self, *words: bytes, applied: bool, meanwhile: Callable[[], None] | None = None, awaited: bool = True
+    ) -> None:
+        """Lose the answer to the next request that has all the words.
+
+        `meanwhile` is done when the server has answered or, if the answer is not `awaited`, when it has the request.
+        """
+        self._applied, self._meanwhile, self._answer_is_awaited = applied, meanwhile or _nothing, awaited
+        self._waiting = words
 
     def close(self) -> None:
         # Closing alone does not end the wait for a client: the next one, after its server has ended, would be taken.
@@ -37,7 +46,11 @@ class LossyProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self._server))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._server))
+            except ConnectionRefusedError:
+                client.close()
+                continue
             losing, lost = threading.Event(), threading.Event()
             threading.Thread(target=self._requests, args=(client, server, losing, lost), daemon=True).start()
             threading.Thread(target=self._answers, args=(client, server, losing, lost), daemon=True).start()
@@ -54,7 +67,9 @@ class LossyProxy:
                         # From now on, the other direction drops what comes, and notes it.
                         losing.set()
                         server.sendall(data)
-                        lost.wait(30)
+                        if self._answer_is_awaited:
+                            lost.wait(30)
+                        self._meanwhile()
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 server.sendall(data)
@@ -70,6 +85,9 @@ class LossyProxy:
                 client.sendall(data)
             except OSError:
                 return
+
+
+def _nothing() -> None: ...
 
 
 def _received(peer: socket.socket) -> bytes:
