@@ -60,6 +60,42 @@ def test_what_stands_in_is_below_the_home(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.covers("N71")
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (
+            {"TIDEMARK_HOME": "{}/file/mine"},
+            r"the folder \S+/file/mine cannot be made: Not a directory\. .*set TIDEMARK_HOME",
+        ),
+        ({"HOME": "{}/file"}, r"the folder \S+/file/\.tidemark cannot be made: Not a directory"),
+        ({"TIDEMARK_HOME": "{}/file"}, r"the folder \S+/file cannot be made: File exists\. .*kept below \S+/file: let"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_named(
+    variables: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    with pytest.raises(WrongUse, match=said):
+        app(["init"], standalone_mode=False)
+
+
+@pytest.mark.covers("N71")
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(WrongUse, match=r"no home folder.*: set TIDEMARK_HOME"):
+        app(["init"], standalone_mode=False)
+    # Who has all connections needs none.
+    assert finding.folders() == [Path("dags/streams")]
+    with pytest.raises(ConnectionMissing, match="there is no connection sql_default"):
+        from_environment("sql_default")
+
+
+@pytest.mark.covers("N71")
 def test_a_connection_that_is_there_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_one_machine.begin()
     monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": "/data/lake"}}))
@@ -94,10 +130,12 @@ def test_a_local_spark_brings_the_connector(tmp_path: Path, monkeypatch: pytest.
 
     assert "spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:" in settings()
     assert "spark.driver.bindAddress=127.0.0.1" in settings()
+    assert "spark.log.level=WARN" in settings()
     # Whoever has settings of Spark on this machine has the jars that they name.
     (tmp_path / "spark-defaults.conf").write_text("spark.jars /jars/connector.jar\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert "spark.jars.packages" not in settings()
+    assert "spark.log.level" not in settings()
     # A local Spark of a connection needs the jars too. All else is as its owner set it up.
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.delenv("SPARK_CONF_DIR")

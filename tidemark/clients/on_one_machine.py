@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tidemark.clients.connections import Connection
-from tidemark.errors import ConnectionMissing
+from tidemark.errors import ConnectionMissing, WrongUse
 
 HOME = "TIDEMARK_HOME"
 SQL, LAKE, SPARK = "sql_default", "lake_default", "spark_default"
@@ -25,11 +25,16 @@ _ALONE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
+# Without settings of its own, Spark says what it does in hundreds of lines.
+_QUIET = {"spark.log.level": "WARN"}
 
 
 def home() -> Path:
-    """The folder below which everything is."""
-    return Path(os.environ.get(HOME) or Path.home() / ".tidemark").absolute()
+    """The folder below which everything is. Raises WrongUse where this user has no home."""
+    try:
+        return Path(os.environ.get(HOME) or Path.home() / ".tidemark").absolute()
+    except RuntimeError:
+        raise WrongUse(f"this user has no home folder (HOME): set {HOME} to a folder for ledger and results") from None
 
 
 def streams_folder() -> Path:
@@ -38,15 +43,26 @@ def streams_folder() -> Path:
 
 
 def begin() -> None:
-    """Make the folders, so that they stand in for missing connections from now on."""
-    home().mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in (_lake(), streams_folder()):
-        folder.mkdir(exist_ok=True)
+    """Make the folders, so that they stand in for missing connections from now on. Raises WrongUse."""
+    try:
+        home().mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (_lake(), streams_folder()):
+            folder.mkdir(exist_ok=True)
+    except OSError as problem:
+        raise WrongUse(
+            f"the folder {problem.filename} cannot be made: {problem.strerror}. Ledger and results of this machine are kept "
+            f"below {home()}: let this user write there, or set {HOME} to another folder"
+        ) from problem
 
 
 def begun() -> bool:
-    """Whether this machine keeps a ledger and results of its own."""
-    return bool(os.environ.get(HOME)) or _lake().is_dir()
+    """Whether this machine keeps a ledger and results of its own. A user without a home has none."""
+    if os.environ.get(HOME):
+        return True
+    try:
+        return _lake().is_dir()
+    except WrongUse:
+        return False
 
 
 def connection_or_stand_in(name: str, stored: Callable[[str], Connection | None], missing: str) -> Connection:
@@ -116,7 +132,8 @@ def spark_settings(connection: Connection) -> dict[str, str]:
         return alone
     # pyspark has what they leave out.
     left_out = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
-    return {**alone, "spark.jars.packages": connector(spark, avro=True), "spark.jars.excludes": left_out}
+    said = {**alone, **_QUIET} if alone else {}
+    return {**said, "spark.jars.packages": connector(spark, avro=True), "spark.jars.excludes": left_out}
 
 
 def connector(spark: str, *, avro: bool) -> str:
