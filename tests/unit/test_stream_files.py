@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,11 @@ import yaml
 
 from tests.support.covering import REPOSITORY
 from tests.support.stream_text import MINIMAL
-from tidemark.errors import InvalidStreamFile
+from tidemark.cli.app import app
+from tidemark.errors import InvalidStreamFile, WrongUse
+from tidemark.plugin.streams import KnownStreams
 from tidemark.schemes.kinds import RegexScheme
-from tidemark.streams.loading import load
+from tidemark.streams.loading import load, stream_files
 from tidemark.streams.source import Source
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
@@ -890,3 +895,53 @@ def test_tables_of_records(tmp_path: Path) -> None:
 def test_a_table_of_records_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
     with pytest.raises(InvalidStreamFile, match=why):
         loaded(tmp_path, f"{MINIMAL}record_tables: [{said}]\n")
+
+
+@pytest.fixture
+def kept_from_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that this user may not read. The tests' own user may read all."""
+    folder, iterdir = tmp_path / "kept", Path.iterdir
+    folder.mkdir()
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path == folder:
+            raise PermissionError(13, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    return folder
+
+
+def test_a_folder_that_cannot_be_read_is_named(
+    tmp_path: Path, kept_from_us: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = rf"the folder of stream files {kept_from_us} cannot be read: Permission denied\. .* in TIDEMARK_STREAMS"
+    with pytest.raises(WrongUse, match=said):
+        stream_files(kept_from_us)
+    # The pages show the streams of other folders, and what is wrong with this one.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "orders.yaml").write_text(MINIMAL)
+    monkeypatch.setenv("TIDEMARK_STREAMS", os.pathsep.join(map(str, (kept_from_us, other))))
+    found, (problem,) = KnownStreams().now()
+    assert list(found) == ["orders"]
+    assert re.search(said, problem)
+
+
+def test_a_command_says_why_the_file_of_its_stream_is_not_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path))
+    (tmp_path / "of_orders.yaml").write_text(f"{MINIMAL}guarante: none\n")
+    (tmp_path / "clicks.yaml").write_text("source: {topics: [clicks\n")
+    for stream, said in (
+        ("orders", r"of_orders\.yaml:\d+: guarante: "),
+        # By the name of the file, where it says no other.
+        ("clicks", r"clicks\.yaml:\d+: "),
+        (
+            "others",
+            r"no stream is called 'others' in .*; there are: none\. .* Not valid: \S+/clicks\.yaml, \S+of_orders",
+        ),
+    ):
+        with pytest.raises(WrongUse, match=said):
+            app(["offsets", stream], standalone_mode=False)

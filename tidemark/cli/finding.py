@@ -9,7 +9,7 @@ from tidemark.cli.output import error
 from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.runs.live.open_stream import OpenStream, open_stream
-from tidemark.streams.loading import FOLDERS, load, stream_files, stream_folders
+from tidemark.streams.loading import FOLDERS, load, name_in, stream_files, stream_folders
 
 
 def folders() -> list[Path]:
@@ -43,13 +43,17 @@ def _file_of(stream: str) -> Path:
     if stream.endswith((".yaml", ".yml")):
         return Path(stream)
     known: dict[str, Path] = {}
-    invalid = []
+    invalid, meant = [], None
     for path in stream_files(*folders()):
         try:
             known.setdefault(load(path).stream.name, path)
-        except InvalidStreamFile:
+        except InvalidStreamFile as problem:
             invalid.append(str(path))
+            if stream in (name_in(path), path.stem):
+                meant = meant or problem
     if stream not in known:
+        if meant is not None:
+            raise meant
         where = ", ".join(map(str, folders()))
         raise WrongUse(
             f"no stream is called {stream!r} in {where}; there are: {', '.join(sorted(known)) or 'none'}. "

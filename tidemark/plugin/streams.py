@@ -15,7 +15,7 @@ from tidemark.clients import on_one_machine
 from tidemark.clients.connections import Connection, connection_from_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.errors import ConnectionMissing, InvalidStreamFile
+from tidemark.errors import ConnectionMissing, InvalidStreamFile, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.stores.kind import Waits
 from tidemark.offsets.ranges import RangeSet
@@ -78,8 +78,12 @@ class KnownStreams:
         from airflow.configuration import conf
 
         dags = Path(conf.get_mandatory_value("core", "dags_folder"))
-        found, problems = {}, []
-        paths = stream_files(*stream_folders(beside=dags))
+        found, problems, paths = {}, [], list[Path]()
+        for folder in stream_folders(beside=dags):
+            try:
+                paths += stream_files(folder)
+            except WrongUse as problem:
+                problems.append(str(problem))
         self._loaded = {path: known for path, known in self._loaded.items() if path in set(paths)}
         for path in paths:
             file = self._load(path)

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from yaml.constructor import SafeConstructor
 from yaml.reader import Reader, ReaderError
 
-from tidemark.errors import InvalidStreamFile
+from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.schemes.kinds import FOLDER, AvroScheme
 from tidemark.settings import wording
 from tidemark.streams.model import Stream
@@ -92,14 +92,19 @@ def stream_folders(beside: Path) -> list[Path]:
 
 
 def stream_files(*folders: Path) -> list[Path]:
-    """The stream files of some folders, by name; a missing folder has none."""
-    return [
-        path
-        for folder in folders
-        if folder.is_dir()
-        for path in sorted(folder.iterdir())
-        if path.suffix in (".yaml", ".yml") and path.is_file()
-    ]
+    """The stream files of some folders, by name; a missing folder has none. Raises WrongUse for one that is kept from us."""
+    return [path for folder in folders for path in _files_of(folder)]
+
+
+def _files_of(folder: Path) -> list[Path]:
+    try:
+        there = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [path for path in there if path.suffix in (".yaml", ".yml") and path.is_file()]
+    except OSError as problem:
+        raise WrongUse(
+            f"the folder of stream files {folder} cannot be read: {problem.strerror}. Let this user read it, or name others in "
+            f"{FOLDERS}"
+        ) from problem
 
 
 def name_in(path: Path) -> str | None:
