@@ -119,7 +119,27 @@ def test_access_logs_are_known(tmp_path: Path) -> None:
 def test_text_and_bytes_are_kept_whole(tmp_path: Path) -> None:
     assert drafted(tmp_path, [b"some words, here", b"and more", b"\xff"])[0].fields == {"value": "string"}
     assert drafted(tmp_path, [b"\xff\xfe", b"\xfe", b"a"])[0].fields == {"key": "binary", "value": "binary"}
-    assert drafted(tmp_path, [None, None])[0].fields == {"value": "string"}
+    assert drafted(tmp_path, [None, None])[0].fields == {"key": "binary", "value": "binary"}
+    # These bytes are valid UTF-8 too.
+    protobuf: list[bytes | None] = [b"\x08\x2a\x12\x03ada\x18\x01", b"\n\x03ada\x10\x05"]
+    assert drafted(tmp_path, protobuf)[0].fields == {"key": "binary", "value": "binary"}
+    # Columns of old exports are not what makes bytes.
+    assert drafted(tmp_path, [b"1\x01ada", b"2\x01bob"])[0].fields == {"value": "string"}
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (b'<?xml version="1.0"?>\n<order id="1">\n  <sku>a, b</sku>\n</order>\n', "XML"),
+        (b"<order><sku>a,b</sku></order>", "XML"),
+        (b"ValueError: no\n  at a, line 1\n  at b, line 2", "text of several lines"),
+    ],
+)
+def test_what_is_one_thing_is_one_row(tmp_path: Path, value: bytes, what: str) -> None:
+    assert format_of([value] * 9).what == what
+    stream, dead = drafted(tmp_path, [value] * 9)
+    assert (stream.explode, stream.fields, dead) == (None, {"value": "string"}, [])
 
 
 @pytest.mark.covers("N70")

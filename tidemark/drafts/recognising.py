@@ -19,6 +19,9 @@ from tidemark.drafts.json_objects import json_format, json_in, objects_in
 from tidemark.errors import WrongUse
 
 _MOST = 0.5
+# What text has of the characters that are none: those of lines and terminals, and the separators of old formats.
+_IN_TEXT = frozenset(b"\x01\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f")
+_OF_BYTES = bytes(byte for byte in range(32) if byte not in _IN_TEXT)
 
 
 def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | None = None) -> Format:
@@ -30,8 +33,12 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
             "the messages begin as those of a schema registry do, with a byte 0 and the number of a schema: name the "
             "connection of the registry, as --registry our_registry"
         )
-    if values and share(values, lambda value: text_in(value) is not None) <= _MOST:
-        return Format("bytes that are no text", {"type": "raw"}, lambda value: None)
+    if not values:
+        return _whole("no value: tombstones, or keys alone", "raw", "the scheme raw has a field for the key")
+    if share(values, _is_text) <= _MOST:
+        return _whole("bytes that are no text", "raw", "a function takes Protobuf and the like apart: docs/samples.md")
+    if share(values, _is_xml) > _MOST:
+        return _whole("XML", "string", "each document is kept as text: a function takes it apart, docs/functions.md")
     if share(values, _is_object) > _MOST:
         return json_format(values)
     if share(values, lambda value: objects_in(value) is not None) > _MOST:
@@ -39,8 +46,28 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
         return _exploded(format_, {"json_array": True}, "JSON arrays of objects", objects_in)
     if share(values, lambda value: b"\n" in value) > _MOST:
         format_ = _of_lines([line for value in values for line in _lines(value)])
+        if format_.scheme["type"] == "string":
+            # Nothing says that a line is more than a part: of a letter, of an error with its trace.
+            return _whole(
+                "text of several lines", "string", "each message is one row: `explode` would make one of each line"
+            )
         return _exploded(format_, {"lines": "\n"}, f"{format_.what}, several in a message", _lines)
     return _of_lines(values)
+
+
+def _whole(what: str, scheme: str, note: str) -> Format:
+    """A scheme that keeps a message as it is."""
+    return Format(what, {"type": scheme}, no_text if scheme == "string" else lambda value: None, notes=(note,))
+
+
+def _is_text(value: bytes) -> bool:
+    """Whether some bytes are text. Many a message of Protobuf is valid UTF-8."""
+    return text_in(value) is not None and len(value.translate(None, _OF_BYTES)) == len(value)
+
+
+def _is_xml(value: bytes) -> bool:
+    stripped = value.strip()
+    return stripped[:1] == b"<" and stripped[-1:] == b">" and len(stripped) > 2
 
 
 def _of_lines(values: Sequence[bytes]) -> Format:
