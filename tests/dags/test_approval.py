@@ -85,7 +85,7 @@ def test_the_second_person_reads_what_the_replay_changes(
     task = Task(15)
     operator.execute(cast("Any", context(task)))
     assert "changes" not in operator.body
-    task.values["diff", "diff"] = {"sentence": "hbase: 8 the same, 2 changed (amount 2)"}
+    task.values["show_changes", "changes"] = {"sentence": "hbase: 8 the same, 2 changed (amount 2)"}
     operator.execute(cast("Any", context(task)))
     assert operator.body.endswith("What it changes: hbase: 8 the same, 2 changed (amount 2)")
 

@@ -62,7 +62,7 @@ def test_the_ingest_runs_one_at_a_time_on_its_schedule(dags: dict[str, DAG]) -> 
     assert type(dag.timetable).__name__ == "CronTriggerTimetable"
     assert dag.timetable.expression == "0 * * * *"
     assert {one.value for one in dag.allowed_run_types} == {"scheduled", "manual", "operator_triggered"}
-    assert list(dag.task_dict) == ["plan", "process", "publish", "complete"]
+    assert list(dag.task_dict) == ["plan", "process", "publish", "announce"]
     process = dag.task_dict["process"]
     assert (process.retries, process.retry_delay) == (3, timedelta(seconds=5))
     assert process.execution_timeout == timedelta(minutes=50)
@@ -191,7 +191,7 @@ def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
     dags = {dag.dag_id: dag for dag in build_dags(tmp_path)}
     for kind in ("replay", "backfill"):
         plain, approved = dags[f"plain__{kind}"], dags[f"approved__{kind}"]
-        compares = ["compare", "diff"] if kind == "replay" else []
+        compares = ["compare", "show_changes"] if kind == "replay" else []
         assert [task.task_id for task in plain.topological_sort()] == [
             *("check", *compares, "plan", "process", "publish")
         ]

@@ -178,7 +178,7 @@ def test_ingest(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     run = dags[f"{STREAM}__ingest"].test()
-    assert states(run) == dict.fromkeys(("plan", "process", "publish", "complete"), "success")
+    assert states(run) == dict.fromkeys(("plan", "process", "publish", "announce"), "success")
     found = opened.book.head(INGEST)
     assert found is not None
     last = found.head.last
@@ -263,7 +263,7 @@ def test_nothing_new_skips_the_rest(opened: OpenStream, airflow_home: Path) -> N
         STREAM_FILE.write_text(said)
     found = states(run)
     # By the clock, another hour may have become complete. None is announced twice.
-    assert found.pop("complete") in ("skipped", "success")
+    assert found.pop("announce") in ("skipped", "success")
     assert found == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     assert run.state == "success"
     hours = [one["hour"] for event in asset_events(airflow_home, f"{STREAM}_complete") for one in event["hours"]]
@@ -342,7 +342,7 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     assert states(run) == {
         **dict.fromkeys(("check", "compare", "report"), "success"),
         **dict.fromkeys(("read_ledger", "plan_repair", "repair", "compare_again", "report_again"), "skipped"),
-        "verdict": "failed",
+        "judge": "failed",
     }
     tasks = {one.task_id: one for one in run.get_task_instances()}
     report, planned = tasks["report"].xcom_pull("report"), tasks["plan_repair"].xcom_pull("plan_repair", key="repair")
@@ -356,11 +356,11 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     conf = {**chosen, "reason": "repair", "dry_run": False, "compare": True}
     position = opened.book.head(INGEST)
     replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
-    assert states(replay) == dict.fromkeys(("check", "compare", "diff", "plan", "process", "publish"), "success")
+    assert states(replay) == dict.fromkeys(("check", "compare", "show_changes", "plan", "process", "publish"), "success")
     tasks = {one.task_id: one for one in replay.get_task_instances()}
     assert tasks["publish"].xcom_pull("publish")["totals"] == {"found and stored": "3"}
     # Before that, the comparison has said which rows the repair would bring back.
-    diff = tasks["diff"].xcom_pull("diff", key="diff")
+    diff = tasks["show_changes"].xcom_pull("show_changes", key="changes")
     counts = {one["name"]: [one[name] for name in ("same", "changed", "new", "gone")] for one in diff["places"]}
     assert counts == {"hbase": [0, 0, 3, 0]}
     (written,) = [one.record.window.sinks for one in opened.book.committed() if one.record.kind == LaneKind.REPLAY]
@@ -372,7 +372,7 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     assert kept.sentence() == diff["sentence"]
     assert opened.book.head(INGEST) == position
     again = dags[f"{STREAM}__audit"].test(run_conf=DEFAULTS)
-    assert states(again)["verdict"] == "success"
+    assert states(again)["judge"] == "success"
     assert states(again)["repair"] == "skipped"
 
 
@@ -477,7 +477,7 @@ def test_an_erasure(dags: dict[str, DAG], opened: OpenStream, airflow_home: Path
 @pytest.mark.parametrize("level", ["ledger", "source"])
 def test_an_audit_of_the_ledger_starts_no_spark(dags: dict[str, DAG], opened: OpenStream, level: str) -> None:
     run = dags[f"{STREAM}__audit"].test(run_conf={**DEFAULTS, "level": level})
-    done = ("check", "read_ledger", "report", "verdict")
+    done = ("check", "read_ledger", "report", "judge")
     assert states(run) == {
         **dict.fromkeys(done, "success"),
         **dict.fromkeys(("compare", "plan_repair", "repair", "compare_again", "report_again"), "skipped"),
@@ -506,7 +506,7 @@ def test_a_run_that_an_open_transaction_holds_back_says_so(
     producer.abort_transaction()
     producer.close()
     found = states(run)
-    assert found.pop("complete") in ("skipped", "success")
+    assert found.pop("announce") in ("skipped", "success")
     assert found == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     said = "".join(capfd.readouterr())
     assert f"nothing new in Kafka; {STREAM}/2: an open transaction holds the end back at offset" in said

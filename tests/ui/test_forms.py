@@ -136,7 +136,7 @@ def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Pag
     run = send_form(form, page, "success")
     _, tasks = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances")
     assert {one["task_id"]: one["state"] for one in tasks["task_instances"]} == {
-        **dict.fromkeys(("check", "compare", "diff"), "success"),
+        **dict.fromkeys(("check", "compare", "show_changes"), "success"),
         **dict.fromkeys(("plan", "process", "publish"), "skipped"),
     }
     page.goto(f"{airflow.url}/dags/{STREAM}__replay/runs/{urllib.parse.quote(run, safe='')}")

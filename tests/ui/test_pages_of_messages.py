@@ -312,7 +312,7 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
     reason = f"{EVIL}\x1b[31mred\u202egnp.exe{'y' * 5_000}"
     given = {
         "found": {"totals": {"to be read": str(far + 1)}, "answers": [line]},
-        "diff": {
+        "changes": {
             "messages": 1,
             "not_compared": [],
             "places": [{"name": "sums", **numbers, "columns": {"all": 5}, "changed_at": [block], **none}],
@@ -323,7 +323,7 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
     def answer(route: Route) -> None:
         route.fulfill(json={"value": given[route.request.url.rpartition("/")[2]]})
 
-    for task, name in (("check", "found"), ("diff", "diff")):
+    for task, name in (("check", "found"), ("show_changes", "changes")):
         page.route(f"**/{task}/xcomEntries?*", lambda route: route.fulfill(json={"total_entries": 1}))
         page.route(f"**/xcomEntries/{name}", answer)
     dag, run = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][-1]["run"].split("/", 1)

@@ -40,8 +40,8 @@ class SecondPerson(ApprovalOperator):
             f"{context['dag'].dag_id}: {found['offsets']} offsets, for {user or 'a run that no user triggered'}"
         )
         self.body = f"Reason: {reason}\n\nOffsets: {', '.join(found['ranges'])}"
-        if (diff := context["ti"].xcom_pull(task_ids="diff", key="diff")) is not None:
-            self.body += f"\n\nWhat it changes: {diff['sentence']}"
+        if (changes := context["ti"].xcom_pull(task_ids="show_changes", key="changes")) is not None:
+            self.body += f"\n\nWhat it changes: {changes['sentence']}"
         context["ti"].xcom_push(key="selection", value=found["selection"])
         super().execute(context)
 

@@ -172,14 +172,14 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
 
         # Without a report, as when there was nothing to look at, there is no verdict either.
         @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
-        def verdict(**context: Any) -> str:
+        def judge(**context: Any) -> str:
             """Fail when anything is wrong, and no repair has mended it, so that the run is red and alerts go out."""
             return _verdict(context, file, context["ti"].xcom_pull(task_ids="repair", key=_REJECTED))
 
         reported: Any = report()
         reported.operator.operator_extra_links = (AuditPageLink(),)
         check() >> [compare, read_ledger()] >> reported
-        concluded = verdict()
+        concluded = judge()
         reported >> planned >> repair >> compare_again >> report_again() >> concluded
         reported >> concluded
     return dag

@@ -126,7 +126,7 @@ def selected_dag(
             begin >> planned
         checked_request >> begin
         if request is ReplayRequest:
-            checked_request >> _compare(file, stream) >> _diff(file) >> begin
+            checked_request >> _compare(file, stream) >> _show_changes(file) >> begin
         job = window_job(stream, pool=stream.engine.pool_on_request, minutes=stream.engine.replay_timeout_minutes)
         # A task for each job, named by its lane.
         process = LineageOfWindows.partial(**job, map_index_template="{{ task.lane }}").expand(application_args=planned)
@@ -201,12 +201,12 @@ def _compare(file: str, stream: Stream) -> SparkJob:
     )
 
 
-def _diff(file: str) -> Any:
+def _show_changes(file: str) -> Any:
     """The task that shows what the replay will change. In a dry run, nothing follows."""
 
     @task.short_circuit
-    def diff(**context: Any) -> bool:
-        """Show what the replay will change, in the log and as the XCom `diff`. A dry run ends here."""
+    def show_changes(**context: Any) -> bool:
+        """Show what the replay will change, in the log and as the XCom `changes`. A dry run ends here."""
         from tidemark.airflow.connections import open_here
         from tidemark.runs.comparisons import comparison_value, stored_comparison
 
@@ -214,8 +214,8 @@ def _diff(file: str) -> Any:
             found = stored_comparison(open_here(file), run_name(context))
         for line in found.lines():
             log.info("%s", line)
-        context["ti"].xcom_push(key="diff", value=comparison_value(found))
+        context["ti"].xcom_push(key="changes", value=comparison_value(found))
         keep_answer(context, f"what it would change: {found.sentence()}")
         return not context["params"]["dry_run"]
 
-    return diff()
+    return show_changes()

@@ -18,15 +18,15 @@ def complete_asset(stream: Stream) -> Asset:
 
 
 def announce(stream_file: str, stream: Stream) -> Any:
-    """The task `complete`. It runs when nothing was new too: an hour also becomes complete because the clock goes on.
+    """The task `announce`. It runs when nothing was new too: an hour also becomes complete because the clock goes on.
 
     Airflow's state of the asset has the hours that were announced. It is no part of the ledger: without it, the hours of
     the last week are announced once more. A retry announces what an earlier try of its run has noted.
     """
     asset = complete_asset(stream)
 
-    @task(task_id="complete", outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED)
-    def complete(**context: Any) -> dict[str, Any]:
+    @task(task_id="announce", outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED)
+    def announce_hours(**context: Any) -> dict[str, Any]:
         """Announce each hour that has become complete, to the DAGs that wait for it."""
         from tidemark.airflow.connections import open_here
         from tidemark.airflow.metrics import send_watermark
@@ -48,4 +48,4 @@ def announce(stream_file: str, stream: Stream) -> Any:
         state.set("announced", noted(before, [hour.start for hour, _ in hours], run, 2 * MOST_HOURS))
         return found
 
-    return complete()
+    return announce_hours()

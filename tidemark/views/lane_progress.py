@@ -68,7 +68,10 @@ class CommittedByLane:
 
 @dataclass(frozen=True)
 class ProgressOfLane:
-    """`windows` counts the windows that the lane has committed, of which `committed` are the newest, the newest first."""
+    """`windows` counts the windows that the lane has committed, of which `committed` are the newest, the newest first.
+
+    `pace`: how many messages a second these have read while they were in work; None while nothing is known of it.
+    """
 
     lane: str
     kind: str | None
@@ -84,6 +87,7 @@ class ProgressOfLane:
     committed: list[CommittedByLane]
     offsets: Number
     left: Number
+    pace: float | None
     pending: WindowInWork | None
     partitions: list[PartitionOfLane]
     more_partitions: int
@@ -126,6 +130,7 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
     closed = head is not None and head.state == LaneState.CLOSED
     done = closed and head is not None and head.closed_early is None
     left = lanes.NOTHING if done else unread_part(head, chosen) if head is not None else chosen
+    newest = [] if head is None else _newest(opened, lane, head)
     paused = Paused(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
     return ProgressOfLane(
         lane=lane,
@@ -139,9 +144,10 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
         approved_by=entry.approved_by if entry else None,
         opened_at=entry.opened_at if entry else None,
         windows=head.seq if head else 0,
-        committed=[] if head is None else _committed(opened, lane, head),
+        committed=[_shown(record) for record in newest],
         offsets=chosen.count(),
         left=left.count(),
+        pace=_pace(newest),
         pending=_pending(opened, lane, head),
         partitions=[_partition(at, chosen, left) for at in chosen.partitions[:MOST_PARTITIONS]],
         more_partitions=max(0, len(chosen.partitions) - MOST_PARTITIONS),
@@ -183,9 +189,16 @@ def _pending(opened: OpenStream, lane: str, head: Head | None) -> WindowInWork |
     return WindowInWork(name, beat.step, beat.stored, since, offsets, done, beat.at)
 
 
-def _committed(opened: OpenStream, lane: str, head: Head) -> list[CommittedByLane]:
+def _newest(opened: OpenStream, lane: str, head: Head) -> list[Record]:
     newest = sorted(newest_of_lane(opened.book, lane, head, MOST_WINDOWS), key=lambda record: -record.seq)
-    return [_shown(record) for record in newest[:MOST_WINDOWS]]
+    return newest[:MOST_WINDOWS]
+
+
+def _pace(records: list[Record]) -> float | None:
+    """Messages a second. What lies between two windows, such as a pause, is left out."""
+    ms = sum(record.committed_at - record.receipt.started_at for record in records if record.receipt)
+    read = sum(messages(record).read for record in records if record.receipt)
+    return 1000 * read / ms if ms > 0 and read else None
 
 
 def _shown(record: Record) -> CommittedByLane:

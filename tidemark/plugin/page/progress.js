@@ -14,11 +14,11 @@ const STATES = { success: "good", failed: "bad", up_for_retry: "busy", skipped: 
 const WORDS = { upstream_failed: "not begun", up_for_retry: "tries again" };
 const LANES = { paused: "busy", done: "good", cancelled: "bad" };
 const ORDER = [
-  "check", "read_ledger", "compare", "diff", "approve", "plan", "erase", "process", "publish", "complete",
-  "report", "plan_repair", "repair", "compare_again", "report_again", "verdict",
+  "check", "read_ledger", "compare", "show_changes", "approve", "plan", "erase", "process", "publish", "announce",
+  "report", "plan_repair", "repair", "compare_again", "report_again", "judge",
 ];
 // Steps that most runs do not have.
-const OPTIONAL = new Set(["read_ledger", "compare", "diff", "approve", "plan_repair", "repair", "compare_again", "report_again"]);
+const OPTIONAL = new Set(["read_ledger", "compare", "show_changes", "approve", "plan_repair", "repair", "compare_again", "report_again"]);
 // The kinds of runs, as people read them; and those with a lane of their own, which is asked for by the run's name.
 export const KINDS = { ingest: "Ingest", replay: "Replay", backfill: "Backfill", erase: "Erasure", audit: "Audit" };
 const OWN_LANE = new Set(["replay", "backfill", "erase"]);
@@ -159,6 +159,15 @@ function paceOf({ window: name, step, done, offsets, beat }) {
   return `, ${grouped(Math.round((more * 1000) / ms))} a second, about ${span(Math.round((left * ms) / more))} left`;
 }
 
+// Of lanes that go on, the pace of all together, and how long the slowest of them takes for what is left.
+function paceOfAll(lanes) {
+  const going = lanes.filter((one) => one.state === "open" && one.left !== "0");
+  if (!going.length || going.some((one) => !one.pace)) return "";
+  const seconds = Math.max(...going.map((one) => Number(one.left) / one.pace));
+  const pace = going.reduce((sum, one) => sum + one.pace, 0);
+  return `, lately ${grouped(pace < 10 ? pace.toFixed(1) : Math.round(pace))} a second: about ${span(seconds * 1000)} left`;
+}
+
 function told(kind, run, lanes, refused, paused, doneBefore) {
   const made = [];
   if (paused) made.push(paused);
@@ -172,7 +181,7 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
   else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : "Under way.");
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
-    made.push(`${grouped(done)} of ${grouped(all)} offsets are ${kind === "erase" ? "erased" : "read and committed"}.`);
+    made.push(`${grouped(done)} of ${grouped(all)} offsets are ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
   } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind)) made.push("Nothing is claimed or read yet.");
   return made.join(" ");
 }

@@ -10,7 +10,7 @@ import { KINDS, follow, kindOf } from "./progress.js";
 // What is shown first: how it ended.
 const RESULTS = [
   { task: "publish", key: "return_value", title: "After the run" },
-  { task: "diff", key: "diff", title: "What the replay changes" },
+  { task: "show_changes", key: "changes", title: "What the replay changes" },
   { task: "check", key: "found", title: "Before the run" },
 ];
 const CHANGES = ["changed", "new", "gone"];
@@ -63,7 +63,7 @@ function numbers(counts) {
 
 // Counts of every sink that was compared, and the first rows of each kind. There are no values among them.
 function changes(title, found) {
-  const made = document.getElementById("diff").content.cloneNode(true).firstElementChild;
+  const made = document.getElementById("changes").content.cloneNode(true).firstElementChild;
   made.querySelector("h2").textContent = title;
   const said = [`${grouped(found.messages)} messages compared, before anything is committed.`];
   if (found.not_compared.length) said.push(`Not compared: ${found.not_compared.join(", ")}.`);
