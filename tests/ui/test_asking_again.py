@@ -158,6 +158,39 @@ def test_the_picture_goes_on_while_a_bar_has_the_focus_and_waits_while_offsets_a
     answers.wait()
 
 
+@pytest.mark.covers("U23")
+def test_pending_windows_of_all_lanes_are_shown_alone(airflow: Airflow, page: Page) -> None:
+    answers = Answers(page, STREAM)
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    rows = page.locator("#windows tbody tr")
+    expect(rows.first).to_contain_text("committed")
+    page.locator("[name=holding]").select_option("pending")
+    expect(rows).to_have_text(["No window"])
+    expect(page.locator("#shown-windows")).to_have_text("Pending of all lanes: 0.")
+
+    def pending(found: Any) -> None:
+        one = found["windows"][0]
+        for number, run in enumerate(("cli/one", "cli/other")):
+            waits = {"state": "pending: storing", "lane": f"replay-{number}", "seq": 7, "run": run, "dead_letters": None}
+            found["windows"].insert(0, {**one, **waits, "passed_over": None})
+
+    answers.change = pending
+    answers.wait()
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("pending: storing")
+    page.locator("[name=run]").fill("one")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(1)
+    # The address is the table as it is shown.
+    page.wait_for_url(lambda url: "holding=pending" in url and "run=one" in url)
+    page.goto(page.url)
+    expect(rows).to_have_count(1)
+    expect(page.locator("#shown-windows")).to_have_text("Pending of all lanes: 1.")
+    page.screenshot(path=SCREENSHOTS / "pending.png", full_page=True)
+    page.locator("[name=holding]").select_option("")
+    expect(page.locator("#shown-windows")).to_contain_text("1 of the newest")
+
+
 @pytest.mark.covers("U3")
 def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: Page) -> None:
     answers = Answers(page, COVERAGE)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from inspect import cleandoc
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -319,6 +321,11 @@ def plan(
         error(f"window {window.seq} is pinned already, and will be read as it is")
 
 
+def paragraphs(text: str) -> str:
+    """A docstring whose paragraphs are lines: a terminal breaks them where it is full, and not where the source does."""
+    return "\n\n".join(" ".join(one.split()) for one in cleandoc(text).split("\n\n"))
+
+
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     LOOK: (
         status,
@@ -343,6 +350,9 @@ app.add_typer(engine.app, name="engine", rich_help_panel=SET_UP)
 for command in (backups.backup, backups.restore, backups.rebuild, migrate.import_, migrate.export):
     ledger.app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(ledger.app, name="ledger", rich_help_panel=REPAIR)
+for group_ in (app, streams, engine.app, ledger.app):
+    for known in group_.registered_commands:
+        known.help = paragraphs(known.callback.__doc__ or "")
 
 
 def main() -> None:
@@ -350,7 +360,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     try:
-        app()
+        # What a script in front of it has been called as.
+        app(prog_name=os.environ.get("TIDEMARK_CALLED_AS"))
     except TidemarkError as problem:
         error(f"tidemark: {type(problem).__name__}: {problem}")
         sys.exit(problem.exit_code)

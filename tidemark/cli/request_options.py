@@ -16,8 +16,8 @@ from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseReq
 Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | type[AuditRequest]
 Command = TypeVar("Command", bound=Callable[..., None])
 
-# Fields with another name, or more than one.
-_NAMES = {"sinks": ("--sink",), "everything_before": ("--before-first", "--everything-before")}
+# Fields with another name. Long ones would be cut in a help of 80 columns.
+_NAMES = {"sinks": ("--sink",), "everything_before": ("--before-first",)}
 # Options that may be repeated, and how their values become that of the field.
 _REPEATED: Mapping[str, Callable[[list[str] | None], object]] = {
     "records": coordinates.records,

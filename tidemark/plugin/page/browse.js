@@ -113,7 +113,8 @@ function showPicked() {
 
 function searchedText() {
   const { looked, erased, notRead, searched, lines, more, ended, kind } = page;
-  const what = WHAT[kind];
+  const one = page.values.filter ? looked === 1 : lines.length === 1;
+  const what = one ? WHAT[kind].slice(0, -1) : WHAT[kind];
   const said = [page.values.filter ? `${grouped(lines.length)} of ${grouped(looked)} ${what} that were looked at fit` : `${grouped(lines.length)} ${what}`];
   if (erased) said.push(`${grouped(erased)} erased ones are not shown`);
   if (notRead) said.push(`${grouped(notRead)} could not be read as JSON within limits, so nobody knows whether they fit`);

@@ -215,16 +215,26 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   ask(false);
 });
-// A whole coordinate that is pasted into the first field is divided.
-form.elements.topic.addEventListener("input", () => {
-  const named = coordinateOf(form.elements.topic.value);
-  for (const [name, value] of Object.entries(named || {})) form.elements[name].value = value;
-});
-// Numbers as pages show them.
-for (const name of ["partition", "offset"]) {
+// What each field takes, as a page shows it: a whole coordinate is divided, and digits may be in groups.
+const FORMS = {
+  topic: [/^[A-Za-z0-9._-]{1,249}$/, "Write the name of a topic, or a whole coordinate: topic/partition@offset."],
+  partition: [/^\d{1,10}$/, "Write the number of a partition, or a whole coordinate: topic/partition@offset."],
+  offset: [/^[^/@]+$/, "Write an offset such as 31337, a time with its zone such as 2026-11-21T07:00:00Z, or a whole coordinate: topic/partition@offset."],
+};
+
+function check(field) {
+  const [wanted, said] = FORMS[field.name];
+  field.setCustomValidity(!field.value || wanted.test(field.value.trim()) ? "" : said);
+}
+
+for (const name of Object.keys(FORMS)) {
   form.elements[name].addEventListener("input", () => {
-    const plain = ungrouped(form.elements[name].value);
-    if (/^\d+$/.test(plain) && plain !== form.elements[name].value) form.elements[name].value = plain;
+    const field = form.elements[name];
+    const named = coordinateOf(field.value);
+    for (const [other, value] of Object.entries(named || {})) form.elements[other].value = value;
+    const plain = ungrouped(field.value);
+    if (/^\d+$/.test(plain) && plain !== field.value) field.value = plain;
+    for (const other of Object.keys(FORMS)) check(form.elements[other]);
   });
 }
 document.getElementById("before").addEventListener("click", () => step(-1n));

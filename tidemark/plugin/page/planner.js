@@ -2,7 +2,7 @@
 // Airflow starts it, in the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
 import {
   ROOT, address, airflow, asked, button, cell, copyable, element, estimated, grouped, load, loadPatiently, navigation, rangeText, remember, run, say,
-  streamOfAddress, time, windowLink, withQuery,
+  streamOfAddress, time, ungrouped, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, pausedSaid, start } from "./plan.js";
 import { placesTable } from "./places.js";
@@ -437,6 +437,9 @@ place("only-compare").addEventListener("click", () => {
 });
 form.addEventListener("input", (event) => {
   before = "";
+  // Numbers as pages show them.
+  const plain = ungrouped(event.target.value ?? "");
+  if (["rate", "lanes"].includes(event.target.name) && plain !== event.target.value && /^\d+$/.test(plain)) event.target.value = plain;
   if (event.target.name === "kind") showWays(wayNow());
   showFields();
   if (event.target.name === "records") countRecords();

@@ -18,7 +18,15 @@ const name = streamOfAddress();
 const MOST_RANGES = 3;
 // On a page of a lane's windows.
 const WINDOWS = 50;
-const view = { lane: asked("lane") || "", below: asked("below") || "", before: asked("before") || "", run: asked("run") || "", holding: asked("holding") || "" };
+const PENDING = "pending";
+// Of the windows that the page has without asking for a lane's.
+const FITS = {
+  "": () => true,
+  [PENDING]: (one) => one.state !== "committed",
+  "dead letters": (one) => one.dead_letters > 0,
+  "passed over": (one) => Object.values(one.passed_over || {}).some((offsets) => offsets !== "0"),
+};
+const view = { lane: asked("lane") || "", below: asked("below") || "", before: asked("before") || "", run: asked("run") || "", holding: Object.hasOwn(FITS, asked("holding")) ? asked("holding") : "" };
 const which = document.getElementById("which-windows");
 let all = false;
 
@@ -110,14 +118,26 @@ async function refresh() {
     showPartitions(stream);
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
     offerLanes(stream.lanes);
-    if (!view.lane) {
-      fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
-      document.getElementById("shown-windows").textContent = stream.windows.length ? `The newest ${stream.windows.length}, of all lanes. Choose a lane for older ones.` : "";
-    } else if (!view.below && !view.before) showWindows();
+    if (!view.lane || view.holding === PENDING) showNewest(stream.windows);
+    else if (!view.below && !view.before) showWindows();
     refreshed();
   } catch (error) {
     say(problem, error.message);
   }
+}
+
+// The pending windows of all lanes, and the newest committed ones: all of them, or those that fit.
+function showNewest(windows) {
+  const all = windows.filter((one) => !view.lane || one.lane === view.lane);
+  const fit = all.filter((one) => (one.run || "").includes(view.run) && FITS[view.holding](one));
+  const some = view.run || view.holding;
+  fill(document.getElementById("windows"), fit, windowRow, some ? "No window" : "No window yet");
+  for (const id of ["newer", "older"]) document.getElementById(id).disabled = true;
+  const of = view.lane ? `of ${view.lane}` : "of all lanes";
+  const newest = some ? `${grouped(fit.length)} of the newest ${grouped(all.length)} windows ${of} fit.` : `The newest ${grouped(all.length)}, ${of}. Choose a lane for older ones.`;
+  const said = document.getElementById("shown-windows");
+  said.className = "quiet";
+  said.textContent = view.holding === PENDING ? `Pending ${of}: ${grouped(fit.length)}.` : all.length ? newest : "";
 }
 
 // The lanes that the stream has told; one that was chosen stays.
@@ -134,9 +154,8 @@ function offerLanes(lanes) {
 async function showWindows() {
   const { lane, below, before, run: ofRun, holding } = view;
   remember({ lane, below, before, run: ofRun, holding });
-  for (const one of ["before", "run", "holding"]) which.elements[one].disabled = !lane;
-  if (!lane) {
-    for (const id of ["newer", "older"]) document.getElementById(id).disabled = true;
+  which.elements.before.disabled = !lane;
+  if (!lane || holding === PENDING) {
     await refresh();
     return;
   }
@@ -223,7 +242,7 @@ which.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("open-window").addEventListener("submit", openWindow);
 for (const one of ["run", "holding"]) which.elements[one].value = view[one];
 if (view.before) showTime(which.elements.before, view.before);
-if (view.lane) showWindows();
+if (view.lane && view.holding !== PENDING) showWindows();
 repeat(refreshNext, NEXT_MS);
 repeat(refreshTrend, TREND_MS);
 picture(name);

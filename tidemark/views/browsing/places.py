@@ -108,7 +108,10 @@ def in_kafka(opened: OpenStream, where: Where) -> InKafka:
     """
     topic = where.topic or _only_topic(opened, where)
     if topic not in of_the_stream(opened, [topic]):
-        raise WrongUse(f"the stream reads no topic {topic}, and no window of it has read one")
+        raise WrongUse(
+            f"the stream reads no topic {topic}, and no window of it has read one; expected a topic, topic/partition, or "
+            "topic/partition@from-until"
+        )
     log = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
     if log is None:
         raise WrongUse(f"Kafka has no topic {topic}")
