@@ -255,6 +255,8 @@ def test_a_committed_window_is_asked_for_once_and_leads_to_its_log(airflow: Airf
     page.get_by_role("heading", name="process").or_(page.get_by_text("process", exact=True)).first.wait_for()
     page.goto(f"{airflow.url}{back}" if back.startswith("/") else back)
     page.locator("section a", has_text="ingest/1").first.wait_for()
+    # Its answer stands first, as in the run's note.
+    page.locator("#told", has_text=re.compile(r"^Finished: .*read \d+ = \d+ stored")).wait_for()
 
 
 @pytest.mark.covers("U1")

@@ -341,7 +341,7 @@ def test_times_are_of_the_viewers_zone_or_of_utc(ingested: Airflow) -> None:
         assert newest.evaluate("one => one.parentElement.cellIndex") == 1 + int(hour[11:13])
 
 
-@pytest.mark.parametrize("width", [1400, 1280, 1024, 640, 480])
+@pytest.mark.parametrize("width", [1400, 1280, 1000, 640, 480])
 @pytest.mark.parametrize(("shown", "path"), [("streams", ""), ("stream", "/tidemark/streams/cdn_logs")])
 @pytest.mark.usefixtures("ingested")
 def test_the_pages_stay_within_the_frame(airflow: Airflow, page: Page, width: int, shown: str, path: str) -> None:
@@ -361,7 +361,7 @@ def test_the_pages_stay_within_the_frame(airflow: Airflow, page: Page, width: in
             "[...document.querySelectorAll('.box')].map((one) => [one.scrollWidth, one.clientWidth])"
         )
         assert tables
-        assert width < 1280 or all(table <= box for table, box in tables)
+        assert width < 1000 or all(table <= box for table, box in tables)
         # Once more, with a topic of 249 letters and a window of many digits.
         frame.evaluate("""
             const long = "t".repeat(249);

@@ -328,8 +328,10 @@ async function resolve() {
   const mine = ++asking;
   const [kind, fields] = [kindNow(), fieldsNow()];
   const [title, needed] = WAYS[wayNow()];
-  if (needed.length && !needed.some((name) => fields[name])) {
-    say(place("problem"), `${title}: nothing is filled in.`);
+  // The window and the times of dead letters only say which of those that the first field names.
+  const lacking = wayNow() === "dead_letters" ? !fields.dead_letters : needed.length && !needed.some((name) => fields[name]);
+  if (lacking) {
+    say(place("problem"), fields.dead_letters_window ? `${title}: say which reason or error class, or * for all of them.` : `${title}: nothing is filled in.`);
     form.elements[needed[0]].focus();
     return;
   }

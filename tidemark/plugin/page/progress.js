@@ -168,6 +168,9 @@ function paceOfAll(lanes) {
   return `, lately ${grouped(pace < 10 ? pace.toFixed(1) : Math.round(pace))} a second: about ${span(seconds * 1000)} left`;
 }
 
+// What an ingest has committed, in one line: the run's note has it.
+const answerOf = (run) => /^Answer: (.+?)\.?$/m.exec(run.note ?? "")?.[1];
+
 function told(kind, run, lanes, refused, paused, doneBefore) {
   const made = [];
   if (paused) made.push(paused);
@@ -175,7 +178,7 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
   else if (doneBefore) return [...made, `${doneBefore[0].toUpperCase()}${doneBefore.slice(1)}.`].join(" ");
   else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
   else if (lanes.length && lanes.every((one) => one.state === "done" || one.state === "cancelled") && lanes.some((one) => one.state === "cancelled")) made.push("Cancelled: what is committed stays, and the rest is free for a later request.");
-  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : kind === "audit" ? "The audit has ended; what it found stands below." : "Finished.");
+  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : kind === "audit" ? "The audit has ended; what it found stands below." : kind === "ingest" && answerOf(run) ? `Finished: ${answerOf(run)}.` : "Finished.");
   else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : "The run has failed: the log of the red step says why.");
   else if (run && lanes.some((one) => one.state === "paused")) made.push("Paused: the window in work is finished, and no further one begins.");
   else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : "Under way.");

@@ -189,7 +189,7 @@ function turn(values) {
 async function openWindow(event) {
   event.preventDefault();
   const said = document.getElementById("no-window");
-  const found = /^(?:([A-Za-z0-9-]{1,60})\/)?(\d{1,19})$/.exec(ungrouped(event.target.elements.window.value));
+  const found = /^(?:([A-Za-z0-9-]{1,60})\/)?([1-9]\d{0,18})$/.exec(ungrouped(event.target.elements.window.value));
   if (!found) {
     said.textContent = "Write a number, such as 17, or LANE/NUMBER, such as ingest/17.";
     return;
