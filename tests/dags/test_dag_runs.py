@@ -356,7 +356,9 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     conf = {**chosen, "reason": "repair", "dry_run": False, "compare": True}
     position = opened.book.head(INGEST)
     replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
-    assert states(replay) == dict.fromkeys(("check", "compare", "show_changes", "plan", "process", "publish"), "success")
+    assert states(replay) == dict.fromkeys(
+        ("check", "compare", "show_changes", "plan", "process", "publish"), "success"
+    )
     tasks = {one.task_id: one for one in replay.get_task_instances()}
     assert tasks["publish"].xcom_pull("publish")["totals"] == {"found and stored": "3"}
     # Before that, the comparison has said which rows the repair would bring back.

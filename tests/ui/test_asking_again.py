@@ -171,7 +171,13 @@ def test_pending_windows_of_all_lanes_are_shown_alone(airflow: Airflow, page: Pa
     def pending(found: Any) -> None:
         one = found["windows"][0]
         for number, run in enumerate(("cli/one", "cli/other")):
-            waits = {"state": "pending: storing", "lane": f"replay-{number}", "seq": 7, "run": run, "dead_letters": None}
+            waits = {
+                "state": "pending: storing",
+                "lane": f"replay-{number}",
+                "seq": 7,
+                "run": run,
+                "dead_letters": None,
+            }
             found["windows"].insert(0, {**one, **waits, "passed_over": None})
 
     answers.change = pending

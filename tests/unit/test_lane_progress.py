@@ -11,7 +11,7 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import Attempt, Heartbeat, LaneKind
+from tidemark.ledger.records import Attempt, Heartbeat, LaneKind, Record
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs import steering
 from tidemark.runs.windows import lanes
@@ -94,16 +94,15 @@ def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
 def test_the_pace_of_a_run_is_that_of_its_windows_without_what_lies_between(made: StreamInMemory) -> None:
     lane = begun(made, 2)
     second, first = made.opened.book.newest_records(lane, 2)
-    assert second.receipt is not None
-    assert first.receipt is not None
     ten = (PartitionTally(topic="orders", incarnation=1, partition=0, read=Count(10), stored=Count(10)),)
-    records = [
-        msgspec.structs.replace(
-            record, committed_at=until, receipt=msgspec.structs.replace(record.receipt, started_at=since, tallies=ten)
-        )
-        # A pause of an hour between them.
-        for record, since, until in ((second, 3_601_000, 3_604_000), (first, 0, 1_000))
-    ]
+
+    def read_within(record: Record, since: int, until: int) -> Record:
+        assert record.receipt is not None
+        receipt = msgspec.structs.replace(record.receipt, started_at=since, tallies=ten)
+        return msgspec.structs.replace(record, committed_at=until, receipt=receipt)
+
+    # A pause of an hour between them.
+    records = [read_within(second, 3_601_000, 3_604_000), read_within(first, 0, 1_000)]
     assert lane_progress._pace(records) == 20 / 4
     assert lane_progress._pace([msgspec.structs.replace(first, receipt=None)]) is None
     assert lane_progress._pace([]) is None
