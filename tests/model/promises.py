@@ -131,7 +131,7 @@ class Promises:
         elif head["pending"] is None:
             times = before["abandoned"]["count"] if before["abandoned"] else 0
             assert head["abandoned"]["count"] == times + 1, f"{lane}: an abandon was not counted"
-        elif head["pending"]["attempt"] is not None and head["pending"]["attempt"] == before["pending"]["attempt"]:
+        elif _same_attempt(head["pending"]["attempt"], before["pending"]["attempt"]):
             self._will_write(lane, before["pending"], head["pending"])
         else:
             self._takes(lane, before, head)
@@ -174,7 +174,8 @@ class Promises:
 
     def _will_write(self, lane: str, old: dict[str, Any], new: dict[str, Any]) -> None:
         """An attempt is about to write rows with its ordinal: the next one has a higher one."""
-        same = all(old[name] == new[name] for name in old if name != "ordinal")
+        same = all(old[name] == new[name] for name in old if name not in ("ordinal", "attempt"))
+        same &= all(old["attempt"][name] == one for name, one in new["attempt"].items() if name != "ordinal")
         assert same, f"{lane}: an attempt has changed more than its ordinal"
         assert new["ordinal"] == new["attempt"]["ordinal"], f"{lane}: an attempt has noted another ordinal than its own"
 
@@ -442,6 +443,10 @@ class Promises:
         assert mine == committed, f"{lane}/{seq}: an attempt was told that it was {said}"
         if not committed:
             self._losers.add(token)
+
+
+def _same_attempt(now: dict[str, Any] | None, before: dict[str, Any] | None) -> bool:
+    return now is not None and before is not None and now["token"] == before["token"]
 
 
 def _at(position: list[Any]) -> tuple[str, int, int]:

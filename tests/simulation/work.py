@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from tests.simulation.actors import NAMING, current, reached, written
 from tests.simulation.kafka import Message
 from tests.simulation.others import FILES, OTHERS, Writer, prepare
@@ -98,7 +100,7 @@ class Work:
         self.progress = Shown()
         self.beat = lambda: None
         # As SparkWork says it, before rows have the attempt's ordinal.
-        self.before_writing: Callable[[], None] = lambda: None
+        self.before_writing: Callable[[], int] = lambda: 0
         self.may_have_written = False
         self._others: dict[str, Writer] = {}
         self._acknowledged: dict[str, Acknowledgements] = {}
@@ -237,9 +239,9 @@ class Work:
         register = self.opened.book.register()
         assert register is not None
         self.may_have_written = True
-        self.before_writing()
-        self.world.writes_rows(self.good, self.attempt, versions=True)
-        epochs, attempt = Epochs(register[1].topics), self.attempt
+        attempt = structs.replace(self.attempt, ordinal=self.before_writing())
+        self.world.writes_rows(self.good, attempt, versions=True)
+        epochs = Epochs(register[1].topics)
         mark = Mark(attempt.generation, 0, self.lane, self.window.seq)
         for place, one in self.good.items():
             at, offset = place

@@ -47,6 +47,13 @@ class Lanes:
         self.replays = 0
         open_lane(self.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0}))
 
+    @property
+    def ordinal(self) -> int:
+        """The highest that was drawn."""
+        entry = self.book.register()
+        assert entry is not None
+        return entry[1].ordinal
+
     def take(self, lane: str = LANE) -> Taken:
         pending = protocol.pin(self.book, Sweeps(), lane, plan if lane == LANE else self.plan_replay)
         assert pending is not None
@@ -130,21 +137,21 @@ class Fails(NoWork):
     """Work that fails, or is killed, before or after it has written rows with its ordinal."""
 
     def __init__(self, *, wrote: bool, problem: BaseException | None = None) -> None:
-        self.before_writing: Callable[[], None] = lambda: None
+        self.before_writing: Callable[[], int] = lambda: 0
+        self.ordinals: tuple[int, ...] = ()
         self._wrote = wrote
         self._problem = problem or ProcessingFailed("a server is away")
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         if self._wrote:
-            # A second table of newest values.
-            self.before_writing()
-            self.before_writing()
+            # And a second table of newest values.
+            self.ordinals = (self.before_writing(), self.before_writing())
 
     def verify(self) -> Receipt:
         raise self._problem
 
 
-class Writes(Fails):
+class Fine(Fails):
     def verify(self) -> Receipt:
         return NoWork().verify()
 
@@ -193,7 +200,7 @@ def test_an_attempt_that_was_killed_before_it_wrote_uses_up_no_ordinal() -> None
             with pytest.raises(Killed):
                 processed(lanes, Fails(wrote=wrote, problem=Killed()))
         assert processed_next(lanes) == expected
-    assert processed(lanes, Writes(wrote=True)).attempt.ordinal == 2
+    assert processed(lanes, Fine(wrote=True)).attempt.ordinal == 2
 
 
 def test_an_attempt_that_was_believed_dead_writes_nothing_with_an_ordinal_that_another_has() -> None:
@@ -207,6 +214,59 @@ def test_an_attempt_that_was_believed_dead_writes_nothing_with_an_ordinal_that_a
     with pytest.raises(Fenced, match="results do not count"):
         protocol.note_writing(lanes.book, asleep)
     assert protocol.commit(lanes.book, awake, NoWork().verify()).attempt == awake.attempt
+
+
+def test_lanes_and_attempts_that_write_nothing_use_up_no_ordinal() -> None:
+    """There are 16,384 of them. Replays into other sinks, and tries while a server is away, come more often."""
+    lanes = Lanes()
+    lanes.commit()
+    for number in range(40):
+        _open_replay(lanes, f"idle-{number}")
+        for _ in range(5):
+            with pytest.raises(Killed):
+                processed(lanes, Fails(wrote=False, problem=Killed()), f"idle-{number}")
+        assert processed(lanes, Fine(wrote=False), f"idle-{number}").attempt.ordinal == 0
+        processed(lanes, Fine(wrote=False), f"idle-{number}")
+        close_lane(lanes.book, f"idle-{number}")
+    pinned = protocol.pin(
+        lanes.book, Sweeps(), LANE, lambda head: structs.replace(plan(head), guarantee=Guarantee.NONE)
+    )
+    assert pinned is not None
+    for _ in range(1000):
+        protocol.take(lanes.book, LANE, 2, RUN, writes=False)
+    assert lanes.ordinal == 0
+    # The first that writes draws one, and a lane has it for all of its windows.
+    _open_replay(lanes, "writes")
+    for expected in ((1, 1), (1, 1)):
+        work = Fine(wrote=True)
+        assert processed(lanes, work, "writes").attempt.ordinal == expected[0]
+        assert work.ordinals == expected
+    assert lanes.ordinal == 1
+
+
+def test_an_attempt_that_commits_first_has_an_ordinal_of_its_own() -> None:
+    """It writes when no head can note it any more (`at_most_once`)."""
+    lanes = Lanes()
+    lanes.commit()
+    for number in (1, 2):
+        _open_replay(lanes, f"replay-{number}")
+        work = Fine(wrote=True)
+        pending = protocol.pin(
+            lanes.book,
+            Sweeps(),
+            f"replay-{number}",
+            lambda head: structs.replace(lanes.plan_replay(head), guarantee=Guarantee.AT_MOST_ONCE),
+        )
+        assert pending is not None
+        record = protocol.process(lanes.book, Sweeps(), work, hold, f"replay-{number}", 1, RUN)
+        assert (record.attempt.ordinal, work.ordinals) == (number, (number, number))
+        processed(lanes, Fine(wrote=False), f"replay-{number}")
+        close_lane(lanes.book, f"replay-{number}")
+
+
+def _open_replay(lanes: Lanes, lane: str) -> None:
+    selection = lanes.book.store_selection(RangeSet([OffsetRange(AT, 0, 10)]))
+    open_lane(lanes.book, lane, LaneKind.REPLAY, run="run", start=positions({AT: 0}), selection=selection)
 
 
 def test_erasures_that_read_nothing_use_up_no_ordinals() -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -60,6 +60,7 @@ from tidemark.ledger.records import (
 from tidemark.ledger.register import (
     check_not_early,
     draw_generation,
+    draw_ordinal,
     new_token,
     open_lanes,
     required_head,
@@ -119,12 +120,13 @@ class Work(Protocol):
 
 @runtime_checkable
 class SaysBeforeItWrites(Protocol):
-    """Work that calls `before_writing` before it writes any row whose version has the attempt's ordinal.
+    """Work that calls `before_writing` before it writes any row whose version has the attempt's ordinal, which that gives.
 
-    Other work may write such rows from its beginning. So an attempt that was killed before has used up no ordinal.
+    Other work may write such rows from its beginning. So an attempt that was killed before has used up no ordinal, and a lane
+    that never writes such rows has none.
     """
 
-    before_writing: Callable[[], None]
+    before_writing: Callable[[], int]
 
 
 class Sweeper(Protocol):
@@ -231,7 +233,8 @@ def take(
     """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
 
     A retry of the same run takes the window at once. Another run is refused while the holder's heartbeat is younger than
-    the lease, unless `take_over`. Without `writes`, the attempt calls `note_writing` before it writes rows with its ordinal.
+    the lease, unless `take_over`. Without `writes`, the attempt calls `note_writing` before it writes rows with its ordinal:
+    what the register gives is drawn only then.
     Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
     """
     while True:
@@ -242,8 +245,9 @@ def take(
         if not take_over:
             _respect_lease(book, lane, pending, run)
         # A window that only erases writes no row.
-        reads = pending.window.erases is None or bool(book.reads(pending.window))
-        drawn = partial(ordinal_of, stored.head) if reads else _no_ordinal
+        reads = _reads(book, pending.window)
+        draws = _draws_ordinal(stored.head)
+        drawn = partial(ordinal_of, stored.head) if reads and (writes or not draws) else _no_ordinal
         generation, token, ordinal = draw_generation(book, drawn)
         if pending.attempt is not None and pending.attempt.generation >= generation:
             raise LedgerContradiction(
@@ -261,7 +265,7 @@ def take(
         )
         may_write = ordinal if writes and reads else pending.ordinal
         pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=may_write)
-        lanes_own = ordinal if reads and _draws_ordinal(stored.head) else stored.head.ordinal
+        lanes_own = ordinal if reads and writes and draws else stored.head.ordinal
         head = structs.replace(stored.head, pending=pending, ordinal=lanes_own)
         try:
             _swap_head(book, stored, head, _holds_attempt(token))
@@ -274,19 +278,26 @@ def take(
 def note_writing(book: Book, taken: Taken) -> Taken:
     """Note that an attempt is about to write rows with its ordinal: the next one at the window has a higher one.
 
-    Gives what the attempt holds then. Raises Fenced when another attempt has taken the window: it may have the same ordinal.
+    An ordinal that the register gives is drawn now, so a lane or an attempt that writes none uses none up. Gives what the
+    attempt holds then. Raises Fenced when another attempt has taken the window: it may have the same ordinal.
     """
-    ordinal, token = taken.attempt.ordinal, taken.attempt.token
-    if taken.pending.ordinal == ordinal:
+    before, attempt = taken.stored.head, taken.attempt
+    if taken.pending.ordinal == attempt.ordinal:
         return taken
-    pending = structs.replace(taken.pending, ordinal=ordinal)
-    head = structs.replace(taken.stored.head, pending=pending)
-    noted = _holds_attempt(token)
+    lanes_own = before.ordinal
+    if _draws_ordinal(before):
+        lanes_own = draw_ordinal(book)
+        attempt = structs.replace(attempt, ordinal=lanes_own)
+    pending = structs.replace(taken.pending, attempt=attempt, ordinal=attempt.ordinal)
+    head = structs.replace(before, pending=pending, ordinal=lanes_own)
+    noted = _holds_attempt(attempt.token)
     try:
-        _swap_head(book, taken.stored, head, lambda now: noted(now) and _required_pending(now).ordinal == ordinal)
+        _swap_head(
+            book, taken.stored, head, lambda now: noted(now) and _required_pending(now).ordinal == attempt.ordinal
+        )
     except NotMine as problem:
         raise _lost(book, taken, problem.current) from None
-    return replace(taken, stored=StoredHead(encode(head), head), pending=pending)
+    return Taken(StoredHead(encode(head), head), pending, attempt)
 
 
 def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
@@ -463,9 +474,10 @@ def process(
     try:
         with hold(taken) as fence:
 
-            def before_writing() -> None:
+            def before_writing() -> int:
                 nonlocal taken
                 taken = note_writing(book, taken)
+                return taken.attempt.ordinal
 
             if isinstance(work, SaysBeforeItWrites):
                 work.before_writing = before_writing
@@ -492,9 +504,15 @@ def _at_most_once(
 
     The receipt is stored apart from the record. While the receipt is missing, the window is unproven.
     """
-    _check_reach(book, sweeper, taken.pending.window)
+    window = taken.pending.window
+    _check_reach(book, sweeper, window)
+    if _draws_ordinal(taken.stored.head) and _reads(book, window):
+        # The commit is the last that notes it.
+        taken = note_writing(book, taken)
     record = commit(book, taken, None, on_step)
     settle(book, sweeper, record.lane, on_step)
+    if isinstance(work, SaysBeforeItWrites):
+        work.before_writing = lambda: record.attempt.ordinal
     try:
         with hold(taken) as fence:
             receipt = _work(book, work, fence, taken, on_step)
@@ -636,7 +654,7 @@ def ordinal_of(head: Head, register: Register) -> int:
 
 
 def _no_ordinal(_: Register) -> int:
-    """That of an attempt which writes no row."""
+    """That of an attempt which writes no row, or none yet."""
     return 0
 
 
@@ -647,14 +665,18 @@ def _highest(*ordinals: int | None) -> int | None:
 def _draws_ordinal(head: Head) -> bool:
     """Whether attempts that this lane does not know may have written at the offsets of the pending window.
 
-    Those of other lanes, before the first take of a lane that reads again; and those of windows without positions, which may
-    have read anything.
+    Those of other lanes, before a lane that reads again writes first; and those of windows without positions, which may have
+    read anything.
     """
     if _required_pending(head).window.guarantee == Guarantee.NONE:
         return True
     if head.kind != LaneKind.INGEST and head.ordinal is None:
         return True
-    return head.seq == head.unpositioned > 0 and _required_pending(head).takes == 0
+    return head.seq == head.unpositioned > 0 and _required_pending(head).ordinal is None
+
+
+def _reads(book: Book, window: Window) -> bool:
+    return window.erases is None or bool(book.reads(window))
 
 
 def _required_pending(head: Head) -> Pending:

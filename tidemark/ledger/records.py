@@ -411,7 +411,7 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # The purpose of the lane; None for the ingest.
     asked: RunRequest | None = None
     # Higher than the ordinals of all attempts of other lanes, or of windows without positions, at the lane's offsets.
-    # None until the first take draws it, or if it is not needed.
+    # None until the first attempt that writes rows with it draws it, or if it is not needed.
     ordinal: int | None = None
 
     def offsets(self) -> dict[TopicPartition, int]:

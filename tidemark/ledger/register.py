@@ -85,6 +85,11 @@ def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None
     return drawn, register.token, given
 
 
+def draw_ordinal(book: Book) -> int:
+    """Draw an ordinal above that of every attempt before. A draw in doubt is repeated: an unused number does no harm."""
+    return change(book, lambda register: structs.replace(register, ordinal=register.ordinal + 1)).ordinal
+
+
 def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
     """Note where an attempt is about to write. Call it before the first write: an erasure clears all places noted.
 

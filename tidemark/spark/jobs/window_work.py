@@ -85,7 +85,7 @@ class SparkWork:
         self._dead: Acknowledgements = {}
         self._made: _Made | None = None
         # As `protocol.SaysBeforeItWrites`.
-        self.before_writing: Callable[[], None] = lambda: None
+        self.before_writing: Callable[[], int] = lambda: 0
         self._started_at = opened.book.clock()
         self.progress = Progress(spark)
 
@@ -236,8 +236,7 @@ class SparkWork:
     def _context_for(self, sink: Sink) -> WriteContext:
         if not isinstance(sink, WritesOrdinals):
             return self._context
-        self.before_writing()
-        return replace(self._context, ordinal=self._attempt.ordinal)
+        return replace(self._context, ordinal=self.before_writing())
 
     @property
     def _writes_dead_letters(self) -> bool:

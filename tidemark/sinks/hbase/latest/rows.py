@@ -50,7 +50,7 @@ class Version:
         if not 0 <= self.offset < 1 << OFFSET_BITS:
             raise TooLarge(_too_large("offset", self.offset, (1 << OFFSET_BITS) - 1))
         if not 0 <= self.ordinal < 1 << ORDINAL_BITS:
-            raise TooLarge(_too_large("attempt's ordinal", self.ordinal, (1 << ORDINAL_BITS) - 1))
+            raise TooLarge(_used_up(self.ordinal, (1 << ORDINAL_BITS) - 1))
         return (self.epoch << OFFSET_BITS | self.offset) << ORDINAL_BITS | self.ordinal
 
     @classmethod
@@ -95,6 +95,14 @@ def _too_large(what: str, number: int, most: int) -> str:
     return (
         f"the {what} {number} does not fit into a version of the sink {TYPE}, which has room up to {most}. "
         "Read this topic with a new stream, or keep it in a sink of type hbase"
+    )
+
+
+def _used_up(ordinal: int, most: int) -> str:
+    return (
+        f"the attempt's ordinal {ordinal} does not fit into a version of the sink {TYPE}, which has room up to {most}: so many "
+        "replays and backfills have written the sink. The ingest goes on, and so do replays into the other sinks alone. To "
+        "replay into this one again, read the topic with a new stream, into a table of another name"
     )
 
 
