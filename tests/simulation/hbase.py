@@ -13,6 +13,7 @@ from types import SimpleNamespace as Struct
 from typing import Any
 
 from tests.simulation.actors import effect, written
+from tests.support.column_ranges import passes
 
 NOW = (1 << 63) - 1
 MANY = 1 << 30
@@ -139,6 +140,7 @@ class Connection:
             timestamp: int | None = None,
             include_timestamp: bool = False,
             reverse: bool = False,
+            filter: bytes | None = None,  # noqa: A002 (the name of the option)
             **_: Any,
         ) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
             effect()
@@ -149,6 +151,7 @@ class Connection:
             given = 0
             for row in rows:
                 cells = self._cluster.newest(name, row, NOW if timestamp is None else timestamp, columns)
+                cells = {column: cell for column, cell in cells.items() if passes(filter, column)}
                 if cells and given < limit:
                     given += 1
                     yield row, dict(cells) if include_timestamp else {at: one[0] for at, one in cells.items()}

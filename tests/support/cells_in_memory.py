@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from tests.support.column_ranges import passes
 from tidemark.sinks.hbase.aggregates.table import AggregateTable
 from tidemark.sinks.hbase.table import ResultTable
 
@@ -20,6 +21,8 @@ class CellsInMemory:
         self.clock = 0
         self.marks: dict[tuple[bytes, bytes], int] = {}
         self.between: Callable[[], None] = lambda: None
+        # How many scans there were, and how many cells they have given.
+        self.scans = self.given = 0
 
     def put(self, row: bytes, column: bytes, timestamp: int, cell: bytes) -> None:
         self.cells.setdefault((row, column), {})[timestamp] = cell
@@ -35,13 +38,15 @@ class CellsInMemory:
     def scan(
         self, table: str, start: bytes, stop: bytes, **options: Any
     ) -> Iterator[tuple[bytes, Mapping[bytes, Any]]]:
+        self.scans += 1
         for row in sorted({row for (row, _), versions in self.cells.items() if start <= row < stop and versions}):
             self.between()
             newest = {
                 column: (versions[max(versions)], max(versions))
                 for (at, column), versions in self.cells.items()
-                if at == row and versions
+                if at == row and versions and passes(options.get("filter"), column)
             }
+            self.given += len(newest)
             if newest:
                 yield (
                     row,

@@ -78,14 +78,14 @@ def test_what_came_late_into_tables(erased: tuple[Lake, str, int]) -> None:
         delta_table.add(base, f"of {one}", one, "late/1")
     # Of the newer generation nobody knows yet whether it counts.
     place = {"base": base}
-    assert PlainDelta().late(opened.connections, place, erasing_of) == 1
+    assert PlainDelta().late(opened.connections, place, [erasing_of]) == 1
     PlainDelta().erase(opened.connections, place, erasing_of)
-    assert PlainDelta().late(opened.connections, place, erasing_of) == 0
+    assert PlainDelta().late(opened.connections, place, [erasing_of]) == 0
     assert {*delta_table.files_of(base)} == {by.generation + 1}
     # The files of an Iceberg table that nobody has published.
     lake.base = f"file://{lake.folder}/iceberg/data"
     lake.write(offsets((0, 3, 8)), lane, 1, generation)
-    assert PlainIceberg().late(opened.connections, {"base": f"file://{lake.folder}/iceberg"}, erasing_of) == 1
+    assert PlainIceberg().late(opened.connections, {"base": f"file://{lake.folder}/iceberg"}, [erasing_of]) == 1
 
 
 @pytest.mark.covers("E64")

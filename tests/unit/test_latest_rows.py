@@ -157,6 +157,19 @@ def test_an_erasure_looks_at_no_more_of_a_larger_table() -> None:
     assert looked[0] == (3 * 16, 11)
 
 
+@pytest.mark.covers("E64")
+def test_what_came_after_many_erasures_is_looked_for_once() -> None:
+    at = TopicPartition("orders", 0, 1)
+    cluster, table, counted = filled(2_000)
+    # Offset 3 n has generation 10: of an erasure of generation 11, the others are newer.
+    erased = [(11, RangeSet.of_intervals([(at, ((60 * one, 60 * one + 3),))])) for one in range(30)]
+    counted.calls = counted.rows = 0
+    assert table.late(erased, epochs=1) == 30
+    assert counted.calls <= 9 * 16
+    assert table.late([(100, erased[0][1]), *erased[1:]], epochs=1) == 32
+    assert len(left_of(cluster)) == 2_000
+
+
 def test_an_erasure_finds_every_epoch_and_every_version() -> None:
     """Also those that a restored ledger does not know, and more versions of a cell than a scan gives at once."""
     at = TopicPartition("orders", 0, 1)

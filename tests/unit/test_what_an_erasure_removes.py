@@ -39,6 +39,7 @@ from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.windows import ingest, lanes
+from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 from tidemark.sinks.parquet import compacting, compactions
 from tidemark.sinks.parquet.compactions import Compactions
 from tidemark.streams.loading import load
@@ -115,6 +116,44 @@ def test_a_column_that_is_of_no_block(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(made.left_of(5)) == 2
     made.erase(5)
     assert (made.left_of(5), len(made.left_of(1))) == ({}, 1)
+
+
+@pytest.mark.covers("N27")
+def test_an_erasure_is_given_the_columns_of_its_blocks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settling waits for it, and all runs of the stream wait for that."""
+    given = []
+    for messages in (100, 400):
+        folder = tmp_path / str(messages)
+        folder.mkdir()
+        made = Sums(folder, monkeypatch, 10, lambda offset: key_of(offset % 3))
+        made.ingest(messages // 2, messages)
+        made.cells.given = 0
+        made.erase(13)
+        given.append(made.cells.given)
+        # Block 10 to 19 is made anew, of nine messages.
+        assert [len(made.left_of(key)) for key in range(3)] == [messages // 10] * 3
+        # Later, the table is looked through once, however many erasures there were. What was made anew did not come late.
+        made.erase(47)
+        made.cells.scans = made.cells.given = 0
+        (left,) = (one for one in erasing.remaining(made.stream.opened, offsets((0, 0, 100))) if one.name == "sums")
+        assert (left.remains, made.cells.scans, made.cells.given) == ("", 16, 6)
+        made.cells.put(key_of(0), b"d:" + block_qualifier(at(0), 10), 5, b"late")
+        (left,) = (one for one in erasing.remaining(made.stream.opened, offsets((0, 13, 14))) if one.name == "sums")
+        assert left.remains.startswith("1 of its rows or files came late")
+    # Before and after they are made anew.
+    assert given[0] == given[1] <= 6
+
+
+def test_an_erasure_of_many_blocks_asks_for_what_lies_between_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Sums(tmp_path, monkeypatch, 10)
+    made.ingest(2000)
+    wanted = offsets(*((0, offset, offset + 1) for offset in range(5, 1505, 20)))
+    chosen = erasing.choose(made.stream.opened, wanted)
+    made.work(erasing.open_erasure(made.stream.opened, "erase", chosen, REASON, ANN), "erase")
+    assert {bool(made.left_of(offset)) for offset in range(5, 1505, 20)} == {False}
+    assert {bool(made.left_of(offset)) for offset in range(6, 1506, 20)} == {True}
 
 
 def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,7 +357,7 @@ def _left_there(opened: OpenStream, place: SinkReceipt, offsets: RangeSet, stand
         plain = plain_of(place.type)
         said = [plain.remains(opened, place.name, offsets)]
         done = _done(standing, offsets) if place.place else []
-        late = sum(plain.late(opened.connections, place.place, one) for one in done)
+        late = plain.late(opened.connections, place.place, done) if done else 0
         said.append(f"{late} of its rows or files came late: {_CLEARS}" if late else "")
         return "; ".join(filter(None, said))
     except TidemarkError as problem:

@@ -150,6 +150,11 @@ class Erasing:
         return self.record.attempt.generation
 
 
+def gone_of_dead(done: Iterable[Erasing], generation: int) -> RangeSet:
+    """What some erasures have taken of an attempt of which nothing counts any more; empty of one that may count."""
+    return RangeSet(part for one in done if one.standing.is_dead(generation, one.generation) for part in one.erased)
+
+
 class PlainSink:
     """What Tidemark does without Spark with one type of sink. A sink overrides what it needs."""
 
@@ -192,8 +197,10 @@ class PlainSink:
         """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
         return self.left_by_erasing
 
-    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
-        """How many rows, cells or files `erase` would find there now: the erasure is done, and what it finds came later.
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+        """How many rows, cells or files `erase` would find there now: erasures are done, and what it finds came later.
+
+        `done`: of one moment, at offsets that no two of them share. A place is looked through once for all of them.
 
         An attempt looks at its fence between two writes. One that was paused writes once more when it wakes, and removes that
         itself, unless it is killed first. By default none is looked for.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.connections import Connections
@@ -10,7 +10,7 @@ from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink
+from tidemark.sinks.contract import Erasing, Opened, PlainSink, gone_of_dead
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.reading import delta_rows
 from tidemark.sinks.stored import StoredRow
@@ -31,16 +31,13 @@ class PlainDelta(PlainSink):
         self.reach(connections, place, erasing.standing)
         super().erase(connections, place, erasing)
 
-    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
         from tidemark.sinks.delta import table
         from tidemark.sinks.parquet import files
 
-        dead = (
-            paths
-            for generation, paths in sorted(table.files_of(place["base"]).items())
-            if erasing.standing.is_dead(generation, erasing.generation)
-        )
-        return sum(1 for paths in dead if files.have(paths, erasing.erased))
+        found = sorted(table.files_of(place["base"]).items())
+        gone = ((gone_of_dead(done, generation), paths) for generation, paths in found)
+        return sum(1 for erased, paths in gone if erased and files.have(paths, erased))
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         from tidemark.sinks.delta import table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,10 +30,10 @@ class PlainHBase(PlainSink):
             table = result_table(connections, place["connection"], place["table"])
             table.sweep(erasing.erased, erasing.generation, for_good=True)
 
-    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
         with suppress(TableMissing):
             table = result_table(connections, place["connection"], place["table"])
-            return table.older(erasing.erased, erasing.generation)
+            return sum(table.older(one.erased, one.generation) for one in done)
         return 0
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tidemark.clients.connections import Connections
@@ -10,7 +11,7 @@ from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink
+from tidemark.sinks.contract import Erasing, Opened, PlainSink, gone_of_dead
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
@@ -59,11 +60,10 @@ class PlainIceberg(PlainSink):
             table.remove(where, erasing.record, erasing.erased)
         files.erase_dead(f"{where.base}/data", erasing.erased, erasing.standing, erasing.generation)
 
-    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
         from tidemark.sinks.parquet import files
 
-        found = files.left_by_dead(f"{place['base']}/data", erasing.erased, erasing.standing, erasing.generation)
-        return sum(1 for _ in found)
+        return sum(1 for _ in files.left_by_dead(f"{place['base']}/data", partial(gone_of_dead, done)))
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.iceberg.remaining import still_held

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -236,14 +236,14 @@ def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> 
 
     No later attempt has their names, so no sweep comes to them.
     """
-    for folder in left_by_dead(base, erased, standing, before):
+    for folder in left_by_dead(base, lambda generation: erased if standing.is_dead(generation, before) else RangeSet()):
         delete(folder)
 
 
-def left_by_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> Iterator[str]:
-    """The folders that `erase_dead` removes."""
+def left_by_dead(base: str, gone: Callable[[int], RangeSet]) -> Iterator[str]:
+    """The folders that `erase_dead` removes. `gone`: what was erased of an attempt of which nothing counts any more."""
     for one in on_disk(base):
-        if not one.compacted and standing.is_dead(one.generation, before) and holds(one.folder, erased):
+        if not one.compacted and (erased := gone(one.generation)) and holds(one.folder, erased):
             yield one.folder
 
 

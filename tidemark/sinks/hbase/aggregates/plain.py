@@ -27,9 +27,20 @@ from tidemark.sinks.hbase.aggregates.table import (
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import text
 
+# HBase looks at a sixteenth of the table before it gives the first row of a scan for few columns.
+_ERASING_MS = 10 * 60 * 1000
 
-def _made_of(table: AggregateTable, erasing: Erasing) -> MadeOfErased:
-    return MadeOfErased(erasing.standing, erasing.erased, erasing.generation, table.block())
+
+def _to_erase(
+    connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]
+) -> tuple[AggregateTable, MadeOfErased]:
+    """The table, and what of it is made of erased messages.
+
+    A table that was made anew has other blocks than the place says. One that is gone holds nothing.
+    """
+    table = aggregate_table(connections, place["connection"], place["table"], _ERASING_MS)
+    erased = [(one.generation, one.erased) for one in done]
+    return table, MadeOfErased(done[0].standing, erased, table.block())
 
 
 class PlainAggregates(PlainSink):
@@ -37,13 +48,12 @@ class PlainAggregates(PlainSink):
     left_by_erasing = ""
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
-        table = aggregate_table(connections, place["connection"], place["table"])
-        # A table that was made anew has other blocks than the place says. One that is gone holds nothing.
-        table.erase(_made_of(table, erasing))
+        table, made_of = _to_erase(connections, place, [erasing])
+        table.erase(made_of)
 
-    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
-        table = aggregate_table(connections, place["connection"], place["table"])
-        return table.late(_made_of(table, erasing))
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+        table, made_of = _to_erase(connections, place, done)
+        return table.late(made_of)
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         aggregate_table(connections, place["connection"], place["table"]).block()

@@ -14,7 +14,7 @@ All numbers are unsigned and big-endian.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import xxhash
@@ -78,6 +78,14 @@ def block_of(name: bytes) -> tuple[TopicPartition, int] | None:
         return None
     topic, incarnation, partition, start = found.groups()
     return TopicPartition(topic.decode(), int(partition), int(incarnation or FIRST_INCARNATION)), int(start)
+
+
+def columns_filter(wanted: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """What asks HBase for columns from a qualifier on, up to another one, in its language of filters.
+
+    No qualifier of a block has a quotation mark: no topic's name has one.
+    """
+    return b" OR ".join(b"ColumnRangeFilter ('%b', true, '%b', false)" % one for one in wanted)
 
 
 def encode(

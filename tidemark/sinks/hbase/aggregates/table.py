@@ -14,15 +14,23 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.endpoint import hbase_endpoint
-from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.clients.hbase.gateway import TIMEOUT_MS, Gateway, TableMissing
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import NOTHING, Book, Committed, Standing, View
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.first_reads import FirstWindows, reads_first
 from tidemark.sinks.hbase.aggregates.computed import Aggregate, merged
-from tidemark.sinks.hbase.aggregates.rows import TYPE, Contribution, block_of, decode, key_of
+from tidemark.sinks.hbase.aggregates.rows import (
+    TYPE,
+    Contribution,
+    block_of,
+    block_qualifier,
+    columns_filter,
+    decode,
+    key_of,
+)
 from tidemark.sinks.hbase.keyed_rows import salt_range
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, SALTS
 from tidemark.sinks.hbase.table import ResultTable
@@ -38,6 +46,9 @@ Totals = tuple[tuple[bytes | None, ...], dict[str, bytes]]
 
 # How many contributions are read between two looks at the ledger.
 _AT_A_TIME = 10_000
+
+# Of columns that HBase is asked for at once.
+_MOST_RANGES = 64
 
 # In the mark of a table, and in the places of receipts.
 _BLOCK = "block_offsets"
@@ -117,10 +128,11 @@ class AggregateTable:
         """
         self._rows.write_cells([(row, DATA_PREFIX + column, cell) for row, column, cell in cells], generation)
 
-    def erase(self, made_of: Callable[[bytes, int], int | None]) -> int:
+    def erase(self, made_of: MadeOfErased) -> int:
         """Remove the contributions that are `made_of` erased messages: see `MadeOfErased`. Returns how many columns it cleared.
 
-        The table is in the order of its keys, so this reads all of it.
+        The table is in the order of its keys, which an erasure does not know. But the columns name the blocks, so HBase gives
+        the columns of these alone.
         """
         cleared, now = 0, None
         for row, column, until in self._made_of(made_of):
@@ -129,23 +141,24 @@ class AggregateTable:
             cleared += 1
         return cleared
 
-    def late(self, made_of: Callable[[bytes, int], int | None]) -> int:
-        """How many columns `erase` would find."""
-        return sum(1 for _ in self._made_of(made_of))
+    def late(self, made_of: MadeOfErased) -> int:
+        """How many columns have something that `erase` would remove."""
+        found = self._made_of(made_of)
+        return sum(1 for row, column, until in found if self._below(row, column, until)[1])
 
-    def _made_of(self, made_of: Callable[[bytes, int], int | None]) -> Iterator[tuple[bytes, bytes, int]]:
-        for row, column, newest in self._columns():
+    def _made_of(self, made_of: MadeOfErased) -> Iterator[tuple[bytes, bytes, int]]:
+        """Rows and columns, each with the generation up to which nothing may stay; newer contributions may lie above."""
+        for row, column, newest in self._columns(made_of.columns):
             until = made_of(column[len(DATA_PREFIX) :], newest)
             if until is not None:
                 yield row, column, until
 
-    def _columns(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """The rows and columns that have contributions, with the newest generation there."""
+    def _columns(self, wanted: Sequence[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes, int]]:
+        """The rows, and at least the wanted columns that have contributions, with the newest generation there."""
+        only: dict[str, Any] = {"columns": [DATA_FAMILY.encode()], "filter": columns_filter(wanted)}
         try:
             for salt in range(SALTS):
-                scan = self._gateway.scan(
-                    self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()], include_timestamp=True
-                )
+                scan = self._gateway.scan(self.table, *salt_range(salt), include_timestamp=True, **only)
                 for row, cells in scan:
                     for column, (_, newest) in cells.items():
                         yield row, column, newest
@@ -222,9 +235,11 @@ class AggregateTable:
         return (cells[0].value, cells[0].timestamp) if cells else (b"", 0)
 
 
-def aggregate_table(connections: Connections, connection: str, table: str) -> AggregateTable:
+def aggregate_table(
+    connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS
+) -> AggregateTable:
     """The table of this name, over a connection. Sends no request yet."""
-    return AggregateTable(Gateway(hbase_endpoint(connections(connection))), table)
+    return AggregateTable(Gateway(hbase_endpoint(connections(connection)), timeout_ms=timeout_ms), table)
 
 
 def place_of(connection: str, table: str, block: int) -> dict[str, str]:
@@ -270,33 +285,57 @@ class _ByBlock:
 
 @dataclass(frozen=True)
 class MadeOfErased:
-    """Which contributions may be made of messages that the window of a `generation` has erased.
+    """Which contributions may be made of messages that windows have `erased`: their generations, with offsets of their own.
 
     Called with a column's qualifier and the newest generation that the column has. Gives up to which generation its
     contributions go; None: all stay.
     """
 
     standing: Standing
-    erased: RangeSet
-    generation: int
+    erased: Sequence[tuple[int, RangeSet]]
     block: int
 
-    def __call__(self, name: bytes, newest: int) -> int | None:
-        until, of_nobody = self._until(name)
-        # An attempt that still works may come to count.
-        return newest if of_nobody and self._is_dead(newest) else until
+    @property
+    def columns(self) -> list[tuple[bytes, bytes]]:
+        """All columns that it is worth to be called with: from a qualifier on, up to another one."""
+        blocks: dict[TopicPartition, list[OffsetRange]] = {}
+        for one in self._blocks:
+            blocks.setdefault(one.partition, []).append(one)
+        if sum(map(len, blocks.values())) > _MOST_RANGES:
+            # What lies between the blocks is given too.
+            blocks = {at: [OffsetRange(at, some[0].start, some[-1].until)] for at, some in blocks.items()}
+        return [
+            (block_qualifier(at, one.start), block_qualifier(at, one.until))
+            for at, some in blocks.items()
+            for one in some
+        ]
 
     @cached_property
-    def _is_dead(self) -> Callable[[int], bool]:
+    def _blocks(self) -> RangeSet:
+        """The blocks that have lost messages."""
+        size = self.block
+        return RangeSet(
+            OffsetRange(one.partition, one.start - one.start % size, min(-(-one.until // size) * size, MAX_OFFSET))
+            for _, erased in self.erased
+            for one in erased
+        )
+
+    def __call__(self, name: bytes, newest: int) -> int | None:
+        until, by = self._until(name)
+        # An attempt that still works may come to count.
+        return newest if by is not None and self._is_dead(newest, by) else until
+
+    @cached_property
+    def _is_dead(self) -> Callable[[int, int], bool]:
         return cache(self._never_counts)
 
-    def _never_counts(self, generation: int) -> bool:
+    def _never_counts(self, generation: int, by: int) -> bool:
         """Look at the ledger again once a cell was seen: an attempt is in its head before it writes, and may be slow to be.
 
         It may have drawn its generation before the erasure, and have taken its window after the ledger was read.
         """
-        dead = self.standing.is_dead(generation, self.generation)
-        return dead and self.standing.again().is_dead(generation, self.generation)
+        dead = self.standing.is_dead(generation, by)
+        return dead and self.standing.again().is_dead(generation, by)
 
     @cached_property
     def _first(self) -> FirstWindows:
@@ -308,29 +347,33 @@ class MadeOfErased:
         return [one for one in self.standing.windows if reads_first(one.record)]
 
     @cached_property
-    def _until(self) -> Callable[[bytes], tuple[int | None, bool]]:
-        """Up to which generation a column goes, and whether it is of no unit: then an attempt without a commit made it."""
+    def _until(self) -> Callable[[bytes], tuple[int | None, int | None]]:
+        """Up to which generation a column goes; and, if it is of no unit, which generation has erased there.
+
+        An attempt without a commit has made a column that is of no unit.
+        """
         # Each column stands in the rows of many keys.
         return cache(self._of_block)
 
-    def _of_block(self, name: bytes) -> tuple[int | None, bool]:
+    def _of_block(self, name: bytes) -> tuple[int | None, int | None]:
         found, size = block_of(name), self.block
-        if found is None:
-            return None, False
+        if found is None or (found[0], found[1]) not in self._blocks:
+            return None, None
         at, start = found
         begin = start - start % size
         block = RangeSet([OffsetRange(at, begin, min(begin + size, MAX_OFFSET))])
-        if not block & self.erased:
-            return None, False
         number = self._first.at(at, start)
         if number is None or self._first.start(at, start, size) != start:
-            return None, True
-        return self._of_unit(number, self._first.covers[number] & block), False
+            return None, self._newest_in(block)
+        return self._of_unit(number, self._first.covers[number] & block), None
+
+    def _newest_in(self, offsets: RangeSet) -> int | None:
+        return max((generation for generation, erased in self.erased if erased & offsets), default=None)
 
     def _of_unit(self, number: int, offsets: RangeSet) -> int | None:
-        if offsets & self.erased:
+        if (by := self._newest_in(offsets)) is not None:
             # Replays have written under this name too, also into a table to which the window itself has not written.
-            return self.generation - 1
+            return by - 1
         # An attempt that never committed may have read other offsets under the same name. It is older than the window.
         window = self._windows[number]
         return window.generation - 1 if window.record.owes_sweep else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.connections import Connections
@@ -37,11 +37,12 @@ class PlainLatest(PlainSink):
         table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
         table.erase(erasing.erased, erasing.generation, Epochs(erasing.standing.topics).highest)
 
-    def late(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> int:
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
         from tidemark.sinks.hbase.latest.table import latest_table
 
         table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
-        return table.late(erasing.erased, erasing.generation, Epochs(erasing.standing.topics).highest)
+        erased = ((one.generation, one.erased) for one in done)
+        return table.late(erased, Epochs(done[0].standing.topics).highest)
 
     def place(self, opened: Opened, settings: HBaseLatestSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}

@@ -109,25 +109,27 @@ class LatestTable:
         asked for the cells of these alone. `epochs`: the highest that the ledger knows.
         """
         number, batch = 0, []
-        for one in self._erased(erased, generation, epochs):
+        for one in self._erased([(generation, erased)], epochs):
             batch.append(_removal(*one))
             if len(batch) >= _REMOVED_AT_ONCE:
                 number, batch = number + self._remove(batch), []
         return number + self._remove(batch)
 
-    def late(self, erased: RangeSet, generation: int, epochs: int) -> int:
-        """How many cells `erase` would find."""
-        return sum(1 for _ in self._erased(erased, generation, epochs))
+    def late(self, erased: Iterable[tuple[int, RangeSet]], epochs: int) -> int:
+        """How many cells `erase` would find, of several erasures: generations with offsets, of which no two share any."""
+        return sum(1 for _ in self._erased(list(erased), epochs))
 
-    def _erased(self, erased: RangeSet, generation: int, epochs: int) -> Iterator[tuple[bytes, bytes, int]]:
-        """Row, qualifier and version of each cell of some offsets that attempts before a generation have written."""
-        for least, below in self._spans(erased, epochs):
+    def _erased(self, erased: Sequence[tuple[int, RangeSet]], epochs: int) -> Iterator[tuple[bytes, bytes, int]]:
+        """Row, qualifier and version of each cell of some offsets that attempts before a generation of these have written."""
+        before = Authority(erased)
+        for least, below in self._spans(RangeSet(part for _, parts in erased for part in parts), epochs):
             for row, columns in self._rows(_EVERY, least, below):
                 topic = topic_of(row)
                 for column in columns:
                     for qualifier, timestamp, cell in self._versions(row, column, least):
                         place = place_of(topic, qualifier, Version.decode(timestamp))
-                        if (place.partition, place.offset) in erased and mark_of(cell).generation < generation:
+                        generation = before.of(place.partition, place.offset)
+                        if generation is not None and mark_of(cell).generation < generation:
                             yield row, qualifier, timestamp
 
     @staticmethod
