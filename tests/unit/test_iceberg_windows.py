@@ -6,8 +6,10 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.table import Transaction
 from pyiceberg.table.statistics import StatisticsFile
 
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
@@ -20,7 +22,7 @@ from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
-from tidemark.sinks.iceberg import data_files, table
+from tidemark.sinks.iceberg import compacting, data_files, remaining, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
 from tidemark.sinks.iceberg.live_files import files_of_all, live_files
 from tidemark.sinks.iceberg.plain import PlainIceberg
@@ -253,6 +255,55 @@ def test_an_erasure_says_what_commits_that_died_have_left(
     compact(world.opened, world.sink, "run 10", CompactionRequest())
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
     assert not [one for one in world.files() if data_files.hold(one, erased)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "time_"),
+    [
+        (compacting, "live_files", 1),
+        (compacting, "copied", 1),
+        (compacting, "named_files", 1),
+        (Transaction, "commit_transaction", 2),
+    ],
+)
+@pytest.mark.covers("I3")
+def test_two_compactions_at_once(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, time_: int
+) -> None:
+    """The other one has removed the files that this one is about to read, or the snapshots that it lets expire."""
+    world.erase(offsets((0, 4, 6)))
+    before = world.seen()
+    times = 0
+    real = getattr(owner, name)
+
+    def after_another(*given: object) -> object:
+        nonlocal times
+        times += 1
+        if times == time_:
+            monkeypatch.undo()
+            compact(world.opened, world.sink, "other", CompactionRequest())
+        return real(*given)
+
+    monkeypatch.setattr(owner, name, after_another)
+    compact(world.opened, world.sink, "mine", CompactionRequest())
+    assert times == time_
+    assert world.seen() == world.counting() == before
+
+
+def test_what_an_erasure_has_left_is_named_beside_a_compaction(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erased = offsets((0, 4, 6))
+    world.erase(erased)
+    real = remaining.files_of_all
+
+    def after_a_compaction(*given: Any) -> object:
+        monkeypatch.undo()
+        compact(world.opened, world.sink, "other", CompactionRequest())
+        return real(*given)
+
+    monkeypatch.setattr(remaining, "files_of_all", after_a_compaction)
+    assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
 
 
 def test_a_compaction_leaves_files_that_a_replay_has_replaced_meanwhile(

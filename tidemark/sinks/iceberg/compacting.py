@@ -5,10 +5,11 @@ It needs no Spark: files are copied one after the other, some rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,11 +19,13 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
+from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import LakeIO, Where, located
+from tidemark.sinks.iceberg.catalog import opened as table_now
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
@@ -32,6 +35,10 @@ from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import delete, on_disk
 from tidemark.sinks.versions import versions_of
 
+T = TypeVar("T")
+
+# So often a compaction begins again when others change the table.
+_TIMES = 5
 # Files become about so large. One that is half as large is left as it is.
 FILE_BYTES = 128 << 20
 _RUN, _WINDOWS, _ROWS, _EXPIRED = (f"tidemark.compaction.{one}" for one in ("run", "windows", "rows", "expired"))
@@ -57,7 +64,14 @@ class IcebergCompaction:
     """The compaction of the sink `iceberg`."""
 
     def planned(self, opened: Opened, settings: IcebergSink, asked: CompactionRequest) -> Sequence[Replaceable]:
-        table = check_there(where_of(opened, settings), ())
+        where = where_of(opened, settings)
+        return steadily(where, lambda: self._planned(where, opened, settings, asked))
+
+    @staticmethod
+    def _planned(
+        where: Where, opened: Opened, settings: IcebergSink, asked: CompactionRequest
+    ) -> Sequence[Replaceable]:
+        table = check_there(where, ())
         if table is None:
             return []
         merged = [
@@ -80,6 +94,29 @@ class IcebergCompaction:
         return [*found, *expired_by(table, run)]
 
 
+def steadily(where: Where, work: Callable[[], T]) -> T:
+    """What some work on a table gives, which begins again if it fails and others have changed the table meanwhile.
+
+    Another compaction may remove files that the newest version named when the work began, and snapshots that it lets expire.
+    Raises Conflict when that comes again and again.
+    """
+    for left in reversed(range(_TIMES)):
+        before = _version(where)
+        try:
+            return work()
+        except (OSError, ValueError, Unreachable) as problem:
+            if _version(where) == before:
+                raise
+            if not left:
+                raise Conflict(f"{where}: others changed it each time while it was compacted: {problem}") from problem
+    raise AssertionError
+
+
+def _version(where: Where) -> str | None:
+    table = table_now(where)
+    return None if table is None else table.metadata_location
+
+
 def expiry_planned(table: Table | None, keep_hours: int, now: int) -> list[Replaceable]:
     """The snapshots that would expire now, with the files that only they name."""
     expiring = _expiring(table, keep_hours, now) if table is not None else []
@@ -98,6 +135,10 @@ def expired_by(table: Table | None, run: str) -> list[Replacement]:
 
 def expire(book: Book, where: Where, keep_hours: int, run: str) -> None:
     """Let old snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
+    steadily(where, lambda: _expired(book, where, keep_hours, run))
+
+
+def _expired(book: Book, where: Where, keep_hours: int, run: str) -> None:
     table = check_there(where, ())
     if table is None:
         return
@@ -113,12 +154,14 @@ def where_of(opened: Opened, settings: IcebergSink) -> Where:
 def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
     """Merge files, let snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
     where = where_of(opened, settings)
-    table = check_there(where, ())
-    if table is None:
-        return
-    for group in _groups(opened.book, settings, table, asked):
-        _merge(where, table, group, run)
+    steadily(where, lambda: _merge_all(where, opened, settings, run, asked))
     expire(opened.book, where, settings.keep_hours, run)
+
+
+def _merge_all(where: Where, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+    table = check_there(where, ())
+    for group in _groups(opened.book, settings, table, asked) if table is not None else ():
+        _merge(where, table, group, run)
 
 
 def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_Group]:

@@ -17,8 +17,11 @@ class IcebergLatestCompaction:
 
     def planned(self, opened: Opened, settings: IcebergLatestSink, asked: CompactionRequest) -> Sequence[Replaceable]:
         history = ParquetCompaction().planned(opened, settings.history(opened.connections), asked)
-        table = catalog.opened(where_of(opened, settings))
-        return [*history, *compacting.expiry_planned(table, settings.keep_hours, opened.book.clock())]
+        where, hours = where_of(opened, settings), settings.keep_hours
+        expiring = compacting.steadily(
+            where, lambda: compacting.expiry_planned(catalog.opened(where), hours, opened.book.clock())
+        )
+        return [*history, *expiring]
 
     def at_work(self, opened: Opened, settings: IcebergLatestSink) -> str | None:
         return ParquetCompaction().at_work(opened, settings.history(opened.connections))
