@@ -23,7 +23,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.runs.windows import ingest
 from tidemark.settings.parts import Name
-from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.contract import CompactionRequest, SinkSettings
 from tidemark.sinks.dead_letters.delta.settings import DeltaDeadLetters
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.plain import PlainDelta
@@ -127,12 +127,29 @@ class OwnSink(FolderSettings):
     name: Name = "own"
 
 
+class OtherSink(SinkSettings):
+    """One whose settings derive from nothing of files."""
+
+    type: Literal["other"]
+
+    @property
+    def connection(self) -> str:
+        return "lake_default"
+
+    file_system = connection
+
+    @property
+    def own_folder(self) -> str:
+        return DISK
+
+
 DISK = "disk/results"
-KINDS: dict[str, FolderSettings] = {
+KINDS: dict[str, SinkSettings] = {
     "parquet": ParquetSink(name="lake", type="parquet", folder=DISK),
     "delta": DeltaSink(name="lake", type="delta", folder=DISK),
     "iceberg": IcebergSink(name="lake", type="iceberg", folder=DISK, table="lake.other"),
     "own": OwnSink(name="lake", type="own", folder=DISK),
+    "other": OtherSink(name="lake", type="other"),
     "dead letters": DeltaDeadLetters(type="delta", folder=DISK).sink,
 }
 
@@ -140,12 +157,12 @@ KINDS: dict[str, FolderSettings] = {
 class Disk:
     """A job that has begun to write to a folder on a disk, which goes away and comes back."""
 
-    def __init__(self, folder: Path, settings: FolderSettings) -> None:
+    def __init__(self, folder: Path, settings: SinkSettings) -> None:
         self.world = IcebergInMemory(folder)
         self.world.ends((0, 5))
         self.world.ingest()
         self.settings, self.opened = settings, self.world.opened
-        self.base = settings.base(self.opened.connections)
+        self.base = OwnSink(name="lake", type="own", folder=DISK).base(self.opened.connections)
         self.mounted, self.away, self.below = folder / "disk", folder / "not mounted", folder / "below"
         self.mounted.mkdir()
 

@@ -9,6 +9,8 @@ from tidemark.clients.connections import Connections
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.sinks.contract import StoreSettings
+from tidemark.sinks.dead_letters.contract import NAME
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
@@ -27,14 +29,14 @@ class Mounts:
 
     A disk that goes away leaves its mount point: an empty folder, which whoever prepares a folder would mark, and where files
     are written and read back. They are gone when the disk is back. So the marks are read before a folder is prepared, then,
-    and before each commit. This knows folders by the settings that all sinks of files have, also those of other packages.
+    and before each commit. This knows folders by the settings that all sinks of files have, also those of other packages, and
+    by the `own_folder` of any store.
     """
 
     def __init__(self, book: Book, connections: Connections, places: Iterable[Any]) -> None:
         """`places`: the settings of sinks and of dead letters that the job writes. Raises what `check_mounted` raises."""
         self._book, self._connections = book, connections
-        found = (one.sink if isinstance(one, FileDeadLetters) else one for one in places)
-        self._places = [one for one in found if isinstance(one, FolderSettings)]
+        self._places = [one for one in map(_folder, places) if one is not None]
         check_mounted(book, connections, self._places)
         self._marks = {self._base(one): mark for one in self._places if (mark := self._mark(one)) is not None}
 
@@ -103,10 +105,8 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
 
     Before a writer makes folder and mark anew: with a mark in an empty mount point, everything before would read as deleted.
     """
-    for settings in places:
+    for settings in map(_folder, places):
         match settings:
-            case FileDeadLetters():
-                check_mounted(book, connections, [settings.sink])
             case DeltaSink():
                 from tidemark.sinks.delta import table
 
@@ -125,6 +125,20 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
                 folders.check_there(settings.base(connections), _records(book))
             case FolderSettings():
                 _check_unknown(book, settings.base(connections))
+
+
+def _folder(settings: Any) -> FolderSettings | None:
+    """What the settings of a store say of its folder; None of a store without one."""
+    match settings:
+        case FileDeadLetters():
+            return settings.sink
+        case FolderSettings():
+            return settings
+        case StoreSettings(own_folder=str(folder), file_system=str(files)):
+            # Of another package, whose settings derive from nothing of files.
+            return FolderSettings(type=settings.type, name=getattr(settings, "name", NAME), files=files, folder=folder)
+        case _:
+            return None
 
 
 def _latest(settings: LatestSettings) -> PlainLatestRows:
