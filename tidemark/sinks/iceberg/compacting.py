@@ -160,7 +160,9 @@ def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRe
 
 def _merge_all(where: Where, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
     table = check_there(where, ())
-    for group in _groups(opened.book, settings, table, asked) if table is not None else ():
+    if table is None:
+        return
+    for group in _groups(opened.book, settings, table, asked):
         _merge(where, table, group, run)
 
 
