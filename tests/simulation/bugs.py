@@ -77,7 +77,7 @@ PLANTED: dict[str, Bug] = {
     ),
     "a block is found by its first offset": Bug(
         "3",
-        ((TABLE, "        if not block & self.erased:\n", "        if (at, start) not in self.erased:\n"),),
+        ((TABLE, "found not in self._blocks:\n", "not any(found in erased for _, erased in self.erased):\n"),),
     ),
     "an attempt that committed first writes on during an erasure": Bug(
         "3",
@@ -234,7 +234,7 @@ PLANTED: dict[str, Bug] = {
         (
             (
                 TABLE,
-                "        return newest if of_nobody and self._is_dead(newest) else until\n",
+                "        return newest if by is not None and self._is_dead(newest, by) else until\n",
                 "        return until\n",
             ),
         ),
@@ -244,7 +244,7 @@ PLANTED: dict[str, Bug] = {
         (
             (
                 TABLE,
-                "        return dead and self.standing.again().is_dead(generation, self.generation)\n",
+                "        return dead and self.standing.again().is_dead(generation, by)\n",
                 "        return dead\n",
             ),
         ),

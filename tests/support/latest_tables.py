@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 from deltalake import DeltaTable
+from pyiceberg.expressions import EqualTo
 
 from tests.support.claiming import claim_lane
 from tests.support.protocol_world import hold
@@ -129,6 +131,10 @@ class LatestInMemory(StreamInMemory):
     @abstractmethod
     def seen(self) -> list[dict[str, Any]]:
         """The rows that others see."""
+
+    @abstractmethod
+    def found(self, column: str, value: object) -> set[int]:
+        """How many rows other programs find by the value of a column."""
 
     @abstractmethod
     def versions(self) -> int:
@@ -250,6 +256,10 @@ class DeltaLatestInMemory(LatestInMemory):
         made = DeltaTable.is_deltatable(self.base)
         return DeltaTable(self.base).to_pyarrow_table().to_pylist() if made else []
 
+    def found(self, column: str, value: object) -> set[int]:
+        polars = pl.scan_delta(self.base.removeprefix("file://")).filter(pl.col(column) == value).collect()
+        return {polars.height, DeltaTable(self.base).to_pyarrow_table(filters=[(column, "=", value)]).num_rows}
+
     def versions(self) -> int:
         return DeltaTable(self.base).version()
 
@@ -297,6 +307,12 @@ class IcebergLatestInMemory(LatestInMemory):
     def seen(self) -> list[dict[str, Any]]:
         found = catalog.opened(where_of(self.opened, self._sink))
         return [] if found is None else found.scan().to_arrow().to_pylist()
+
+    def found(self, column: str, value: object) -> set[int]:
+        table = catalog.opened(where_of(self.opened, self._sink))
+        assert table is not None
+        polars = pl.scan_iceberg(table).filter(pl.col(column) == value).collect()
+        return {polars.height, table.scan(row_filter=EqualTo(column, value)).to_arrow().num_rows}
 
     def versions(self) -> int:
         found = catalog.opened(where_of(self.opened, self._sink))

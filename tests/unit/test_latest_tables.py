@@ -239,6 +239,22 @@ def test_a_window_that_changes_nothing_makes_no_version(world: LatestInMemory) -
     assert world.shown() == world.wanted() == {1: ((3, 0, 0), "0@3", False)}
 
 
+@pytest.mark.covers("L1")
+def test_plain_readers_find_rows_by_each_column(world: LatestInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that have no statistics of a column may be taken for such that have only nulls there."""
+    # Without it, polars warns of a faster package.
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    world.code = lambda partition, offset: [Change(offset, f"{partition}@{offset}", offset % 3 == 0)]
+    for end in (20, 40):
+        world.ends((0, end), (0, 5))
+        world.ingest()
+    rows = world.seen()
+    assert len(rows) == 40
+    for column in rows[0]:
+        for value in {rows[0][column], rows[-1][column]} - {None}:
+            assert world.found(column, value) == {sum(row[column] == value for row in rows)}, (column, value)
+
+
 @pytest.mark.covers("L2", "L3")
 def test_what_was_erased_is_gone_with_a_compaction(world: LatestInMemory) -> None:
     world.ingest()

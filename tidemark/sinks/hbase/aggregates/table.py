@@ -357,7 +357,7 @@ class MadeOfErased:
 
     def _of_block(self, name: bytes) -> tuple[int | None, int | None]:
         found, size = block_of(name), self.block
-        if found is None or (found[0], found[1]) not in self._blocks:
+        if found is None or found not in self._blocks:
             return None, None
         at, start = found
         begin = start - start % size
