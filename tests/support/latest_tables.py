@@ -49,6 +49,8 @@ from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.sweeping import SinkSweeper
 
 BUCKETS = 3
+# Its types do not say which arguments it takes.
+EQUAL: Any = EqualTo
 FIELDS = {"id": "integer", "value": "string"}
 
 
@@ -312,7 +314,7 @@ class IcebergLatestInMemory(LatestInMemory):
         table = catalog.opened(where_of(self.opened, self._sink))
         assert table is not None
         polars = pl.scan_iceberg(table).filter(pl.col(column) == value).collect()
-        return {polars.height, table.scan(row_filter=EqualTo(column, value)).to_arrow().num_rows}
+        return {polars.height, table.scan(row_filter=EQUAL(column, value)).to_arrow().num_rows}
 
     def versions(self) -> int:
         found = catalog.opened(where_of(self.opened, self._sink))

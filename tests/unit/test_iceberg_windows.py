@@ -22,7 +22,7 @@ from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
-from tidemark.sinks.iceberg import compacting, data_files, remaining, table
+from tidemark.sinks.iceberg import compacting, data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
 from tidemark.sinks.iceberg.live_files import files_of_all, live_files
 from tidemark.sinks.iceberg.plain import PlainIceberg
@@ -295,14 +295,13 @@ def test_what_an_erasure_has_left_is_named_beside_a_compaction(
 ) -> None:
     erased = offsets((0, 4, 6))
     world.erase(erased)
-    real = remaining.files_of_all
 
     def after_a_compaction(*given: Any) -> object:
         monkeypatch.undo()
         compact(world.opened, world.sink, "other", CompactionRequest())
-        return real(*given)
+        return files_of_all(*given)
 
-    monkeypatch.setattr(remaining, "files_of_all", after_a_compaction)
+    monkeypatch.setattr("tidemark.sinks.iceberg.remaining.files_of_all", after_a_compaction)
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
 
 
