@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.known_streams import KnownStream, tables
-from tests.support.streams_in_memory import at
+from tests.support.streams_in_memory import StreamInMemory, at
 from tidemark.clients.kafka.slots import KafkaMessage, Slot
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import TopicIncarnation
@@ -35,8 +36,9 @@ from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked, messages
 from tidemark.views.browsing.places import Where
-from tidemark.views.browsing.shown import MOST_SHOWN, page_of
+from tidemark.views.browsing.shown import MOST_HEADERS, MOST_SHOWN, page_of
 from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.message import message_shown
 from tidemark.views.messages.payloads import Masked, Value
 
 __all__ = ["tables"]
@@ -339,3 +341,70 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
     kind.looks_quickly = False  # type: ignore[misc]
     with pytest.raises(WrongUse, match="tidemark results --filter"):
         results.results(world.opened, Asked(), Meter.of(1, 1, 60), quickly=True)
+
+
+@pytest.mark.covers("U28", "Q27")
+def test_a_stream_that_has_never_run_does_not_show_what_another_has_erased(tmp_path: Path) -> None:
+    new = KnownStream(tmp_path, [STORED] * 4)
+    new.ends((0, 4))
+    other = StreamInMemory(tmp_path, kafka=new.log, name="other")
+    other.ingest()
+    other.erase(RangeSet([OffsetRange(at(0), 2, 3)]))
+    new.store.beside["other"] = other.store
+    assert new.opened.book.register() is None
+    found = found_in(new)
+    assert (offsets(found), found.erased) == ([0, 1, 3], 1)
+
+
+@pytest.mark.covers("U28")
+def test_a_message_of_a_megabyte_of_headers_is_shown_as_quickly_as_others() -> None:
+    """All of Airflow's API waits while an answer is made."""
+    headers = tuple(("a" * 500, b"b" * 500) for _ in range(1_000))
+    items = tuple(Item(Coordinate(at(0), offset), headers=headers) for offset in range(100))
+    for payload in (False, True):
+        page = page_of(Found(items, (), None, None, 100, 1), payload=payload, may_see_payload=True)
+        assert {(len(one.headers), one.more_headers) for one in page.lines} == {(MOST_HEADERS, 1_000 - MOST_HEADERS)}
+        assert len(json.dumps(asdict(page))) < 8_000_000
+    assert items[0].bytes >= 1_000_000
+    assert Item(Coordinate(at(0), 0), headers=(("a", b""),) * 300_000).bytes > 10_000_000
+    shown = message_shown(KafkaMessage(0, False, None, None, headers))
+    assert shown is not None
+    assert (len(shown.headers), shown.more_headers) == (100, 900)
+
+
+@pytest.mark.covers("U28")
+def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = KnownStream(tmp_path, [STORED] * 4)
+    world.ends((0, 4))
+    world.ingest()
+    given = 0
+
+    class OfMany(PlainSink):
+        rows_by_coordinate = True
+        looks_quickly = True
+
+        def rows(self, opened: Any, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
+            nonlocal given
+            for row in hbase_rows(opened.book, world.results, settings.name):
+                for index in range(5_000 if row.place.offset == 1 else 1):
+                    given += 1
+                    yield {**place(replace(row.place, index=index)), "fields": {"text": "x" * 100}}
+
+    kind = OfMany()
+    monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(without_spark=lambda: kind))
+    monkeypatch.setattr(OpenStream, "fields", {"text": "string"})
+
+    def asked(go_on: str = "") -> Found:
+        return results.results(world.opened, Asked(count=3, go_on=go_on), Meter.of(1e9, 1e9, 60))
+
+    first = asked()
+    assert (len(first.items), first.left_out, first.ended) == (1_003, 3_998, "count")
+    assert first.go_on is not None
+    assert offsets(asked(first.go_on)) == [2, 3]
+    # Nor are more rows held at once than there is room for.
+    monkeypatch.setattr(results, "_MOST_BYTES", 10_000)
+    given = 0
+    first = asked()
+    assert (offsets(first)[0], {*offsets(first)[1:]}, first.left_out) == (0, {1}, 1)
+    assert given < 1_000
+    assert offsets(asked(first.go_on or "")) == [2, 3]

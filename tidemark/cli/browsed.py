@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.items import Found, Meter
 from tidemark.views.browsing.messages import Asked
 
 # Of one question to Kafka and the stores.
@@ -23,7 +23,3 @@ def answers(reader: Reader, opened: OpenStream, asked: Asked) -> Iterator[Found]
         found = reader(opened, replace(asked, count=left, go_on=go_on), Meter.of(_ITEMS, _BYTES, _SECONDS))
         yield found
         left, go_on = left - len(found.items), found.go_on
-
-
-def all_of(reader: Reader, opened: OpenStream, asked: Asked) -> list[Item]:
-    return [item for found in answers(reader, opened, asked) for item in found.items]

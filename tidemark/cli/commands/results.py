@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.browsed import all_of
+from tidemark.cli.browsed import answers
 from tidemark.cli.options import Json, Stream
-from tidemark.cli.output import data, line, moment
+from tidemark.cli.output import data, error, line, moment
 from tidemark.errors import WrongUse
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.runs.live.open_stream import OpenStream
@@ -96,6 +96,8 @@ def _show_message(message: message_view.TheMessage | None) -> None:
     parts += [(f"header {header.name.text}", header.value) for header in message.headers]
     for name, value in parts:
         line(f"{name}, {value.bytes} bytes: {_text(value)}" if isinstance(value, Value) else f"{name}: none")
+    if message.more_headers:
+        line(f"{message.more_headers} more headers")
 
 
 def _show_record(shown: message_view.RecordShown | None) -> None:
@@ -139,7 +141,10 @@ def results(
     if asked != Asked(count=limit):
         if dead_letters:
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
-        rows = [_row(one) for one in all_of(partial(browsing.results, sink=sink), opened, asked)][:limit]
+        found = list(answers(partial(browsing.results, sink=sink), opened, asked))
+        rows = [_row(item) for one in found for item in one.items][:limit]
+        if len(rows) < limit and (left_out := sum(one.left_out for one in found)):
+            error(f"at least {left_out} more rows of messages with very many are left out")
     else:
         with closing(read_rows(opened, chosen, limit)) as all_rows:
             rows = list(islice(all_rows, limit))

@@ -4,7 +4,7 @@ import {
   address, asked, button, cell, copyable, element, fill, grouped, link, load, loadPatiently, messageOf, navigation, remember, say, streamOfAddress,
   time, toast, windowLink, withQuery,
 } from "./shared.js";
-import { fields, parts, text } from "./payload.js";
+import { fields, headers, parts, text } from "./payload.js";
 import { picking, plan, planner } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
 
@@ -61,7 +61,7 @@ function valueOf(line) {
   made.addEventListener("toggle", () => {
     if (!made.open || made.childElementCount > 1) return;
     if (line.record) made.append(...parts([["Avro record", line.record]]));
-    made.append(...parts([["key", line.key], ["value", line.value]]), ...parts(line.headers.map((one) => [`header ${one.name.text}`, one.value])));
+    made.append(...parts([["key", line.key], ["value", line.value]]), ...headers(line));
     const told = Object.entries(line.fields).filter(([name]) => name !== "window");
     made.append(...parts(told));
   });
@@ -112,12 +112,13 @@ function showPicked() {
 }
 
 function searchedText() {
-  const { looked, erased, notRead, searched, lines, more, ended, kind } = page;
+  const { looked, erased, notRead, leftOut, searched, lines, more, ended, kind } = page;
   const one = page.values.filter ? looked === 1 : lines.length === 1;
   const what = one ? WHAT[kind].slice(0, -1) : WHAT[kind];
   const said = [page.values.filter ? `${grouped(lines.length)} of ${grouped(looked)} ${what} that were looked at fit` : `${grouped(lines.length)} ${what}`];
   if (erased) said.push(`${grouped(erased)} erased ones are not shown`);
   if (notRead) said.push(`${grouped(notRead)} could not be read as JSON within limits, so nobody knows whether they fit`);
+  if (leftOut) said.push(`at least ${grouped(leftOut)} more rows of messages with very many are not shown`);
   const ranges = searched.length ? ` Looked through: ${searched.slice(0, 3).join(", ")}${searched.length > 3 ? ` and ${grouped(searched.length - 3)} more ranges` : ""}.` : "";
   const end = more ? (ended === "count" ? "There may be more." : `Then ${ENDED[ended] ?? "it stopped"}: go on from there.`) : "That is all of it.";
   return `${said.join("; ")}.${ranges} ${end}`;
@@ -198,6 +199,7 @@ async function goOn() {
     page.looked += found.looked;
     page.erased += found.erased;
     page.notRead += found.not_read;
+    page.leftOut += found.left_out;
     show();
   } catch (error) {
     if (mine !== asking) return;
@@ -210,7 +212,7 @@ async function goOn() {
 // A page from somewhere on, of what was asked for.
 function turn({ go_on: from }) {
   const { values, kind, payload, may } = page;
-  page = { values, kind, payload, may, questions: [], lines: [], searched: [], looked: 0, erased: 0, notRead: 0, more: from || "", ended: null };
+  page = { values, kind, payload, may, questions: [], lines: [], searched: [], looked: 0, erased: 0, notRead: 0, leftOut: 0, more: from || "", ended: null };
   remember({ ...values, newest: values.newest ? "true" : null, go_on: from || null });
   goOn();
 }

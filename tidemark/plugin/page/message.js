@@ -2,7 +2,7 @@
 // are asked for: the server says who may, and notes who did.
 import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
-import { fields, parts } from "./payload.js";
+import { fields, headers, parts } from "./payload.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
@@ -104,7 +104,7 @@ function showMessage(found) {
   const at = element("p", message.appended ? "Time, set by the broker: " : "Time, set by the producer: ", "told");
   at.append(time(message.timestamp));
   place.append(at, ...parts([["key", message.key], ["value", message.value]]));
-  place.append(...parts(message.headers.map((one) => [`header ${one.name.text}`, one.value])));
+  place.append(...headers(message));
 }
 
 function showActions(found) {

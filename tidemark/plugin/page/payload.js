@@ -46,6 +46,12 @@ export function parts(pairs) {
   });
 }
 
+// The headers of a message, as far as the server gives them.
+export function headers(of) {
+  const left = of.more_headers ? [element("p", `${grouped(of.more_headers)} more headers are not shown.`, "more")] : [];
+  return [...parts(of.headers.map((one) => [`header ${text(one.name)}`, one.value])), ...left];
+}
+
 // The same in two columns, for the fields of a row.
 export function fields(pairs) {
   const made = element("dl", undefined, "fields");

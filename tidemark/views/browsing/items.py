@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange
 
+# A message of a megabyte may have 300,000 headers, each of which takes memory besides its name and its value.
+_OF_A_HEADER = 50
+
 
 @dataclass(frozen=True)
 class Item:
@@ -29,7 +32,8 @@ class Item:
     @property
     def bytes(self) -> int:
         parts = [self.key, self.value, *(one for _, one in self.headers), *self.fields.values()]
-        return sum(len(one) for one in parts if one is not None)
+        names = sum(len(name) + _OF_A_HEADER for name, _ in self.headers)
+        return names + sum(len(one) for one in parts if one is not None)
 
 
 @dataclass
@@ -65,6 +69,7 @@ class Found:
 
     `go_on`: what the next question is given to go on from there; None at the end. `ended`: the bound that ended it, in a
     word, or `count` when so many were found. `not_read`: items whose value was too large, or took too long, to be read as JSON.
+    `left_out`: rows of messages with very many, which are not given; at least so many.
     """
 
     items: tuple[Item, ...]
@@ -75,3 +80,4 @@ class Found:
     read: int
     erased: int = 0
     not_read: int = 0
+    left_out: int = 0

@@ -169,9 +169,7 @@ def _erased(opened: OpenStream, topic: str, known: tuple[TopicIncarnation, ...])
     An offset that was erased in one is so in all: what was taken for a cut may have been none.
     """
     register = opened.book.register()
-    if register is None:
-        return RangeSet()
-    own = [one.offsets for one in erased_here(opened.book, register[1])]
+    own = [one.offsets for one in erased_here(opened.book, register[1])] if register else []
     others = [one.offsets for one in erased_elsewhere(opened.book, {topic: known})]
     return RangeSet.of_intervals(
         (TopicPartition(topic, at.partition, one.incarnation), found.of(at))

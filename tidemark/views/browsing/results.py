@@ -24,8 +24,10 @@ from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked
 from tidemark.views.browsing.places import from_there, left_from
 
-# Offsets whose rows are read at once: so many first, then up to so many. A message may have many rows.
-_FIRST, _MOST, _MOST_ROWS = 200, 20_000, 200_000
+# Offsets whose rows are read at once: so many first, then up to so many; and their rows and bytes. A message may have many.
+_FIRST, _MOST, _MOST_ROWS, _MOST_BYTES = 200, 20_000, 200_000, 16_000_000
+# Rows of one message that an answer has besides those that were asked for.
+_MOST_MORE = 1_000
 _COORDINATE = re.compile(r"([A-Za-z0-9._-]+)(?:#(\d+))?/(\d+)@(\d+)", re.ASCII)
 
 
@@ -44,8 +46,8 @@ def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = N
     there = left_from(asked.where.only(_there(view, asked)), asked.go_on)
     found: list[Item] = []
     searched: list[OffsetRange] = []
-    ended, after = None, None
-    for part, rows in _parts(replace(opened, book=book), kind, settings, view, there):
+    ended, after, left_out = None, None, 0
+    for part, rows, whole in _parts(replace(opened, book=book), kind, settings, view, there):
         for one in rows:
             meter.count(one)
         fitting = matcher.matching(rows)
@@ -56,7 +58,9 @@ def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = N
             until = part.until if len(kept) == len(fitting) else kept[-1].at.offset + 1
             fitting, ended = kept, "count"
             meter.looked -= sum(one.at.offset >= until for one in rows)
-        found += fitting
+        room = max(0, asked.count - len(found)) + _MOST_MORE
+        left_out += max(0, len(fitting) - room) + (not whole)
+        found += fitting[:room]
         searched.append(replace(part, until=until))
         after = from_there(there, part.partition, until)
         ended = ended or meter.ended()
@@ -64,7 +68,14 @@ def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = N
             break
     go_on = after if ended is not None else None
     return Found(
-        tuple(found), tuple(RangeSet(searched)), go_on, ended, meter.looked, meter.read, not_read=matcher.not_read
+        tuple(found),
+        tuple(RangeSet(searched)),
+        go_on,
+        ended,
+        meter.looked,
+        meter.read,
+        not_read=matcher.not_read,
+        left_out=left_out,
     )
 
 
@@ -130,8 +141,11 @@ def _places(record: Record, since: datetime | None, until: datetime | None) -> l
 
 def _parts(
     opened: OpenStream, kind: PlainSink, settings: SinkSettings, view: View, there: RangeSet
-) -> Iterator[tuple[OffsetRange, list[Item]]]:
-    """The rows of some offsets at a time, in the order of partitions and offsets."""
+) -> Iterator[tuple[OffsetRange, list[Item], bool]]:
+    """The rows of some offsets at a time, in the order of partitions and offsets, and whether these are all.
+
+    Only of a single message there may be more.
+    """
     size = _FIRST
     everything = view.authority.covered()
     for one in there:
@@ -139,12 +153,24 @@ def _parts(
         while start < one.until:
             part = OffsetRange(one.partition, start, min(one.until, start + size))
             hidden: Book = opened.book.hiding(opened.book.hidden | (everything - RangeSet([part])))
-            rows = list(kind.rows(replace(opened, book=hidden), settings, _MOST_ROWS))
-            if len(rows) >= _MOST_ROWS and size > 1:
-                size = size // 2
+            rows, whole = _some(kind.rows(replace(opened, book=hidden), settings, _MOST_ROWS))
+            if not whole and part.until - part.start > 1:
+                size = (part.until - part.start) // 2
                 continue
-            yield part, sorted(map(_item, rows), key=lambda row: (row.at.offset, row.index))
+            yield part, sorted(rows, key=lambda row: (row.at.offset, row.index)), whole
             start, size = part.until, min(_MOST, size * 2)
+
+
+def _some(rows: Iterator[dict[str, object]]) -> tuple[list[Item], bool]:
+    """Rows, as many as there is room for, and whether these are all of them."""
+    found: list[Item] = []
+    size = 0
+    for row in rows:
+        found.append(_item(row))
+        size += found[-1].bytes
+        if len(found) >= _MOST_ROWS or size >= _MOST_BYTES:
+            return found, False
+    return found, True
 
 
 def _item(row: dict[str, object]) -> Item:

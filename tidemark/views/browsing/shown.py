@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark.views.browsing.items import Found, Item
-from tidemark.views.messages.message import Header
+from tidemark.views.messages.message import Header, headers_shown
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
 from tidemark.views.values import Number
 
 # Of a value: enough to know it by. The page of the message has more.
 MOST_SHOWN = 2_000
+# Of a message's headers, and of each one's name and value.
+MOST_HEADERS, MOST_OF_A_HEADER = 20, 200
 # What a dead letter says that does not quote its message.
 _SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 
@@ -20,7 +22,7 @@ _SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 class Line:
     """A message, a dead letter or a row. `timestamp`: ms since 1970. `index` tells the rows of one message apart.
 
-    `record`: the value as JSON, where it is an Avro record.
+    `more_headers`: how many are not shown. `record`: the value as JSON, where it is an Avro record.
     """
 
     coordinate: str
@@ -32,6 +34,7 @@ class Line:
     key: Value | Masked | None
     value: Value | Masked | None
     headers: list[Header]
+    more_headers: int
     record: Value | Masked | None
     fields: dict[str, Value | Masked]
 
@@ -42,7 +45,8 @@ class Browsed:
 
     `go_on` is the parameter of the next question; null at the end of what is looked through. `ended`: by which bound this
     one ended: `count`, `messages`, `bytes` or `time`. `not_read`: messages whose value could not be read as JSON within
-    limits, so that nobody knows whether they fit. `erased`: messages that nobody is shown.
+    limits, so that nobody knows whether they fit. `erased`: messages that nobody is shown. `left_out`: rows of messages with
+    very many that are not here; at least so many.
     """
 
     lines: list[Line]
@@ -53,6 +57,7 @@ class Browsed:
     read: int
     erased: int
     not_read: int
+    left_out: int
     payload: bool
     may_see_payload: bool
 
@@ -68,6 +73,7 @@ def page_of(found: Found, *, payload: bool, may_see_payload: bool) -> Browsed:
         read=found.read,
         erased=found.erased,
         not_read=found.not_read,
+        left_out=found.left_out,
         payload=payload,
         may_see_payload=may_see_payload,
     )
@@ -77,6 +83,8 @@ def _line(item: Item, *, payload: bool) -> Line:
     cut = partial(shown, most=MOST_SHOWN)
     look = cut if payload else masked
     at = item.at
+    few = partial(shown, most=MOST_OF_A_HEADER)
+    headers = headers_shown(item.headers[:MOST_HEADERS], few if payload else masked, few)
 
     def looked(value: bytes | None) -> Value | Masked | None:
         return None if value is None else look(value)
@@ -90,7 +98,8 @@ def _line(item: Item, *, payload: bool) -> Line:
         timestamp=item.timestamp,
         key=looked(item.key),
         value=looked(item.value),
-        headers=[Header(cut(name.encode("utf-8", "surrogatepass")), looked(value)) for name, value in item.headers],
+        headers=headers,
+        more_headers=len(item.headers) - len(headers),
         record=looked(item.record) if payload else None,
         fields={name: cut(item.fields[name]) if name in _SAID else look(item.fields[name]) for name in item.fields},
     )

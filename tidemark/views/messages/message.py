@@ -19,6 +19,8 @@ from tidemark.views.messages.reading_again import Again, again
 from tidemark.views.messages.where import DEAD_LETTERS, Located, newest_gap
 from tidemark.views.values import Number
 
+# A message of a megabyte may have 300,000 headers: so many of them are shown.
+MOST_HEADERS = 100
 # What a dead letter repeats of its message, or what may quote it.
 _PAYLOADS = ("key", "value", "headers", "detail")
 
@@ -130,11 +132,14 @@ class Header:
 
 @dataclass(frozen=True)
 class TheMessage:
+    """`more_headers`: how many are not shown."""
+
     timestamp: int | None
     appended: bool
     key: Value | Masked | None
     value: Value | Masked | None
     headers: list[Header]
+    more_headers: int
 
 
 @dataclass(frozen=True)
@@ -202,8 +207,18 @@ def message_shown(message: KafkaMessage | None, look: Callable[[bytes], Value | 
     if message is None:
         return None
     key, value = (None if part is None else look(part) for part in (message.key, message.value))
-    headers = [Header(shown(name.encode()), None if part is None else look(part)) for name, part in message.headers]
-    return TheMessage(message.timestamp, message.appended, key, value, headers)
+    headers = headers_shown(message.headers[:MOST_HEADERS], look)
+    return TheMessage(message.timestamp, message.appended, key, value, headers, len(message.headers) - len(headers))
+
+
+def headers_shown(
+    headers: Sequence[tuple[str, bytes | None]],
+    look: Callable[[bytes], Value | Masked],
+    name: Callable[[bytes], Value] = shown,
+) -> list[Header]:
+    return [
+        Header(name(of.encode("utf-8", "surrogatepass")), None if part is None else look(part)) for of, part in headers
+    ]
 
 
 def record_shown(record: AvroRecord | None) -> RecordShown | None:
