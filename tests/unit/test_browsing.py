@@ -18,13 +18,16 @@ from hypothesis import strategies as st
 
 from tests.support.known_streams import KnownStream, tables
 from tests.support.streams_in_memory import StreamInMemory, at
-from tidemark.clients.kafka.slots import KafkaMessage, Slot
+from tidemark.clients.kafka.slots import KafkaMessage, OffsetContents, Slot
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.ledger.register import change_topics
+from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests.dead_letters import DeadLetterFilter
+from tidemark.runs.requests.record_files import records_in
 from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.reading import hbase_rows
 from tidemark.sinks.texts import place
@@ -37,9 +40,12 @@ from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked, messages
 from tidemark.views.browsing.places import Where
 from tidemark.views.browsing.shown import MOST_HEADERS, MOST_SHOWN, page_of
+from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
-from tidemark.views.messages.message import message_shown
+from tidemark.views.messages.message import as_values, message_shown
 from tidemark.views.messages.payloads import Masked, Value
+from tidemark.views.messages.reading_again import again
+from tidemark.views.messages.where import located as located_at
 
 __all__ = ["tables"]
 
@@ -258,10 +264,28 @@ def test_an_export_has_everything_and_is_taken_as_records() -> None:
         "/w==",
         "'-5",
     )
-    wanted = {"orders/0@7-8", f"orders/0@{2**60}-{2**60 + 1}"}
+    # In the incarnation of each: a message that is picked is never another one that has its offset now.
+    wanted = {"orders#2/0@7-8", f"orders#2/0@{2**60}-{2**60 + 1}"}
     for form in ("csv", "jsonl"):
         named = parse_records(exported(items, form))  # type: ignore[arg-type]
-        assert {str(one) for one in named.open} == wanted
+        assert ({str(one) for one in named.exact}, bool(named.open)) == (wanted, False)
+
+
+@pytest.mark.covers("U28")
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c", "\r", "\n", "\r\n"])
+def test_no_message_names_another_one_in_an_export(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes the export for records would replay or erase the other one."""
+    fields = {"a": f"x{end}orders", "b": "0", "c": "999", "d": "1", "e": "z" * 1_000_000}
+    coordinate = Coordinate(TopicPartition("-orders", 0), 5)
+    item = Item(coordinate, value=f"{end}orders,0,999".encode(), fields={one: fields[one].encode() for one in fields})
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    for form in ("csv", "jsonl"):
+        text = exported([item], form, tuple(fields))  # type: ignore[arg-type]
+        assert parse_records(text).exact == RangeSet([coordinate.as_range()])
+        if form == "csv":
+            (tmp_path / "records.csv").write_text(text, encoding="utf-8", newline="")
+            assert parse_records(lines_of(tmp_path / "records.csv")).exact == RangeSet([coordinate.as_range()])
+            assert records_in("records.csv").exact == RangeSet([coordinate.as_range()])
 
 
 @pytest.mark.covers("U28", "U8")
@@ -408,3 +432,34 @@ def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, mon
     assert (offsets(first)[0], {*offsets(first)[1:]}, first.left_out) == (0, {1}, 1)
     assert given < 1_000
     assert offsets(asked(first.go_on or "")) == [2, 3]
+
+
+@pytest.mark.covers("U28", "Q26")
+def test_what_is_picked_is_never_the_message_that_has_its_offset_now(tmp_path: Path) -> None:
+    """A topic was made anew, and dead letters of the old one are shown: who picks one erases that one."""
+    world = KnownStream(tmp_path, [Fate.DEAD_LETTER] * 3)
+    world.ends((0, 3))
+    world.ingest()
+
+    def shown() -> set[str]:
+        listed = page_of(
+            dead_letters(world.opened, Asked(), Meter.of(1e9, 1e9, 60)), payload=False, may_see_payload=True
+        )
+        groups = in_groups(world.opened, DeadLetterFilter()).groups
+        located = located_at(world.opened, Coordinate(at(0), 1))
+        again_ = again(replace(located, kafka=OffsetContents(Slot.MESSAGE, 0, 3)))
+        picked = {
+            *(line.coordinate for line in listed.lines if line.offset == 1),
+            *(one for group in groups for one in group.examples if one.endswith("@1")),
+            as_values(located).coordinate,
+            again_.fields["records"],
+        }
+        assert all(parse_records(one) for one in picked)
+        return picked
+
+    assert shown() == {"orders/0@1"}
+    change_topics(
+        world.opened.book,
+        lambda topics: {"orders": (*topics["orders"], TopicIncarnation(topic_id="new", incarnation=2, since=2))},
+    )
+    assert shown() == {"orders#1/0@1"}

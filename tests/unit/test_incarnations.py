@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark.ledger.incarnations import Change, Topics, accepted, learned, newest
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.ledger.incarnations import Change, Topics, accepted, assign_incarnations, learned, newest, written
 from tidemark.ledger.records import TopicChange
+from tidemark.offsets.coordinates import Coordinate, parse_records
+from tidemark.offsets.ranges import TopicPartition
 
 FIRST: Topics = learned({}, {"logs": "a"}, 1)
 
@@ -47,3 +53,17 @@ def test_a_deleted_topic_is_left_and_may_come_back() -> None:
     assert accepted(topics, gone, "run 2", 6) is topics
     back = newest(accepted(topics, change(TopicChange.RECREATED, "b", 1), "run 3", 7), "logs")
     assert (back.topic_id, back.incarnation, back.left) == ("b", 2, None)
+
+
+@pytest.mark.covers("Q26")
+@given(st.lists(st.integers(0, 9), max_size=3), st.integers(1, 4), st.integers(0, 9))
+def test_what_is_written_of_a_message_names_that_message(cuts: list[int], incarnation: int, offset: int) -> None:
+    """A page's picked message is erased by what the page has written of it."""
+    topics = FIRST
+    for number, start in enumerate(cuts, start=1):
+        topics = accepted(topics, change(TopicChange.TRUNCATED, "a", number, (0, start)), "run", number)
+    at = Coordinate(TopicPartition("logs", 0, min(incarnation, len(cuts) + 1)), offset)
+    named = parse_records(written(topics, at))
+    assert list(assign_incarnations(topics, named.open) | named.exact) == [at.as_range()]
+    if not cuts:
+        assert written(topics, at) == f"logs/0@{offset}"

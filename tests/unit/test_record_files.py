@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import PackageMissing, WrongUse
 from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_records
+from tidemark.offsets.coordinates import Coordinate, Named, parse_coordinates, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.requests import record_files
 from tidemark.runs.requests.record_files import FOLDER, records_in
@@ -41,8 +41,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def ranges(rows: list[tuple[str, int, int]]) -> RangeSet:
-    return RangeSet(OffsetRange(TopicPartition(topic, at), offset, offset + 1) for topic, at, offset in rows)
+def ranges(rows: list[tuple[str, int, int]]) -> Named:
+    return Named(RangeSet(OffsetRange(TopicPartition(topic, at), offset, offset + 1) for topic, at, offset in rows))
 
 
 def write(path: Path, rows: list[tuple[str, int, int]], prefix: str = "") -> None:
@@ -96,7 +96,7 @@ def test_what_was_written_is_read(folder: Path, found: list[tuple[str, int, int]
 )
 def test_other_columns_and_empty_lines_do_not_matter(folder: Path, name: str, text: str) -> None:
     (folder / name).write_bytes(text.encode())
-    assert records_in(name) == RangeSet([OffsetRange(TopicPartition("a.b", 3), 17, 19)])
+    assert records_in(name) == Named(RangeSet([OffsetRange(TopicPartition("a.b", 3), 17, 19)]))
 
 
 def test_a_folder_of_parquet(folder: Path) -> None:
@@ -195,7 +195,7 @@ def test_the_log_of_a_delta_table_leads_nowhere_else(folder: Path, file: str) ->
         ("a.csv", HEADER + "..,1,1\n", "a.csv:2: expected the name of a topic"),
         ("a.csv", HEADER + f"{'a' * 300},1,1\n", r"a.csv:2: expected the name of a topic, found '(a{99})\.\.\.$"),
         ("a.csv", HEADER + '"a\n\nb",1,1\n', "a.csv:4: expected the name of a topic"),
-        ("a.csv", HEADER + "x" * 200_000, "a.csv:2: not CSV: field larger"),
+        ("a.csv", HEADER + '"' + 5 * ("x" * 900_000 + "\n"), "a.csv:6: not CSV: field larger"),
         (
             "a.jsonl",
             '{"topic": "a", "partition": 1, "offset": 2}\n[1]\n',
@@ -327,6 +327,39 @@ def test_without_a_folder_no_file_is_read(monkeypatch: pytest.MonkeyPatch) -> No
         records_in("a.csv")
 
 
+@pytest.mark.covers("U28", "Q26")
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("prefix", ["", "_"])
+def test_a_table_says_which_incarnation_is_meant(folder: Path, name: str, prefix: str) -> None:
+    """Tidemark's own files and exports have it: without it, another message of the same offset would be taken."""
+    columns = {"topic": ["a", "a", "a"], "partition": [0, 0, 0], "offset": [5, 6, 7], "incarnation": [1, 2, None]}
+    named = {f"{prefix}{column}": values for column, values in columns.items()}
+    rows = [dict(zip(named, row, strict=True)) for row in zip(*named.values(), strict=True)]
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".csv":
+        lines = [",".join("" if cell is None else str(cell) for cell in row.values()) for row in rows]
+        path.write_text("\n".join([",".join(named), *lines]))
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.table(named), path)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    exact = [OffsetRange(TopicPartition("a", 0, 1), 5, 6), OffsetRange(TopicPartition("a", 0, 2), 6, 7)]
+    wanted = Named(RangeSet([OffsetRange(TopicPartition("a", 0), 7, 8)]), RangeSet(exact))
+    assert records_in(name) == wanted
+    assert parse_records(lines_of(path)) == wanted
+
+
+@pytest.mark.parametrize("wrong", ["0", "x", "-1", "1.5", "99999999999"])
+def test_a_wrong_incarnation_is_told_with_its_line(folder: Path, wrong: str) -> None:
+    text = f"topic,partition,offset,incarnation\na,0,5,{wrong}\n"
+    (folder / "a.csv").write_text(text)
+    with pytest.raises(WrongUse, match=r"a\.csv:2: expected an incarnation of a topic"):
+        records_in("a.csv")
+    with pytest.raises(WrongUse, match=r"line 2: .* is not a coordinate"):
+        parse_records(text)
+
+
 # files that were made to do harm
 
 
@@ -396,8 +429,8 @@ def test_a_column_of_another_type_is_refused_unread(folder: Path, partition: pa.
         ("a.jsonl", '{"topic":"a","x":' + "[" * 900 + "]" * 900 + "}", "a.jsonl:1: "),
         ("a.jsonl", "[" * 900 + "]" * 900, "a.jsonl:1: "),
         ("a.jsonl", '{"topic":"a","partition":0,"offset":' + "9" * 6_000 + "}", "a.jsonl:1: not JSON: "),
-        ("a.jsonl", " " * 1_000_001, "a.jsonl:1: the line has more than 1000000 characters"),
-        ("a.csv", "topic,partition,offset\n\n" + "a" * 1_000_001 + ",0,1\n", "a.csv:3: the line has more than"),
+        ("a.jsonl", " " * 4_000_001, "a.jsonl:1: the line has more than 4000000 characters"),
+        ("a.csv", "topic,partition,offset\n\n" + "a" * 4_000_001 + ",0,1\n", "a.csv:3: the line has more than"),
         ("a.csv", ",".join(f"c{one}" for one in range(5_000)) + "\n", r"it has c0, .*, c19 and 4980 more$"),
         ("a.jsonl", '{"\\u001b[31m":1,"\\u202e":2}', r"it has \\x1b\[31m, \\u202e$"),
         ("a.csv", "c" * 300 + "\n", r"it has c{100}\.\.\.$"),

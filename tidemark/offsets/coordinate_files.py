@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import columns
+from tidemark.offsets.coordinates import columns, in_parts, incarnation_among
 from tidemark.offsets.parquet_folders import files_in
 
 
@@ -44,10 +43,13 @@ def _of_parquet(path: Path) -> str:
         files = pyarrow.dataset.dataset(
             [str(file) for file in files_in(path)] if path.is_dir() else path, format="parquet"
         )
-        table = files.to_table(columns=list(_columns(path, files.schema.names)))
+        names = _columns(path, files.schema.names)
+        numbered = incarnation_among(files.schema.names, names)
+        named = [*names, *([numbered] if numbered else [])]
+        rows = zip(*(column.to_pylist() for column in files.to_table(columns=named).columns), strict=True)
     except ArrowException as problem:
         raise WrongUse(f"{path}: not Parquet: {problem}") from problem
-    return _lines(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return "\n".join(in_parts(["" if cell is None else str(cell).strip() for cell in row]) for row in rows)
 
 
 def _columns(path: Path, there: Sequence[str]) -> tuple[str, ...]:
@@ -55,7 +57,3 @@ def _columns(path: Path, there: Sequence[str]) -> tuple[str, ...]:
     if names is None:
         raise WrongUse(f"{path}: expected the columns topic, partition and offset; it has {', '.join(there) or 'none'}")
     return names
-
-
-def _lines(rows: Iterable[Sequence[Any]]) -> str:
-    return "\n".join(",".join(str(cell).strip() for cell in row) for row in rows)

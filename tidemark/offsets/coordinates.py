@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +35,12 @@ _MAX_PARTITION = 2**31 - 1
 _COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
 _ARRAY = re.compile(r"\s*\[\s*(?=[\[{\]])")
 _SPACE = re.compile(r"\s*")
+# And of the incarnation, beside these: then the coordinate has four parts.
+_OF_INCARNATION = {"topic": "incarnation", "_topic": "_incarnation"}
 # Here # begins no comment.
 _WITH_INCARNATION = re.compile(r"\s*[A-Za-z0-9._-]+#\d+(?=[/,])")
+# Characters of a cell of CSV: the message of a megabyte that Kafka takes, in base64, and more.
+_MOST_OF_A_CELL = 4_000_000
 # How much of a wrong line an error shows.
 _MOST_SHOWN = 100
 
@@ -140,6 +145,12 @@ def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
     return next((names for names in _COLUMNS if present.issuperset(names)), None)
 
 
+def incarnation_among(there: Iterable[str], names: Sequence[str]) -> str | None:
+    """The column with incarnations beside those of a coordinate; None where there is none."""
+    name = _OF_INCARNATION[names[0]]
+    return name if name in there else None
+
+
 # Each form gives the number of a line, and what it says of a coordinate.
 _Said = Iterator[tuple[int, str]]
 # Partition, first offset and until, and whether the incarnation was said.
@@ -170,8 +181,19 @@ def _names_columns(text: str) -> bool:
     return any(names[0] in cells for names in _COLUMNS) and not _WITH_COMMAS.fullmatch(first)
 
 
+def rows_of_csv(lines: Iterable[str]) -> Any:
+    """A reader of CSV whose cells may be as long as messages.
+
+    Only a line feed and a carriage return end a line, as for whoever writes CSV. Were other separators in a message's text
+    to end one too, what follows them could name other messages.
+    """
+    # Of all readers of this program.
+    csv.field_size_limit(max(csv.field_size_limit(), _MOST_OF_A_CELL))
+    return csv.reader(lines, skipinitialspace=True)
+
+
 def _of_csv(text: str) -> _Said:
-    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    rows = rows_of_csv(io.StringIO(text, newline=""))
     try:
         header = next([cell.strip() for cell in row] for row in rows if row)
         names = columns(header)
@@ -179,14 +201,15 @@ def _of_csv(text: str) -> _Said:
             raise WrongUse(
                 f"line {rows.line_num}: expected the columns topic, partition and offset; it has {', '.join(header)}"
             )
-        if (twice := repeated_name(names, header)) is not None:
+        numbered = incarnation_among(header, names)
+        if (twice := repeated_name([*names, *([numbered] if numbered else [])], header)) is not None:
             raise WrongUse(f"line {rows.line_num}: the column {twice} stands there twice")
-        places = [header.index(name) for name in names]
+        places = [header.index(name) for name in (*names, *([numbered] if numbered else []))]
         for row in rows:
             if row and len(row) <= max(places):
                 raise WrongUse(f"line {rows.line_num}: has fewer columns than the first line, which names them")
             if row:
-                yield rows.line_num, ",".join(row[place].strip() for place in places)
+                yield rows.line_num, in_parts([row[place].strip() for place in places])
     except csv.Error as problem:
         raise WrongUse(f"line {rows.line_num}: not CSV: {problem}") from problem
 
@@ -194,6 +217,7 @@ def _of_csv(text: str) -> _Said:
 def _of_json(text: str) -> _Said:
     for line, value in _values(text):
         named = columns(value) if isinstance(value, dict) else None
+        numbered = incarnation_among(value, named) if named else None
         parts = [value[name] for name in named] if named else value
         plain = (
             isinstance(parts, list) and len(parts) == 3 and all(isinstance(part, str | int | float) for part in parts)
@@ -203,7 +227,13 @@ def _of_json(text: str) -> _Said:
                 f"line {line}: {_shown(_as_json(value))} is not a coordinate; expected "
                 '{"topic": "logs", "partition": 3, "offset": 17} or ["logs", 3, 17]'
             )
-        yield line, ",".join(map(str, parts))
+        yield line, in_parts([*map(str, parts), *([str(value[numbered] or "")] if numbered else [])])
+
+
+def in_parts(cells: Sequence[str]) -> str:
+    """A coordinate of its topic, partition, offset, and maybe its incarnation."""
+    topic, partition, offset, *numbered = cells
+    return f"{topic}{f'#{numbered[0]}' if any(numbered) else ''},{partition},{offset}"
 
 
 def _as_json(value: Any) -> str:
@@ -223,7 +253,8 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         there = [name for name, _ in pairs]
-        if (twice := repeated_name([name for names in _COLUMNS for name in names], there)) is not None:
+        ours = [*(name for names in _COLUMNS for name in names), *_OF_INCARNATION.values()]
+        if (twice := repeated_name(ours, there)) is not None:
             raise ValueError(f"the key {twice} stands there twice")
     return fields
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from tidemark.ledger.book import Committed, View
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.incarnations import Topics, written
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.live.open_stream import OpenStream
@@ -92,6 +93,7 @@ class _Group:
     """The dead letters with one reason and one error class."""
 
     most_examples: int
+    topics: Topics
     numbers: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     too_often: int = 0
@@ -100,7 +102,7 @@ class _Group:
         self.numbers[window] += 1
         self.too_often += redrives(row) >= most_redrives
         if len(self.examples) < self.most_examples:
-            self.examples.append(str(Coordinate(row.place.partition, row.place.offset)))
+            self.examples.append(written(self.topics, Coordinate(row.place.partition, row.place.offset)))
 
 
 def dead_letters(
@@ -116,7 +118,8 @@ def dead_letters(
     got. Raises Unreachable and the ledger's errors.
     """
     opened = replace(opened, book=for_readers(opened.book))
-    view = opened.book.view()
+    view, register = opened.book.view(), opened.book.register()
+    topics = register[1].topics if register else {}
     wanted.check(opened.book.stream, view)
     windows = [window for window in _newest_first(view) if wanted.may_be_in(window.record)]
     groups: dict[tuple[str, str | None], _Group] = {}
@@ -130,7 +133,7 @@ def dead_letters(
                 break
             if row is not None and wanted.has(row):
                 counted += 1
-                groups.setdefault(_key(row), _Group(examples)).add(row, name, most)
+                groups.setdefault(_key(row), _Group(examples, topics)).add(row, name, most)
         if ended:
             break
         done += 1

@@ -35,8 +35,6 @@ const valuesNow = () => ({
   sink: form.elements.kind.value === "results" ? form.elements.sink.value.trim() : "",
 });
 
-const recordOf = (line) => `${line.topic}/${line.partition}@${line.offset}`;
-
 function urlOf({ kind, ...values }, question, ...more) {
   return withQuery(address("api", "streams", stream, "browse", kind, ...more), { ...values, ...question });
 }
@@ -84,7 +82,7 @@ function rowOf(line) {
 }
 
 function row(tr, line) {
-  const record = recordOf(line);
+  const record = line.coordinate;
   cell(tr, picking(record, picked, showPicked), "pick");
   cell(tr, copyable(line.coordinate, link(line.coordinate, withQuery(address("streams", stream, "messages"), messageOf(line.coordinate)))), "topic");
   cell(tr, time(line.timestamp), "time");
@@ -159,7 +157,7 @@ function show() {
   document.getElementById("found").classList.toggle("of-rows", page.kind === "results");
   document.getElementById("of-value").textContent = page.kind === "results" ? "Fields" : "Value";
   showMasking();
-  const records = page.lines.map(recordOf);
+  const records = page.lines.map((line) => line.coordinate);
   const all = button("Pick all", () => {
     for (const one of records) picked.add(one);
     show();

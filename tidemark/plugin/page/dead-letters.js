@@ -73,9 +73,8 @@ function examplesOf(group) {
   const list = element("ul", undefined, "examples");
   for (const coordinate of group.examples) {
     const one = messageOf(coordinate);
-    const record = `${one.topic}/${one.partition}@${one.offset}`;
     const line = element("li");
-    line.append(picking(record, picked, showPicked), copyable(coordinate, link(coordinate, withQuery(address("streams", stream, "messages"), one))));
+    line.append(picking(coordinate, picked, showPicked), copyable(coordinate, link(coordinate, withQuery(address("streams", stream, "messages"), one))));
     list.append(line);
   }
   place.append(list);

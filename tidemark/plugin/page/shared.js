@@ -250,9 +250,8 @@ export function run(name) {
 export function messageOf(coordinate) {
   const [place, offset] = [coordinate.slice(0, coordinate.lastIndexOf("@")), coordinate.slice(coordinate.lastIndexOf("@") + 1)];
   const cut = place.lastIndexOf("/");
-  // A topic's later incarnations are marked by #; the page of a message finds the incarnation itself.
-  const topic = place.slice(0, cut).replace(/#\d+$/, "");
-  return { topic, partition: place.slice(cut + 1), offset };
+  // A topic with its incarnation, where it is marked by #. Otherwise the page of a message finds it itself.
+  return { topic: place.slice(0, cut), partition: place.slice(cut + 1), offset };
 }
 
 // Offsets as people and commands write them: half-open.
@@ -264,7 +263,7 @@ export const ungrouped = (text) => text.replace(/(?<=\d)[ \u00a0\u2009\u202f](?=
 // What the page of a message takes, of a coordinate as people write it; null for another text. A time may stand for the offset.
 // Of a range, the first offset.
 export function coordinateOf(text) {
-  const found = /^([A-Za-z0-9._-]{1,249})(?:#\d{1,9})?\/(\d{1,10}) ?(?:@|(?=\[))(?:\[?(\d{1,19})(?:(?:-|, ?)\d{1,19}\)?)?|(\S*[-:]\S*))$/.exec(ungrouped(text));
+  const found = /^([A-Za-z0-9._-]{1,249}(?:#\d{1,9})?)\/(\d{1,10}) ?(?:@|(?=\[))(?:\[?(\d{1,19})(?:(?:-|, ?)\d{1,19}\)?)?|(\S*[-:]\S*))$/.exec(ungrouped(text));
   return found && { topic: found[1], partition: found[2], offset: found[3] ?? found[4] };
 }
 

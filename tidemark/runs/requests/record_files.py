@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.errors import RecordsGone, WrongUse
-from tidemark.offsets.coordinates import each_once, repeated_name
+from tidemark.offsets.coordinates import Named, each_once, incarnation_among, repeated_name, rows_of_csv
 from tidemark.offsets.parquet_folders import files_in
-from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
+from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, Interval, RangeSet, TopicPartition
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -33,25 +33,26 @@ _COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
+_MOST_INCARNATIONS = 999_999_999
 _MOST_SHOWN = 100
 _MOST_NAMED = 20
-# Enough for three values, and for a few other columns.
-_MOST_OF_A_LINE = 1_000_000
+# Enough for what an export has of a message of a megabyte.
+_MOST_OF_A_LINE = 4_000_000
 # Rows of a Parquet file that are held as Python's objects; the longest text that can be a name; and the largest column
 # of a row group: 16 million offsets are 128 MB.
 _ROWS_AT_ONCE = 65_536
 _MOST_OF_A_TEXT = 1_000
 _MOST_OF_A_COLUMN = 512 << 20
 
-# Where each row stands, as `FILE:LINE`, and its topic, partition and offset.
+# Where each row stands, as `FILE:LINE`, and its topic, partition and offset; maybe its incarnation.
 Rows = Iterator[tuple[str, Sequence[Any]]]
 
 
-def records_in(name: str) -> RangeSet:
+def records_in(name: str) -> Named:
     """The records in a file, or in a folder of Parquet files or a Delta table, below the folder that TIDEMARK_SELECTIONS names.
 
-    Nobody writes incarnations into files, so all of them are the first. Raises WrongUse naming the file, and the line of
-    what is wrong in it; Unreachable for a lake that does not answer.
+    A column `incarnation` or `_incarnation` says which one is meant. Raises WrongUse naming the file, and the line of what is
+    wrong in it; Unreachable for a lake that does not answer.
     """
     folder = os.environ.get(FOLDER, "")
     if not folder:
@@ -92,11 +93,11 @@ def _copied(folder: str, name: str, local: Path) -> Path:
         return here
 
 
-def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> RangeSet:
+def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> Named:
     """The records in some rows. `columns`: what an error says after the place, for topic, partition and offset."""
-    records: dict[TopicPartition, list[Interval]] = {}
+    alone, exact = dict[TopicPartition, list[Interval]](), dict[TopicPartition, list[Interval]]()
     of_topic, of_partition, of_offset = columns
-    for place, (topic, partition, offset) in rows:
+    for place, (topic, partition, offset, *numbered) in rows:
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
             raise _wrong(f"{place}{of_topic}", "the name of a topic", topic)
         number, at = _number(partition), _number(offset)
@@ -104,10 +105,15 @@ def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> 
             raise _wrong(f"{place}{of_partition}", "a partition from 0 to 2^31-1", partition)
         if at is None or at >= MAX_OFFSET:
             raise _wrong(f"{place}{of_offset}", "an offset from 0 to 2^63-2", offset)
-        records.setdefault(TopicPartition(topic, number), []).append((at, at + 1))
-    if not records:
+        incarnation = next((one for one in numbered if one not in (None, "")), None)
+        of_it = _number(incarnation)
+        if incarnation is not None and (of_it is None or not FIRST_INCARNATION <= of_it <= _MOST_INCARNATIONS):
+            raise _wrong(place, "an incarnation of a topic, from 1 on, or none", incarnation)
+        records = alone if of_it is None else exact
+        records.setdefault(TopicPartition(topic, number, of_it or FIRST_INCARNATION), []).append((at, at + 1))
+    if not alone and not exact:
         raise WrongUse(f"records_file {name}: it has no records")
-    return RangeSet.of_intervals(records.items())
+    return Named(RangeSet.of_intervals(alone.items()), RangeSet.of_intervals(exact.items()))
 
 
 def _allowed(folder: Path, name: str) -> Path:
@@ -147,7 +153,7 @@ def _rows(path: Path) -> Rows:
 
 def _of_csv(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(_lines(path, file))
+        rows = rows_of_csv(_lines(path, file))
         try:
             header = [cell.strip() for cell in next(rows, [])]
             places = [header.index(name) for name in _columns(f"{path}:1", header)]
@@ -242,7 +248,7 @@ def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
             if column.path_in_schema in names and column.total_uncompressed_size > _MOST_OF_A_COLUMN:
                 raise WrongUse(
                     f"{path}: the column {column.path_in_schema} has {column.total_uncompressed_size} bytes in one row "
-                    f"group, and may have {_MOST_OF_A_COLUMN}. Write smaller row groups, of these three columns alone"
+                    f"group, and may have {_MOST_OF_A_COLUMN}. Write smaller row groups, of these columns alone"
                 )
 
 
@@ -267,15 +273,18 @@ def _check_texts(place: str, column: Any) -> None:
             raise WrongUse(f"{place}: a text of {longest} bytes, which is no name of a topic and no number")
 
 
-def _columns(place: str, there: Sequence[str]) -> tuple[str, str, str]:
+def _columns(place: str, there: Sequence[str]) -> tuple[str, ...]:
+    """The columns of topic, partition and offset, and that of the incarnation, if there is one."""
     columns = next((names for names in _COLUMNS if set(names) <= set(there)), None)
     if columns is None:
         some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
         more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
         raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
-    if (twice := repeated_name(columns, there)) is not None:
+    numbered = incarnation_among(there, columns)
+    found = (*columns, *((numbered,) if numbered else ()))
+    if (twice := repeated_name(found, there)) is not None:
         raise WrongUse(f"{place}: the column {twice} stands there twice")
-    return columns
+    return found
 
 
 def _plain(name: str) -> str:

@@ -29,11 +29,11 @@ def named_records(opened: OpenStream, name: str) -> Named:
     Raises WrongUse naming the file and the line, or the table, the row and the column, of what is wrong. Raises Unreachable.
     """
     if not name.startswith(_TABLE):
-        return Named(records_in(name))
+        return records_in(name)
     table = _allowed(opened, name)
     gateway = Gateway(hbase_endpoint(opened.connections(table.hbase)))
     try:
-        return Named(records_of(name, _rows(gateway, table), [f", column {column}" for column in table.columns]))
+        return records_of(name, _rows(gateway, table), [f", column {column}" for column in table.columns])
     except TableMissing:
         raise RecordsGone(f"records_file {name}: HBase has no such table at the connection {table.hbase}") from None
     finally:

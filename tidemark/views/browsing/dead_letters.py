@@ -23,7 +23,7 @@ from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked
-from tidemark.views.browsing.places import from_there, left_from
+from tidemark.views.browsing.places import from_there, known_topics, left_from
 
 # What a dead letter has beside its message.
 FIELDS = ("reason", "error", "detail", "outcome", "attempts", "redrives")
@@ -59,15 +59,21 @@ def dead_letters(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
                 after = found[-1].at.offset + 1
                 meter.looked -= sum(one.at.offset >= after for one in some)
                 searched.append(replace(piece, until=after))
-                return _answer(found, searched, meter, matcher, from_there(there, piece.partition, after), "count")
+                return _answer(
+                    opened, found, searched, meter, matcher, from_there(there, piece.partition, after), "count"
+                )
             found += fitting
             if (ended := meter.ended()) is not None:
                 searched.append(replace(piece, until=after))
-                return _answer(found, searched, meter, matcher, from_there(there, piece.partition, after), ended)
+                return _answer(
+                    opened, found, searched, meter, matcher, from_there(there, piece.partition, after), ended
+                )
         searched.append(piece)
         if (ended := meter.ended()) is not None:
-            return _answer(found, searched, meter, matcher, from_there(there, piece.partition, piece.until), ended)
-    return _answer(found, searched, meter, matcher, None, None)
+            return _answer(
+                opened, found, searched, meter, matcher, from_there(there, piece.partition, piece.until), ended
+            )
+    return _answer(opened, found, searched, meter, matcher, None, None)
 
 
 def _there(view: View, wanted: DeadLetterFilter) -> RangeSet:
@@ -105,7 +111,13 @@ def _item(row: StoredRow) -> Item:
 
 
 def _answer(
-    found: list[Item], searched: list[OffsetRange], meter: Meter, matcher: Matcher, go_on: str | None, ended: str | None
+    opened: OpenStream,
+    found: list[Item],
+    searched: list[OffsetRange],
+    meter: Meter,
+    matcher: Matcher,
+    go_on: str | None,
+    ended: str | None,
 ) -> Found:
     return Found(
         matcher.with_records(found),
@@ -115,4 +127,5 @@ def _answer(
         meter.looked,
         meter.read,
         not_read=matcher.not_read,
+        topics=known_topics(opened),
     )

@@ -60,7 +60,8 @@ def _csv(lines: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> str:
     for one in lines:
         plain = [None if isinstance(one[name], dict) else one[name] for name in names]
         coded = [one[name]["base64"] if isinstance(one[name], dict) else None for name in texts]
-        writer.writerow([_cell(value) for value in (*plain, *coded)])
+        # The name of a topic can begin no formula that does anything, and is to be taken as it is.
+        writer.writerow([plain[0], *(_cell(value) for value in (*plain[1:], *coded))])
     return out.getvalue()
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemark.ledger.incarnations import Topics
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange
 
@@ -70,6 +71,7 @@ class Found:
     `go_on`: what the next question is given to go on from there; None at the end. `ended`: the bound that ended it, in a
     word, or `count` when so many were found. `not_read`: items whose value was too large, or took too long, to be read as JSON.
     `left_out`: rows of messages with very many, which are not given; at least so many.
+    `topics`: as the ledger knows them.
     """
 
     items: tuple[Item, ...]
@@ -81,3 +83,4 @@ class Found:
     erased: int = 0
     not_read: int = 0
     left_out: int = 0
+    topics: Topics = field(default_factory=dict)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.elsewhere import erased_elsewhere, erased_here
-from tidemark.ledger.incarnations import assign_incarnations
+from tidemark.ledger.incarnations import Topics, assign_incarnations
 from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.offsets.coordinates import Named, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
@@ -73,6 +73,12 @@ class Where:
             if own[:2] == at[:2]
         )
         return offsets & (anywhere | ranges.exact)
+
+
+def known_topics(opened: OpenStream) -> Topics:
+    """The topics that the ledger knows, with their incarnations."""
+    register = opened.book.register()
+    return register[1].topics if register else {}
 
 
 def window_record(opened: OpenStream, name: str) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from tidemark.ledger.incarnations import Topics, written
 from tidemark.views.browsing.items import Found, Item
 from tidemark.views.messages.message import Header, headers_shown
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
@@ -65,7 +66,7 @@ class Browsed:
 def page_of(found: Found, *, payload: bool, may_see_payload: bool) -> Browsed:
     """For people in a browser. Without `payload`, values are masked."""
     return Browsed(
-        lines=[_line(one, payload=payload) for one in found.items],
+        lines=[_line(one, found.topics, payload=payload) for one in found.items],
         searched=[str(one) for one in found.searched],
         go_on=found.go_on,
         ended=found.ended,
@@ -79,7 +80,7 @@ def page_of(found: Found, *, payload: bool, may_see_payload: bool) -> Browsed:
     )
 
 
-def _line(item: Item, *, payload: bool) -> Line:
+def _line(item: Item, topics: Topics, *, payload: bool) -> Line:
     cut = partial(shown, most=MOST_SHOWN)
     look = cut if payload else masked
     at = item.at
@@ -90,7 +91,7 @@ def _line(item: Item, *, payload: bool) -> Line:
         return None if value is None else look(value)
 
     return Line(
-        coordinate=str(at),
+        coordinate=written(topics, at),
         topic=at.partition.topic,
         partition=at.partition.partition,
         offset=at.offset,

@@ -239,7 +239,7 @@ def _where(
     `look` gives those of what sinks by key hold.
     """
     return Where(
-        coordinate=str(found.at),
+        coordinate=found.written,
         topic=found.at.partition.topic,
         partition=found.at.partition.partition,
         incarnation=found.at.partition.incarnation,

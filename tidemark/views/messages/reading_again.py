@@ -28,11 +28,9 @@ class Again:
 def again(found: Located) -> Again:
     if (why_not := _why_not(found)) is not None:
         return Again(None, {}, why_not)
-    at = found.at
-    place = f"{at.partition.topic}/{at.partition.partition}"
     if found.counting is not None:
-        return Again("replay", {"records": f"{place}@{at.offset}"}, None)
-    return Again("backfill", {"ranges": f"{place}@{at.offset}-{at.offset + 1}"}, None)
+        return Again("replay", {"records": found.written}, None)
+    return Again("backfill", {"ranges": f"{found.written}-{found.at.offset + 1}"}, None)
 
 
 def _why_not(found: Located) -> str | None:

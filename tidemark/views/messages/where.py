@@ -18,7 +18,7 @@ from tidemark.ledger.book import StoredHead
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.holes import Ingest
-from tidemark.ledger.incarnations import assign_incarnations
+from tidemark.ledger.incarnations import assign_incarnations, written
 from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, Gap, Pending, Record
@@ -61,6 +61,8 @@ class Located:
     not_asked: tuple[str, ...] = ()
     # By what it was erased, when that was not the window of this coordinate: one of another stream, or incarnation.
     elsewhere: str | None = None
+    # The coordinate as a request takes it.
+    written: str = ""
 
     @property
     def counting(self) -> Record | None:
@@ -134,7 +136,20 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     unsaid = {name: answer for name, answer in answers.items() if isinstance(answer, str) and name not in said}
     unsaid |= problems
     return Located(
-        book.stream, at, what, may_be, found, pending, rows, kafka, position, unsaid, under_keys, not_asked, elsewhere
+        book.stream,
+        at,
+        what,
+        may_be,
+        found,
+        pending,
+        rows,
+        kafka,
+        position,
+        unsaid,
+        under_keys,
+        not_asked,
+        elsewhere,
+        written(register[1].topics if register else {}, at),
     )
 
 
