@@ -25,8 +25,24 @@ def test_the_newest_answer_comes_first_and_peoples_words_stay(
 
 
 def test_a_note_fits_into_airflows_database() -> None:
-    found = with_answer("x" * 1000, "y" * 5000, "z" * 500)
+    found = with_answer(None, "y" * 5000, "z" * 500)
     assert (len(found), found.startswith("Answer: yyy"), "…" in found) == (1000, True, True)
+
+
+@pytest.mark.parametrize("length", [1, 280, 281, 282, 283, 600, 950, 990, 991, 1000])
+@pytest.mark.parametrize("before", ["", "Answer: failed\n\n"])
+def test_what_people_have_written_is_never_cut(length: int, before: str) -> None:
+    note = before + "x" * (length - len(before)) if length > len(before) else "x" * length
+    people = note.removeprefix(before)
+    found = with_answer(note, "y" * 5000, "bug 17")
+    assert len(found) <= 1000
+    assert found.endswith(people)
+    assert len(found) > 1000 - 40 or found.startswith("Answer: yyy")
+
+
+def test_no_character_of_an_answer_or_a_reason_stops_the_scheduler() -> None:
+    """It writes the note: a database that refuses a text would stop it, again and again."""
+    assert with_answer(None, "a\ud800\0b", "c\ud800\0d") == "Answer: a?b\n\nReason: c?d"
 
 
 def test_a_run_that_committed_nothing_says_so() -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = frozenset({"ingest", "backfill", "replay", "audit", "erase"})
 # What Airflow takes; and of it, the answer.
-_MOST, _MOST_ANSWER = 1000, 700
+_MOST, _MOST_ANSWER, _LEAST_ANSWER = 1000, 700, 20
 _BEGINS = "Answer: "
 
 
@@ -33,13 +33,26 @@ class Notes:
 
 
 def with_answer(note: str | None, answer: str, reason: str) -> str:
-    """The note of a run with its newest answer first. What people have written stays, an earlier answer does not."""
+    """The note of a run with its newest answer first. What people have written stays whole, an earlier answer does not.
+
+    Unchanged where there is no room for an answer.
+    """
+    plain = _stored(" ".join(answer.split()))
     paragraphs = [one for one in (note or "").split("\n\n") if one and not one.startswith(_BEGINS)]
     if reason and not paragraphs:
-        paragraphs = [f"Reason: {reason}"]
-    plain = " ".join(answer.replace("\0", "").split())
-    shown = plain if len(plain) <= _MOST_ANSWER else f"{plain[:_MOST_ANSWER]} …"
-    return "\n\n".join([f"{_BEGINS}{shown}", *paragraphs])[:_MOST]
+        left = _MOST - len(_BEGINS) - min(len(plain), _MOST_ANSWER) - 2
+        paragraphs = [_stored(f"Reason: {reason}")[:left]]
+    kept = "".join(f"\n\n{one}" for one in paragraphs)
+    room = min(_MOST_ANSWER, _MOST - len(kept) - len(_BEGINS))
+    if room < _LEAST_ANSWER:
+        return note or ""
+    shown = plain if len(plain) <= room else f"{plain[: room - 2]} …"
+    return f"{_BEGINS}{shown}{kept}"
+
+
+def _stored(text: str) -> str:
+    """A text as any database takes it: a character that one refuses would stop the scheduler, which writes it."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _note(run: DagRun) -> None:
