@@ -13,8 +13,14 @@ from tests.support import avro_orders, registry
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import Connection
 from tidemark.clients.kafka.slots import KafkaMessage
+from tidemark.errors import WrongUse
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark.views.browsing.filters import parse
+from tidemark.views.browsing.items import Item
+from tidemark.views.browsing.matching import Matcher
 from tidemark.views.messages.avro_record import MOST_BYTES, AvroRecord, avro_record
 from tidemark.views.messages.message import record_shown
 
@@ -99,3 +105,46 @@ def test_a_record_is_shown_as_text_that_hides_nothing(tmp_path: Path) -> None:
     found = record_shown(read(named, b"\x02" + bytes([2 * len(text)]) + text))
     assert found is not None
     assert found.record.text == '{\n  "id": 1,\n  "name": "\\u202eZoë"\n}'
+
+
+def judged(of: Stream, filter_: str, values: list[bytes], connections: Any = nowhere) -> tuple[list[int], int]:
+    """The places of the values that fit a filter, and how many could not be judged."""
+    matcher = Matcher(parse(filter_), of, connections)
+    items = [Item(Coordinate(TopicPartition("t", 0), number), value=value) for number, value in enumerate(values)]
+    return [one.at.offset for one in matcher.matching(items)], matcher.not_read
+
+
+@pytest.mark.covers("U28")
+def test_a_value_that_ends_its_reader_hides_none_beside_it(tmp_path: Path) -> None:
+    nothings = by_file(tmp_path, {"name": "many", "type": {"type": "array", "items": "null"}})
+    bomb, plain = b"\x02" + b"\x80\x80\x80\x80\x80\x80\x40", b"\x04\x00"
+    assert judged(nothings, "$.id = 2", [plain, plain, bomb, plain, b"\x06\x00", plain]) == ([0, 1, 3, 5], 1)
+
+
+@pytest.mark.covers("U28")
+def test_whether_a_value_fits_is_not_known_while_its_schema_is_not(tmp_path: Path) -> None:
+    fields = {"id": "integer"}
+    registered = stream(tmp_path, {"type": "avro", "registry": "registry_default", "fields": fields})
+    good = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}
+    wrong = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "no such type"}]}
+    schemas = {1: {"schema": json.dumps(good)}, 2: {"schema": json.dumps(wrong)}}
+    values = [b"\0\0\0\0\1\2", b"\0\0\0\0\2\2", b"\0\0\0\0\3\2", b"no frame", b"\0\0\0\0\1\4"]
+    with registry.serving(schemas) as server:
+        there = Connection("registry_default", server.url)
+        assert judged(registered, "$.id = 1", values, lambda _: there) == ([0], 2)
+        assert judged(registered, "$.id is null", values, lambda _: there) == ([3], 2)
+    # While it is away, nobody knows of any: that nothing fits would be a lie.
+    assert judged(registered, "$.id = 1", values, lambda _: there) == ([], 4)
+
+
+@pytest.mark.covers("U28")
+def test_a_path_looks_behind_the_number_of_a_json_schema_and_not_into_what_is_compressed(tmp_path: Path) -> None:
+    framed = stream(tmp_path, {"type": "json", "wire_format": "confluent", "fields": {"id": "integer"}})
+    assert judged(framed, "$.id = 1", [b'\0\0\0\0\1{"id": 1}', b'{"id": 1}', b"\0", b""]) == ([0], 0)
+    file = tmp_path / "orders.yaml"
+    text = {**yaml.safe_load(MINIMAL), "scheme": {"type": "json", "fields": {"id": "integer"}}, "decompress": "gzip"}
+    file.write_text(yaml.safe_dump(text, sort_keys=False))
+    compressed = load(file).stream
+    assert judged(compressed, "value contains 'x'", [b"x"]) == ([0], 0)
+    with pytest.raises(WrongUse, match=r"are compressed \(gzip\)"):
+        judged(compressed, "$.id = 1", [b"x"])

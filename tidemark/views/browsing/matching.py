@@ -9,14 +9,20 @@ from functools import partial
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.errors import WrongUse
+from tidemark.schemes.kinds import JsonScheme
 from tidemark.streams.model import Stream
 from tidemark.views.browsing.filters import Cell, Cells, Filter, Path, Subject
 from tidemark.views.browsing.items import Item
 from tidemark.views.messages.avro_record import MOST_BYTES, AvroRecord, Written, is_avro, written_by
-from tidemark.views.messages.sandbox import asked_with_limits
+from tidemark.views.messages.sandbox import cells_with_limits
 
 # Of values that one process reads.
 _AT_ONCE_BYTES = 4_000_000
+# Processes of one question that may die of what they read.
+_MOST_DEATHS = 3
+# A byte 0 and the number of a schema, before JSON.
+_FRAME = 5
 
 
 @dataclass
@@ -28,6 +34,15 @@ class Matcher:
     connections: Connections
     not_read: int = 0
     _schemas: dict[int, str | AvroRecord] = field(default_factory=dict)
+    _deaths: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises WrongUse for paths into values that are compressed."""
+        if self.filter.paths and self.stream.decompress is not None:
+            raise WrongUse(
+                f"filter: the values of {self.stream.name} are compressed ({self.stream.decompress}), and a path looks into "
+                "JSON that is not: compare key, headers or fields"
+            )
 
     def matching(self, items: Sequence[Item]) -> list[Item]:
         """The items that fit, in their order."""
@@ -63,18 +78,13 @@ class Matcher:
 
     def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
         """What each item's value has at the paths; None where it was not read."""
-        asked, schemas = [], {}
-        for item in items:
-            one = self._asked(item)
-            if one is not None and one["schema"] is not None:
-                schemas[one["schema"]] = one["schema"]
-            asked.append(one)
+        asked = [self._asked(item) for item in items]
         values = [one for one in asked if one is not None and one["value"] is not None]
-        question = {"kind": "cells", "paths": paths, "schemas": schemas, "values": values}
-        answer = asked_with_limits(question) if values else {"cells": []}
-        if "cells" not in answer:
-            return [None if one is None or one["value"] is not None else {} for one in asked]
-        cells = iter(answer["cells"])
+        known, deaths = cells_with_limits(
+            {"kind": "cells", "paths": paths, "values": values}, _MOST_DEATHS - self._deaths
+        )
+        self._deaths += deaths
+        cells = iter(known)
         found: list[Mapping[Path, Cell | None] | None] = []
         for one in asked:
             if one is None:
@@ -82,20 +92,26 @@ class Matcher:
             elif one["value"] is None:
                 found.append(dict.fromkeys(paths))
             else:
-                found.append(dict(zip(paths, map(_cell, next(cells)), strict=True)))
+                read = next(cells)
+                found.append(None if read is None else dict(zip(paths, map(_cell, read), strict=True)))
         return found
 
     def _asked(self, item: Item) -> dict[str, Any] | None:
-        """A value as the process takes it, with its schema; None for one that is too large. Without a value: null."""
+        """A value as the process takes it, with its schema; None for one that cannot be read. Without a value: null."""
         if item.value is None:
             return {"value": None, "schema": None}
         if len(item.value) > MOST_BYTES:
             return None
         if not is_avro(self.stream):
-            return {"value": b64encode(item.value).decode(), "schema": None}
+            value = item.value
+            if isinstance(self.stream.scheme, JsonScheme) and self.stream.scheme.wire_format is not None:
+                # Without the number of its schema. What has none is no JSON of this stream.
+                value = value[_FRAME:] if value.startswith(b"\0") else b""
+            return {"value": b64encode(value).decode(), "schema": None}
         written = written_by(self.stream, self.connections, item.value, self._schemas)
         if not isinstance(written, Written):
-            return {"value": None, "schema": None}
+            # Its registry may be away. What is in no record is known: nothing.
+            return None if written.by else {"value": None, "schema": None}
         return {"value": b64encode(written.record).decode(), "schema": written.schema}
 
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -27,30 +27,58 @@ _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
 
 
 def asked_with_limits(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a new process to a question of kind `avro`, `cells` or `names`; `problem` says why there is none."""
+    """The answer of a new process to a question of kind `avro` or `names`; `problem` says why there is none."""
+    ended, lines = _asked(question)
+    if not ended or not lines:
+        return {"problem": _TOO_MUCH}
+    found: dict[str, Any] = json.loads(lines[0])
+    return found
+
+
+def cells_with_limits(question: Mapping[str, Any], most_deaths: int) -> tuple[list[Any], int]:
+    """The cells of each value of a question of kind `cells`; None for one that could not be read. And how many processes died.
+
+    A value of which a process dies costs no other one its cells: the next process begins with the value at which the one
+    before has died. After so many deaths, what is left is not read.
+    """
+    values, found, deaths = question["values"], list[Any](), 0
+    while len(found) < len(values) and deaths <= most_deaths:
+        ended, lines = _asked({**question, "values": values[len(found) :]})
+        found += map(json.loads, lines)
+        if ended:
+            break
+        deaths += 1
+        if not lines:
+            found.append(None)
+    return [*found, *[None] * (len(values) - len(found))], deaths
+
+
+def _asked(question: Mapping[str, Any]) -> tuple[bool, list[bytes]]:
+    """Whether a new process has come to the end of a question, and the whole lines that it has answered."""
     # -P: no folder of the caller's is searched for modules first.
     command = [sys.executable, "-P", __file__]
     try:
         done = subprocess.run(
             command, input=json.dumps(question).encode(), capture_output=True, timeout=_PATIENCE_SECONDS, check=False
         )
-    except subprocess.TimeoutExpired:
-        return {"problem": _TOO_MUCH}
-    if done.returncode != 0 or not done.stdout:
-        return {"problem": _TOO_MUCH}
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        ended, said = done.returncode == 0, done.stdout
+    except subprocess.TimeoutExpired as late:
+        ended, said = False, late.stdout or b""
+    *lines, _ = said.split(b"\n")
+    return ended, lines
 
 
 def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     question = json.loads(sys.stdin.buffer.read())
-    answer = {"avro": _avro, "cells": _cells, "names": _names}[question["kind"]](question)
-    sys.stdout.write(json.dumps(answer))
+    for answer in {"avro": _avro, "cells": _cells, "names": _names}[question["kind"]](question):
+        # Each is said before the next one is read, which may end the process.
+        sys.stdout.write(f"{json.dumps(answer)}\n")
+        sys.stdout.flush()
 
 
-def _names(question: Mapping[str, Any]) -> dict[str, Any]:
+def _names(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The names whose first pattern matches the whole text, and none of the others, which leave it out.
 
     `slow` are those whose patterns took too long: one hard pattern says nothing of the others. Matching is interrupted by
@@ -69,22 +97,37 @@ def _names(question: Mapping[str, Any]) -> dict[str, Any]:
             found["slow"].append(name)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return found
+    yield found
 
 
 def _too_slow(*_: Any) -> None:
     raise TimeoutError
 
 
-def _cells(question: Mapping[str, Any]) -> dict[str, Any]:
+def _cells(question: Mapping[str, Any]) -> Iterator[list[Any] | None]:
     """What stands at some paths of each value, which is JSON, or Avro where it has a schema: null where nothing does.
 
-    Else its text, and whether it is one, and no object or list. A value that is neither JSON nor Avro has none of them.
+    Else its text, and whether it is one, and no object or list. A value that is neither JSON nor Avro has none of them. None
+    for a value whose schema is none.
     """
     # Nothing of what is read refers to itself, and looking for that takes most of the time.
     gc.disable()
-    readers = {name: _reader(json.loads(schema)) for name, schema in question["schemas"].items()}
-    return {"cells": [_of_value(one, question["paths"], readers) for one in question["values"]]}
+    readers: dict[str, Any] = {}
+    for one in question["values"]:
+        schema = one["schema"]
+        if schema is not None and schema not in readers:
+            readers[schema] = _reader_or_none(schema)
+        unread = schema is not None and readers[schema] is None
+        yield None if unread else _of_value(one, question["paths"], readers)
+
+
+def _reader_or_none(schema: str) -> Any:
+    try:
+        return _reader(json.loads(schema))
+    except MemoryError:
+        raise
+    except Exception:  # whatever somebody has registered
+        return None
 
 
 def _reader(schema: Any) -> Any:
@@ -133,7 +176,11 @@ def _cell(found: Any) -> list[Any] | None:
     return [found if isinstance(found, str) else _plain(found), True]
 
 
-def _avro(question: Mapping[str, Any]) -> dict[str, Any]:
+def _avro(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield _record(question)
+
+
+def _record(question: Mapping[str, Any]) -> dict[str, Any]:
     """A record as JSON."""
     schema = json.loads(question["schema"])
     try:
