@@ -27,7 +27,11 @@ if _LOG.level == logging.NOTSET:
 
 
 def python_settings(endpoint: KafkaEndpoint) -> dict[str, Any]:
-    """The settings of kafka-python's clients."""
+    """The settings of kafka-python's clients, which read all names of headers from then on."""
+    # Its import is none of those that a DAG file may cost.
+    from tidemark.clients.kafka.header_names import take_any_names
+
+    take_any_names()
     settings: dict[str, Any] = {
         "bootstrap_servers": endpoint.servers.split(","),
         "security_protocol": endpoint.protocol,
