@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any
 
-from tidemark.airflow.operators import AuditOperator, BackfillOperator, EraseOperator, IngestOperator, ReplayOperator
+import pytest
+from airflow.sdk.exceptions import DagRunTriggerException
+
+from tidemark.airflow.operators import (
+    AuditOperator,
+    BackfillOperator,
+    EraseOperator,
+    IngestOperator,
+    ReplayOperator,
+    run_for,
+)
 from tidemark.errors import WrongUse
 
 
@@ -34,3 +45,28 @@ def test_a_request_is_checked_and_means_what_it_says() -> None:
 def test_a_wrong_request_is_refused(operator: type, request_: dict[str, object], said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         operator(task_id="task", stream="orders", **request_)
+
+
+@pytest.mark.covers("N74")
+def test_each_request_has_a_run_of_its_own() -> None:
+    """Airflow keeps the first request of a run, whatever is asked for under its name: an erasure would be that of another."""
+    name = "mine__erase__manual__2026-11-27T20:00:00+00:00"
+    asked: dict[str, Any] = {"records": "orders/0@5", "reason": "request 4711", "dry_run": False}
+    first = run_for(name, -1, asked)
+    assert first == run_for(name, -1, dict(reversed(asked.items())))
+    others = [
+        run_for(name, 0, asked),
+        run_for(name, 1, asked),
+        run_for(name, -1, {**asked, "records": "orders/0@6"}),
+        run_for(f"{name}x", -1, asked),
+        run_for("x" * 300, -1, asked),
+        run_for("x" * 301, -1, asked),
+    ]
+    assert len({first, *others}) == 7
+    assert all(len(one) <= 250 for one in others)
+    operator = EraseOperator(task_id="erase", stream="orders", **asked)
+    operator.trigger_run_id = name
+    instance: Any = SimpleNamespace(map_index=3, get_dag=lambda dag: SimpleNamespace(is_paused=False))
+    with pytest.raises(DagRunTriggerException) as triggered:
+        operator.execute({"ti": instance})
+    assert triggered.value.dag_run_id == run_for(name, 3, asked)

@@ -6,8 +6,10 @@ any other run. A sensor looks at what a stream has committed. Nothing here holds
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 5
 # A try again goes on with the run that is there: under the same name it finds its window, its lanes and its request.
 _RUN = "{{ dag.dag_id }}__{{ ti.task_id }}__{{ run_id }}"
+# Airflow keeps names of runs of up to 250 characters.
+_MOST_OF_A_NAME = 220
 
 
 class _RunOfStream(TriggerDagRunOperator):
@@ -63,10 +67,25 @@ class _RunOfStream(TriggerDagRunOperator):
             **kwargs,
         )
 
+    def execute(self, context: Context) -> None:
+        self.trigger_run_id = run_for(str(self.trigger_run_id), context["ti"].map_index, self.conf)
+        super().execute(context)
+
     def execute_complete(self, context: Context, event: tuple[str, dict[str, Any]]) -> Any:
         super().execute_complete(context, event)
         (run,) = event[1]["run_ids"]
         return context["ti"].xcom_pull(task_ids=self._answers, dag_id=self.trigger_dag_id, run_id=run)
+
+
+def run_for(name: str, map_index: int | None, request: object) -> str:
+    """The name of the run for a request. Airflow never changes the request of a run that is there.
+
+    So another request, as of another one of a task's mapped instances, or of a later try, has a run of its own: else it would
+    wait for that run, and give its result as the answer.
+    """
+    asked = json.dumps([name, map_index, request], sort_keys=True, default=str)
+    mapped = f"__{map_index}" if map_index is not None and map_index >= 0 else ""
+    return f"{name[:_MOST_OF_A_NAME]}{mapped}__{sha256(asked.encode()).hexdigest()[:8]}"
 
 
 class IngestOperator(_RunOfStream):
