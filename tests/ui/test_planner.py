@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,8 +163,10 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     page.click("text=Cancel …")
     page.fill("dialog input[name=reason]", "the wrong hour")
     page.screenshot(path=SCREENSHOTS / "run-cancel.png")
+    began = time.monotonic()
     page.click("dialog button.primary")
     page.locator(".lane .badge", has_text="cancelled").wait_for()
+    assert time.monotonic() - began < 2
     page.locator(".lane", has_text="Closed before it was done: the wrong hour").wait_for()
     assert page.locator("img, main script").count() == 0
     _, found = airflow.call("GET", "/api/v2/eventLogs?dag_id=cdn_logs__replay&limit=100&order_by=-event_log_id")

@@ -460,7 +460,7 @@ showWays("records");
 given().then(([kind, fields]) => {
   const sinks = fields.sinks || [];
   // Without the stream's sinks, there is nothing to choose from.
-  showSinks(Array.isArray(sinks) ? sinks : sinks.split(",")).catch(() => {});
+  showSinks(Array.isArray(sinks) ? sinks : sinks.split(",")).catch((error) => error.status === 404 && say(place("problem"), error.message));
   fillIn(kind, fields);
   // Whoever gets the address sees the plan at once.
   if (Object.keys(fields).length) resolve();

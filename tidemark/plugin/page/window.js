@@ -155,7 +155,8 @@ async function refresh() {
     // A committed window does not change any more.
     return found.state !== "committed";
   } catch (error) {
-    say(document.getElementById("problem"), error.message);
+    const none = error.status === 404 && error.message === "no such window";
+    say(document.getElementById("problem"), none ? `${stream} has no window ${lane}/${seq}. Its page Overview lists the windows of each lane.` : error.message);
     return true;
   }
 }
