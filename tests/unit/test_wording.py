@@ -105,6 +105,15 @@ def said(folder: Path, text: str) -> str:
             "description: off\ndead_letters:",
             r"description: expected a text \(found False\): YAML takes ",
         ),
+        # Rules about several parts of the file.
+        ("dead_letters:", "retry: {limit: 3}\ndead_letters:", "11: retry: nothing of scheme json is tried again"),
+        ("dead_letters:", "was: {x: y}\ndead_letters:", "11: was: the stream has no field x"),
+        ("dead_letters:", "  - {type: hbase, table: two}\ndead_letters:", "8: sinks: two have the name 'hbase'"),
+        (
+            "dead_letters:",
+            "  - {type: parquet, folder: a, partition_by: [country]}\ndead_letters:",
+            "11: sinks.1: sink parquet names the field country",
+        ),
         (
             "dead_letters:",
             "engine: {conf: {spark.x: 4}}\ndead_letters:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ FOLDERS = "TIDEMARK_STREAMS"
 
 # People write stream files by hand. A larger file is another file by mistake.
 _MAX_BYTES = 256 * 1024
+# A place in the file, before what is said of it.
+_NAMED = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): ")
 # An error names at most this many problems. Each is looked up in the file, which takes as long as the file is.
 _MOST_PROBLEMS = 50
 
@@ -142,10 +145,15 @@ def _with_more(path: Path, lines: list[str], number: int) -> list[str]:
 
 
 def _problem(path: Path, node: yaml.Node | None, error: ErrorDetails) -> str:
-    line, known = _line_of(node, error["loc"])
+    place, said = error["loc"], wording.describe_error(error, Stream)
+    if not place and (named := _NAMED.match(said)) and named[1].partition(".")[0] in Stream.model_fields:
+        # A rule about several parts of the file says first which of them it is of.
+        place = tuple(int(part) if part.isdecimal() else part for part in named[1].split("."))
+        said = said[named.end() :]
+    line, known = _line_of(node, place)
     name = ".".join(str(part) for part in known if part != "[key]") or "the file"
     key = "a key: " if known[-1:] == ["[key]"] else ""
-    return f"{path}:{line}: {_printable(name)}: {key}{_printable(wording.describe_error(error, Stream))}"
+    return f"{path}:{line}: {_printable(name)}: {key}{_printable(said)}"
 
 
 def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, list[int | str]]:

@@ -278,9 +278,9 @@ class Stream(Part):
         def reads(connection: str, topic: str) -> bool:
             return connection == self.source.kafka and self.source.reads(topic)
 
-        for sink in self.sinks:
+        for number, sink in enumerate(self.sinks):
             if problem := sink.problem_with(Surroundings(self.fields, self.guarantee, reads)):
-                raise ValueError(problem)
+                raise ValueError(f"sinks.{number}: {problem}")
         return self
 
     @model_validator(mode="after")
