@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from typer.testing import CliRunner
 from tests.support.claiming import claim_lane
 from tests.support.commands import COMMANDS
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tests.support.terminal import CTRL_C, typed
 from tidemark.cli import confirming, finding, lanes_of_runs
-from tidemark.cli.app import app
+from tidemark.cli.app import app, main
 from tidemark.cli.commands import erase as erase_command
 from tidemark.errors import Conflict, NotConfirmed
 from tidemark.ledger.records import LaneKind
@@ -157,6 +159,37 @@ def test_it_asks_and_changes_nothing_until_somebody_agrees(
     assert (done.exit_code, done.exception) == (0, None)
     assert question in done.stderr
     assert state(made) != before
+
+
+# A Python with threads warns of every fork. The copy does nothing but the command.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.covers("N61")
+@pytest.mark.parametrize(
+    ("keys", "code", "said"),
+    [
+        pytest.param("y\n", 0, "", id="yes"),
+        pytest.param("n\n", 2, "Nothing was changed.", id="no"),
+        pytest.param(CTRL_C, 130, "interrupted by SIGINT", id="Ctrl-C"),
+    ],
+)
+@pytest.mark.parametrize(("text", "question"), ACTS, ids=[text.partition(" orders")[0] for text, _ in ACTS])
+def test_a_person_at_a_terminal_answers(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, text: str, question: str, keys: str, code: int, said: str
+) -> None:
+    """The program itself, at a real terminal. Ctrl-C at the question changes as little as a no."""
+    before = state(made)
+    monkeypatch.setattr(sys, "argv", ["tidemark", *shlex.split(words_of(made, text))])
+
+    def command() -> None:
+        try:
+            main()
+        finally:
+            print("CHANGED" if state(made) != before else "AS BEFORE")
+
+    ended, shown = typed(command, words_of(made, question)[:40], keys)
+    assert ended == code, shown
+    assert said in shown
+    assert ("CHANGED" if code == 0 else "AS BEFORE") in shown
 
 
 @pytest.mark.covers("N61")
