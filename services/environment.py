@@ -18,6 +18,7 @@ DATABASE = "tidemark"
 BUCKET = "tidemark"
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 _AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
+_PARSED_EVERY = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 
 
 def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
@@ -142,7 +143,7 @@ def airflow(site: Site) -> dict[str, str]:
         "AIRFLOW__API_AUTH__JWT_SECRET": _secret(home / "jwt-secret"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+        _PARSED_EVERY: os.environ.get(_PARSED_EVERY) or "10",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(site.port("airflow-worker-logs")),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(site.port("airflow-triggerer-logs")),
     }
