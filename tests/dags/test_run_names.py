@@ -19,9 +19,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.airflow import audit, connections, steps
-from tidemark.airflow.backfill import backfill_dag
+from tidemark.airflow.backfill_replay import backfill_dag, replay_dag
 from tidemark.airflow.erase import erase_dag
-from tidemark.airflow.replay import replay_dag
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.errors import OffsetsOutOfRange

@@ -11,12 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Param, TriggerRule, task
+from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.airflow.approval import approved_by, second_person
 from tidemark.airflow.ingest import window_job
 from tidemark.airflow.lineage import LineageOfWindows
+from tidemark.airflow.requests import params
 from tidemark.airflow.spark_job import SparkJob, of_stream
 from tidemark.airflow.steps import (
     ON_REQUEST,
@@ -42,12 +43,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def selected_dag(
-    path: Path,
-    stream: Stream,
-    request: type[BackfillRequest] | type[ReplayRequest],
-    params: dict[str, Param],
-    description: str,
+def backfill_dag(path: Path, stream: Stream) -> DAG:
+    """NAME__backfill: offsets that no window has read yet, in a lane of their own."""
+    said = "Read offsets that no window has read yet: ranges, records, a time, or everything before the first window"
+    return _selected_dag(path, stream, BackfillRequest, said)
+
+
+def replay_dag(path: Path, stream: Stream) -> DAG:
+    """NAME__replay: reads offsets again. The ingest goes on meanwhile, and its position does not move."""
+    said = "Read records again, after a bug fix or an audit: pasted records, ranges, a time, dead letters, or findings"
+    return _selected_dag(path, stream, ReplayRequest, said)
+
+
+def _selected_dag(
+    path: Path, stream: Stream, request: type[BackfillRequest] | type[ReplayRequest], description: str
 ) -> DAG:
     """A DAG that people trigger by hand, for the offsets that a request selects.
 
@@ -64,7 +73,7 @@ def selected_dag(
         description=description,
         doc=description,
         schedule=None,
-        params=params,
+        params=params(request, approve_above, [sink.name for sink in stream.sinks]),
         allowed_run_types=ON_REQUEST,
     ) as dag:
 

@@ -13,11 +13,10 @@ from airflow.sdk import DAG, get_parsing_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.airflow.audit import audit_dag
-from tidemark.airflow.backfill import backfill_dag
+from tidemark.airflow.backfill_replay import backfill_dag, replay_dag
 from tidemark.airflow.erase import erase_dag
 from tidemark.airflow.ingest import ingest_dag
 from tidemark.airflow.parsing_limits import warn_near_limits
-from tidemark.airflow.replay import replay_dag
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.streams.loading import load, name_in, stream_files
 from tidemark.streams.model import Stream
