@@ -22,6 +22,7 @@ from tidemark.runs import erasing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import ingest, lanes
+from tidemark.runs.windows.unread import commit_unread
 from tidemark.streams.loading import load
 
 TEXT = MINIMAL.replace("  topics: [orders]\n", "  topics: [orders]\n  start: earliest\n")
@@ -153,7 +154,7 @@ class StreamInMemory:
         lane = erasing.open_erasure(self.opened, run, chosen, "request 4711", People("ann"))
         pending = lanes.plan_lane(self.opened, lane, run)
         assert pending is not None
-        record = erasing.erase_only(self.opened, lane, pending.window.seq, run)
+        record = commit_unread(self.opened, lane, pending.window.seq, run)
         lanes.finish(self.opened, lane)
         return record
 

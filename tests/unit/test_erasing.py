@@ -49,6 +49,7 @@ from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.requests.selecting import divided
 from tidemark.runs.windows import ingest, lanes
 from tidemark.runs.windows.changes_since_pin import changes_since_pin, lost_since_pin
+from tidemark.runs.windows.unread import commit_unread
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 from tidemark.sinks.hbase.aggregates.table import counting, place_of
 from tidemark.sinks.hbase.plain import PlainHBase
@@ -89,7 +90,7 @@ def erase(made: StreamInMemory, wanted: RangeSet, run: str = "erasure") -> Recor
     pending = lanes.plan_lane(made.opened, lane, run)
     assert pending is not None
     assert erasing.reads_nothing(made.opened, pending.window)
-    record = erasing.erase_only(made.opened, lane, pending.window.seq, run)
+    record = commit_unread(made.opened, lane, pending.window.seq, run)
     lanes.finish(made.opened, lane)
     return record
 
@@ -264,7 +265,7 @@ def test_an_erasure_that_died_is_gone_on_with(made: StreamInMemory) -> None:
     assert pending is not None
     made.sweeps.fails = True
     with pytest.raises(RuntimeError):
-        erasing.erase_only(made.opened, lane, pending.window.seq, "erasure")
+        commit_unread(made.opened, lane, pending.window.seq, "erasure")
     # It is committed. Whoever runs next clears the sinks first.
     made.sweeps.fails = False
     assert made.sweeps.erased == []

@@ -13,8 +13,9 @@ from tidemark.commit.protocol import pin
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Window
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.skipping import NothingToRead, skip
+from tidemark.runs.skipping import skip
 from tidemark.runs.windows import ingest
+from tidemark.runs.windows.unread import NothingToRead
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any
 
 from tidemark.commit import protocol
-from tidemark.commit.fence import unwatched
 from tidemark.errors import (
     AnotherRequest,
     AuthenticationFailed,
@@ -39,7 +38,6 @@ from tidemark.ledger.records import (
     Guarantee,
     LaneKind,
     Pending,
-    Record,
     RunRequest,
     SinkReceipt,
     Window,
@@ -57,8 +55,8 @@ from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.requests.forms import EraseRequest
 from tidemark.runs.requests.identity import fields_of_offsets
 from tidemark.runs.requests.record_tables import named_records
-from tidemark.runs.skipping import NothingToRead
 from tidemark.runs.windows import lanes, whole_blocks
+from tidemark.runs.windows.unread import commit_unread
 from tidemark.sinks.contract import Erasing
 from tidemark.sinks.kinds import kind_of, plain_of
 
@@ -272,28 +270,14 @@ def reads_nothing(opened: OpenStream, window: Window) -> bool:
 def erase_without_spark(opened: OpenStream, lane: str, run: str, *, take_over: bool = False) -> Pending | None:
     """Commit the first windows of an erasure's lane while they read nothing. Closes the lane after the last one.
 
-    Returns the window that a Spark job has to read, or None. Raises what planning and `erase_only` raise.
+    Returns the window that a Spark job has to read, or None. Raises what planning and `commit_unread` raise.
     """
     while (pending := lanes.plan_lane(opened, lane, run)) is not None:
         if not reads_nothing(opened, pending.window):
             return pending
-        erase_only(opened, lane, pending.window.seq, run, take_over=take_over)
+        commit_unread(opened, lane, pending.window.seq, run, take_over=take_over)
     lanes.finish(opened, lane)
     return None
-
-
-def erase_only(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False) -> Record:
-    """Steps 2 to 7 of a window that reads nothing."""
-    return protocol.process(
-        opened.book,
-        opened.sweeper,
-        NothingToRead(opened.book.clock()),
-        unwatched,
-        lane,
-        seq,
-        lanes.this_run(opened, run),
-        take_over=take_over,
-    )
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes, pacing
 from tidemark.runs.windows.changes_since_pin import lost_since_pin
 from tidemark.runs.windows.chosen_sinks import check_still_there
+from tidemark.runs.windows.unread import commit_unread
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ def _process_one(
     opened, lane = ready.opened, ready.lane
     pending = _pending(opened, lane)
     if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
-        return erasing.erase_only(opened, lane, seq, run, take_over=take_over)
+        return commit_unread(opened, lane, seq, run, take_over=take_over)
     window = pending.window if pending is not None else None
     if window is not None:
         check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from tidemark.commit import protocol
-from tidemark.commit.fence import unwatched
-from tidemark.commit.protocol import Fence, Listener
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.newest import newest_of_lane
-from tidemark.ledger.records import INGEST, Attempt, Guarantee, Head, Receipt, Record, Window
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.ledger.records import INGEST, Guarantee, Head, Window
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known
@@ -20,25 +17,10 @@ from tidemark.runs.live.discovery import known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.windows import lanes, pinning
+from tidemark.runs.windows.unread import commit_unread
 
 # "latest", a time, or an offset for each (topic, partition).
 Target = str | datetime | Mapping[tuple[str, int], int]
-
-
-class NothingToRead:
-    """The work on a window whose ranges are empty: it moves positions, and writes only to the ledger."""
-
-    def __init__(self, now: int) -> None:
-        self._now = now
-
-    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
-        if covers:
-            raise ValueError(f"window {window.seq} has offsets to read: {covers!r}")
-
-    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
-
-    def verify(self) -> Receipt:
-        return Receipt(tallies=(), sinks=(), dead_letters=None, started_at=self._now, finished_at=self._now)
 
 
 def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) -> Window:
@@ -64,7 +46,7 @@ def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) 
     pending = pinning.pin(opened, INGEST, plan)
     try:
         if pending is not None and pending.window.run == run:
-            return _commit(opened, pending.window.seq, run).window
+            return commit_unread(opened, INGEST, pending.window.seq, run).window
     except Conflict:
         # Another run has taken the pinned window. The window reads nothing, so that run commits exactly the same.
         if (done := _applied(opened, run)) is not None:
@@ -96,18 +78,6 @@ def _applied(opened: OpenStream, run: str) -> Window | None:
     stored = opened.book.head(INGEST)
     newest = newest_of_lane(opened.book, INGEST, stored.head if stored else None, lanes.RETRIED_WITHIN)
     return next((record.window for record in newest if record.window.run == run), None)
-
-
-def _commit(opened: OpenStream, seq: int, run: str) -> Record:
-    return protocol.process(
-        opened.book,
-        opened.sweeper,
-        NothingToRead(opened.book.clock()),
-        unwatched,
-        INGEST,
-        seq,
-        lanes.this_run(opened, run),
-    )
 
 
 def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartition, int]:
