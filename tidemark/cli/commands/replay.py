@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tidemark.audit.comparison import ReplayComparison
@@ -43,6 +44,20 @@ from tidemark.views.summary import committed_by
 Requests = type[BackfillRequest] | type[ReplayRequest]
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """`--from` and `--until`, which are another way to write ranges."""
+
+    lower: list[str] | None
+    upper: list[str] | None
+
+    def written(self) -> dict[str, str]:
+        """Bounds as they were written, in the place of ranges: an open end moves, and the request stays the same."""
+        named = (("from", self.lower), ("until", self.upper))
+        said = [f"{name} {' '.join(texts)}" for name, texts in named if texts]
+        return {"ranges": ", ".join(said)} if said else {}
+
+
 @takes(BackfillRequest)
 @changes()
 def backfill(
@@ -61,11 +76,8 @@ def backfill(
 
     Example: tidemark backfill orders --before-first --reason "the first days too"
     """
-    opened = finding.opened(stream)
-    asked = _values(opened, given, from_, until, dry_run=asking.dry_run)
-    people, command = People(user(), approved_by or None), f"tidemark backfill {stream}"
-    written = _bounds(from_, until)
-    _selected(opened, BackfillRequest, asked, command, run_name, people, asking, take_over, verbose, as_json, written)
+    bounds = Bounds(from_, until)
+    _selected(stream, BackfillRequest, given, bounds, asking, approved_by, run_name, take_over, verbose, as_json)
 
 
 @takes(ReplayRequest)
@@ -88,35 +100,32 @@ def replay(
 
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
-    opened = finding.opened(stream)
-    asked = _values(opened, given, from_, until, dry_run=asking.dry_run)
-    people, command = People(user(), approved_by or None), f"tidemark replay {stream}"
-    written = _bounds(from_, until)
-    _selected(opened, ReplayRequest, asked, command, run_name, people, asking, take_over, verbose, as_json, written)
+    bounds = Bounds(from_, until)
+    _selected(stream, ReplayRequest, given, bounds, asking, approved_by, run_name, take_over, verbose, as_json)
 
 
 def _selected(
-    opened: OpenStream,
+    stream: str,
     request: Requests,
-    values: dict[str, Any],
-    command: str,
-    run_name: str,
-    people: People,
+    given: Mapping[str, Any],
+    bounds: Bounds,
     asking: Asking,
+    approved_by: str,
+    run_name: str,
     take_over: bool,
     verbose: bool,
     as_json: bool,
-    written: Mapping[str, str] | None = None,
 ) -> None:
-    """`written` has the fields that this command has filled in by what was written as other options."""
-    kind, name = request.kind, run_name or new_run()
+    opened = finding.opened(stream)
+    values = _values(opened, given, bounds, dry_run=asking.dry_run)
+    people, kind, name = People(user(), approved_by or None), request.kind, run_name or new_run()
     begun = lanes.begun(opened, kind, name) is not None
     left_out: Mapping[str, RangeSet] = {}
     # An earlier try of the run has compared before it opened the lane.
     changes = find_comparison(opened, name) if begun and values.get("compare") else None
     if values["dry_run"] or not begun or request.asks(values):
         asked = _checked(request, values, name if begun else "")
-        planned = _planned_for(opened, asked, name, written or {})
+        planned = _planned_for(opened, asked, name, bounds.written())
         if not planned.begun:
             changes = _compared(opened, planned, name, people, verbose=verbose) or changes
         if asked.dry_run:
@@ -134,7 +143,7 @@ def _selected(
             lanes.finish(opened, lane)
         error(said)
     elif not begun or _goes_on(kind, name, asking):
-        work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
+        work_off(opened, f"tidemark {kind.value} {stream}", jobs, name, take_over=take_over, verbose=verbose)
     else:
         return
     _show_done(opened, mine, name, left_out, changes, as_json=as_json)
@@ -275,25 +284,17 @@ def _show_more_or_less(planned: Plan) -> None:
         error(f"left out, {why}: {ranges.count()} offsets")
 
 
-def _bounds(lower: list[str] | None, upper: list[str] | None) -> dict[str, str]:
-    """Bounds as they were written, in the place of ranges: an open end moves, and the request stays the same."""
-    said = [f"{name} {' '.join(texts)}" for name, texts in (("from", lower), ("until", upper)) if texts]
-    return {"ranges": ", ".join(said)} if said else {}
-
-
-def _values(
-    opened: OpenStream, given: Mapping[str, Any], lower: list[str] | None, upper: list[str] | None, **more: Any
-) -> dict[str, Any]:
+def _values(opened: OpenStream, given: Mapping[str, Any], bounds: Bounds, **more: Any) -> dict[str, Any]:
     """The values of a request, whose ranges may be written as two bounds."""
     fields = request_options.values(given, **more)
-    if not lower and not upper:
+    if not bounds.lower and not bounds.upper:
         return fields
     if given.get("ranges"):
         raise WrongUse("use either --ranges, or --from and --until: both choose offsets")
-    bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
+    both = coordinates.coordinates("--from", bounds.lower), coordinates.coordinates("--until", bounds.upper)
     # In three parts, as people write coordinates: the incarnation is filled in as for all requests.
     ranges = "\n".join(
         f"{range_.partition.topic}/{range_.partition.partition}@{range_.start}-{range_.until}"
-        for range_ in between_offsets(opened, *bounds)
+        for range_ in between_offsets(opened, *both)
     )
     return {**fields, "ranges": ranges}
