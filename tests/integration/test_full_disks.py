@@ -40,6 +40,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.mark.covers("F18")
+@pytest.mark.usefixtures("spark")
 def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
     live = make(CDN, **RAW)
     lake = disk("16m")
@@ -50,6 +51,7 @@ def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
 
 @pytest.mark.full
 @pytest.mark.covers("F18")
+@pytest.mark.usefixtures("spark")
 def test_the_disk_of_sparks_scratch_files(make: Make, tmp_path: Path, disk: Disk) -> None:
     # Room for the jars that Spark copies, and not for the rows that it has to keep there for want of memory.
     conf = {"spark.local.dir": str(disk("64m")), "spark.memory.fraction": "0.05"}
@@ -78,8 +80,6 @@ def fails_and_goes_on(
     assert pending is not None
     assert pending.window == window
 
-    Submitted(live.site, folder / "room.log", WINDOW_JOB, *arguments).succeeds()
-    committed = live.head().last
-    assert committed is not None
+    (committed,) = live.ingest(run)
     assert sum(one.rows.number for one in committed.tallies) == number
     assert len(live.independent.hbase().by_place()) == number

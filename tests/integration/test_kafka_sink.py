@@ -23,7 +23,7 @@ from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.sink_topics import counting, written
 from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPICS, ReplayComparison
 from tidemark.audit.levels import Level
-from tidemark.audit.report import PlaceReport
+from tidemark.audit.report import AuditReport
 from tidemark.commit.protocol import Step
 from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
@@ -169,9 +169,9 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
                 as_letter = {f"tidemark.{name}": str(one) for name, one in place_of_letter.items()}
                 yield {**headers, **as_letter, "tidemark.index": "0"}, key, value
 
-    def writes_to(topic: str, key: str | None = "_key") -> PlaceReport:
+    def writes_to(topic: str, key: str | None = "_key") -> AuditReport:
         live.rewrite(sinks=[{"type": "hbase", "table": live.name}, {"type": "kafka", "topic": topic, "key": key}])
-        return place(audit(live.opened, live.new_run()), "kafka")
+        return audit(live.opened, live.new_run())
 
     def named(at: tuple[Any, ...]) -> tuple[str]:
         return (f"{at[0]}/{at[1]}@{at[2]}",)
@@ -185,11 +185,11 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     live.kafka.create(broken, 2)
     copy_to(broken, damaged())
     # Messages without a key have got one on the way: they are wrong too, unless the stream's messages all have keys.
-    found = writes_to(broken)
+    report = writes_to(broken)
+    found = place(report, "kafka")
     assert (found.missing_at, found.twice_at) == (named(lost), named(doubled))
     assert (found.extra_at, found.debris) == (named(letter), 1)
     assert set(named(wrong)) <= set(found.different_at)
-    report = audit(live.opened, "broken")
     assert report.findings is not None
     live.select(LaneKind.REPLAY, live.opened.book.selection(report.findings))
     report = audit(live.opened, "repaired")
@@ -200,7 +200,7 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     live.kafka.admin.delete_records(ends)
     live.produce(30)
     live.ingest()
-    found = writes_to(broken)
+    found = place(writes_to(broken), "kafka")
     rows = len(live.expected().rows)
     assert (found.differences, found.expired, found.found) == (0, len(stored), rows - len(stored))
 
@@ -214,13 +214,13 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     compacted = f"{live.name}-compacted"
     live.kafka.create(compacted, 1, **{"cleanup.policy": "compact"})
     copy_to(compacted, newest.values())
-    found = writes_to(compacted)
+    found = place(writes_to(compacted), "kafka")
     assert (found.differences, found.found, found.replaced) == (0, len(newest), found.expected - len(newest))
     # And one of those that are left is gone: then it is missing.
     last = f"{live.name}-last"
     live.kafka.create(last, 1, **{"cleanup.policy": "compact"})
     copy_to(last, list(newest.values())[1:])
-    assert writes_to(last).missing > 0
+    assert place(writes_to(last), "kafka").missing > 0
 
 
 @pytest.mark.full

@@ -20,7 +20,7 @@ from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 
 
-@pytest.mark.parametrize("windows", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("windows", [1_000, pytest.param(100_000, marks=pytest.mark.full)])
 def test_windows_are_found_in_few_reads(stores: Stores, windows: int) -> None:
     store = stores.new()
     values = History(windows, LANES).values
@@ -49,7 +49,7 @@ def test_windows_are_found_in_few_reads(stores: Stores, windows: int) -> None:
         unload(store, values)
 
 
-@pytest.mark.parametrize("lanes", [1_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("lanes", [400, pytest.param(100_000, marks=pytest.mark.full)])
 def test_closed_lanes_cost_little(stores: Stores, lanes: int) -> None:
     # The tests' ZooKeeper has 256 MB of memory.
     lanes = min(lanes, 30_000) if stores.kind == "zookeeper" else lanes

@@ -59,8 +59,8 @@ SELECTED = replace(
     ("stream", "module", "step"),
     [
         pytest.param(BATCHES, outcomes, "in_pieces", id="explode"),
-        pytest.param(CALLED, outcomes, "called", id="function"),
-        pytest.param(IN_TWO, pipeline, "transformed", id="transform"),
+        pytest.param(CALLED, outcomes, "called", id="function", marks=pytest.mark.full),
+        pytest.param(IN_TWO, pipeline, "transformed", id="transform", marks=pytest.mark.full),
         pytest.param(SELECTED, outcomes, "with_outcomes", id="one pass"),
     ],
 )

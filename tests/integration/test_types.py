@@ -359,6 +359,7 @@ def test_values_in_avro_by_a_registry(make: Make, spark: SparkSession, monkeypat
     assert live.positions() == {(live.topics[0], 0): 11}
 
 
+@pytest.mark.full
 def test_nested_types_of_compressed_pieces(
     make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +381,7 @@ def test_nested_types_of_compressed_pieces(
     assert report.dead_letters == 1
 
 
+@pytest.mark.full
 def test_aggregates_by_a_key_of_these_types(make: Make, spark: SparkSession) -> None:
     """Days, decimals, times without a zone and floats name a key of HBase by their texts, and come back with their types."""
     live = make(TYPED)
@@ -637,23 +639,29 @@ def test_a_field_gets_another_name(
     today: dict[str, Any] = {"scheme": {"type": "json", "fields": RENAMED}, "was": {"customer": "client"}}
     live.rewrite(sinks=sinks, **today)
 
-    def assert_read(count: int) -> None:
+    def assert_read(count: int, *places: str) -> None:
         wanted = {number: (f"é{number}", number) for number in range(count)}
-        for sink in live.opened.stream.sinks:
-            rows = results(spark, live.opened, sink.name).collect()
-            assert {row["id"]: (row["customer"], row["lines"][0]["n"]) for row in rows} == wanted, sink.name
+        for place in places:
+            rows = results(spark, live.opened, place).collect()
+            assert {row["id"]: (row["customer"], row["lines"][0]["n"]) for row in rows} == wanted, place
+
+    def assert_clean() -> None:
         report = audit(live.opened, live.new_run())
         assert report.clean, report.sentence()
 
+    everywhere = [sink.name for sink in live.opened.stream.sinks]
     # Before any run has written the new name.
-    assert_read(8)
+    assert_read(8, *everywhere)
+    assert_clean()
     live.produce(4)
     live.ingest()
-    assert_read(12)
+    # Files of both names, which are compacted below.
+    assert_read(12, "parquet")
     live.select(LaneKind.REPLAY, live.ranges(0, 0, (2, 4), (9, 10)))
     chosen = sink_to_compact(live.opened.stream.sinks, live.name, "parquet")
     compact(live.opened, chosen, live.new_run(), CompactionRequest())
-    assert_read(12)
+    assert_read(12, *everywhere)
+    assert_clean()
     # Programs without a stream file.
     for table in (*parquet_tables(live.opened.book, "parquet"), *iceberg_tables(live.opened.book, "iceberg")):
         assert {"customer", "client"} & {*table.column_names} == {"customer"}

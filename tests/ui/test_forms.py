@@ -96,19 +96,15 @@ def test_the_scheduler_starts_the_ingest(opened: OpenStream, scheduled_run: dict
     assert stored(opened) == list(range(FIRST, MESSAGES))
 
 
+@pytest.mark.full
 @pytest.mark.covers("N16", "N5")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """The form as it is at first: one field and a reason. The first task says what would be read."""
     before = dict(opened.book.store.scan(("head",)))
     form = form_of(page, airflow, "replay")
-    send = form.get_by_role("button", name="Trigger", exact=True)
-    expect(form.locator("#element_since")).to_be_hidden()
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43\n{STREAM}/0@{39}")
-    # What is required is marked, and nothing else is.
-    expect(send).to_be_disabled()
     form.locator("#element_reason").fill("bug 17")
-    expect(send).to_be_enabled()
     run = send_form(form, page, "success")
     path = f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances/check/xcomEntries/found"
     _, found = airflow.call("GET", path)
@@ -158,8 +154,14 @@ def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Pag
 def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     position, before = opened.book.head(INGEST), generations(opened)
     form = form_of(page, airflow, "replay")
+    send = form.get_by_role("button", name="Trigger", exact=True)
+    expect(form.locator("#element_since")).to_be_hidden()
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM},0,43")
+    # What is required is marked, and nothing else is.
+    expect(send).to_be_disabled()
     form.locator("#element_reason").fill("bug 17")
+    expect(send).to_be_enabled()
+    # At first it is a dry run.
     switch(form, "dry_run")
     page.screenshot(path=SCREENSHOTS / "replay.png")
     run = send_form(form, page, "success")
