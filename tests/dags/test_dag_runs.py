@@ -272,6 +272,7 @@ def test_nothing_new_skips_the_rest(opened: OpenStream, airflow_home: Path) -> N
     assert SEEN[-1] == ("success", f"{STREAM}__ingest", run.run_id)
 
 
+@pytest.mark.covers("N5")
 def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, caplog: pytest.LogCaptureFixture) -> None:
     before = dict(opened.book.store.scan(("head",)))
     conf = {"records": f"{STREAM}/0@5\n{STREAM}/1@7\n{STREAM}/9@1", "reason": "a test"}
