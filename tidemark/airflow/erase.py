@@ -113,7 +113,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 event = committed_event(opened, lane, committed_by(opened, lane, run_name(context)))
             context["outlet_events"][asset].extra = event
             erased = done.erased.count()
-            left = ", ".join(one["name"] for one in remains if one["remains"])
+            left = ", ".join(place["name"] for place in remains if place["remains"])
             after = f"something remains in {left}" if left else "nothing remains"
             keep_answer(context, f"erased {erased} message{'s' * (erased != 1)}; {after}")
             return {
@@ -121,7 +121,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 "windows": event["windows"],
                 "erased": erased,
                 "read_again": done.read_again.count(),
-                "tombstones": [one.as_fields() for one in done.tombstones],
+                "tombstones": [tombstone.as_fields() for tombstone in done.tombstones],
                 "remains": remains,
                 **answered(exact(done.answers)),
             }

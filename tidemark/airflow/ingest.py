@@ -69,7 +69,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
                 return before[0].seq
             if pending is None:
                 now = opened.book.clock()
-                said = "; ".join(["nothing new in Kafka", *(one.sentence(now) for one in held)])
+                said = "; ".join(["nothing new in Kafka", *(transaction.sentence(now) for transaction in held)])
                 keep_answer(context, said)
                 raise AirflowSkipException(said)
             return pending.window.seq

@@ -58,14 +58,14 @@ class LineageOfWindows(SparkJob):
         return ". To read what is left of this lane, clear this task. Other lanes of the run go on without it"
 
     def _argument(self, name: str) -> str:
-        arguments = [str(one) for one in self.application_args or ()]
+        arguments = [str(arg) for arg in self.application_args or ()]
         return arguments[arguments.index(name) + 1]
 
     def _committed(self, run: str) -> Lineage | None:
         from tidemark.views.lineage import lineage
 
         then = [
-            str(one).removeprefix("--then=") for one in self.application_args or () if str(one).startswith("--then=")
+            str(arg).removeprefix("--then=") for arg in self.application_args or () if str(arg).startswith("--then=")
         ]
         try:
             return lineage(open_here(self._argument("--stream-file")), [self.lane, *then], run)
@@ -104,11 +104,11 @@ def _as_openlineage(found: Lineage) -> Any:
         ],
         outputs=[
             OutputDataset(
-                one.namespace,
-                one.name,
-                outputFacets={} if one.rows is None else {"outputStatistics": written(rowCount=one.rows)},
+                output.namespace,
+                output.name,
+                outputFacets={} if output.rows is None else {"outputStatistics": written(rowCount=output.rows)},
             )
-            for one in found.outputs
+            for output in found.outputs
         ],
         run_facets={FACET: WindowsRunFacet(**as_plain(found.windows))},
     )

@@ -39,9 +39,9 @@ def send_positions(opened: OpenStream) -> None:
         log.warning("no metrics of %s: %s", opened.book.stream, problem)
         return
     _log(shown)
-    for one in gauges(shown):
-        name, tags = _named(opened.book.stream, one)
-        stats.gauge(name, one.value, tags=tags)
+    for gauge in gauges(shown):
+        name, tags = _named(opened.book.stream, gauge)
+        stats.gauge(name, gauge.value, tags=tags)
 
 
 def _log(shown: Overview) -> None:
@@ -61,18 +61,18 @@ def send_counts(stream: str, records: Iterable[Record]) -> None:
     """A run's counts: messages read, stored, skipped and so on, and offsets lost."""
     from tidemark.views.metrics import counts
 
-    for one in counts(records):
-        name, tags = _named(stream, one)
-        stats.incr(name, one.value, tags=tags)
+    for count in counts(records):
+        name, tags = _named(stream, count)
+        stats.incr(name, count.value, tags=tags)
 
 
 def send_watermark(seen: Progress, watermark: int | None) -> None:
     """How old the stream's watermark is; nothing while it is unknown."""
     from tidemark.views.metrics import watermark_age
 
-    for one in watermark_age(seen.now, watermark):
-        name, tags = _named(seen.opened.book.stream, one)
-        stats.gauge(name, one.value, tags=tags)
+    for gauge in watermark_age(seen.now, watermark):
+        name, tags = _named(seen.opened.book.stream, gauge)
+        stats.gauge(name, gauge.value, tags=tags)
 
 
 def _named(stream: str, metric: Metric) -> tuple[str, dict[str, str]]:

@@ -47,7 +47,7 @@ def of_stream(stream: Stream) -> dict[str, Any]:
         "name": f"tidemark {stream.name}",
         "connections": sorted(stream.connections()),
         "expected_master": stream.engine.master,
-        "sinks": sorted({one.type for one in stream.sinks}),
+        "sinks": sorted({sink.type for sink in stream.sinks}),
         "dead_letters": stream.dead_letters.type,
     }
 

@@ -112,7 +112,7 @@ def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) ->
     """What the event of the results says: the windows that a run has committed in a lane, and the stream's watermark."""
     from tidemark.views.summary import windows
 
-    return {"lane": lane, "windows": [asdict(one) for one in windows(records)], **_event_time(opened)}
+    return {"lane": lane, "windows": [asdict(window) for window in windows(records)], **_event_time(opened)}
 
 
 def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:

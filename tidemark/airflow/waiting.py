@@ -38,7 +38,9 @@ def complete(opened: OpenStream, since: str, until: str) -> tuple[bool, str]:
 
     span = Span(milliseconds(read_time(since)), milliseconds(read_time(until)))
     answers = progress(opened).answers(span)
-    return all(one.complete for one in answers), "\n".join(f"{one.at}: {one.rule.value}" for one in answers)
+    return all(answer.complete for answer in answers), "\n".join(
+        f"{answer.at}: {answer.rule.value}" for answer in answers
+    )
 
 
 def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> Sign | None:
@@ -49,7 +51,10 @@ def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> S
     from tidemark.views.overview import overview
 
     shown = overview(opened)
-    starts = ((one.log_start if one.position is None else one.position, one.end) for one in shown.partitions)
+    starts = (
+        (partition.log_start if partition.position is None else partition.position, partition.end)
+        for partition in shown.partitions
+    )
     # Kafka has answered, so it has said both of each partition.
     lag = sum(max(0, end - start) for start, end in starts if start is not None and end is not None)
     last = shown.ingest.last_commit

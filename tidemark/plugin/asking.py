@@ -372,7 +372,7 @@ def sinks_of(file: StreamFile) -> list[str]:
     """The servers of a stream's sinks that are none of the others, by their connections."""
     stream = file.stream
     others = {stream.ledger.connection, stream.source.kafka, stream.dead_letters.connection}
-    return [f"the sinks' {one}" for one in sorted({one.connection for one in stream.sinks} - others)]
+    return [f"the sinks' {connection}" for connection in sorted({sink.connection for sink in stream.sinks} - others)]
 
 
 def _failed(file: StreamFile, problem: Exception) -> Answer:

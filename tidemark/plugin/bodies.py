@@ -56,7 +56,7 @@ def read_body(model: type[Model], raw: bytes) -> Model | RequestValidationError 
         errors = problem.errors()
     if errors[0]["type"] == "json_invalid":
         return Answer(422, detail=f"the body is no JSON: {errors[0]['ctx']['error']}")
-    return RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors])
+    return RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in errors])
 
 
 def beside_texts(raw: bytes) -> int:

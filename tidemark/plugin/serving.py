@@ -100,7 +100,8 @@ async def wrong_value(request: Request, problem: Exception) -> Response:
     """What is wrong with the values of a request, in a sentence, as all other problems are."""
     errors = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
     lines = [
-        f"{one['loc'][-1] if one['loc'] else 'request'}: {wording.describe_error(one)}" for one in errors[:_MOST_ERRORS]
+        f"{error['loc'][-1] if error['loc'] else 'request'}: {wording.describe_error(error)}"
+        for error in errors[:_MOST_ERRORS]
     ]
     said = "; ".join([*lines, *([f"and {len(errors) - len(lines)} more"] if len(errors) > len(lines) else [])])
     if (depth := _depth_of_page(request)) is not None:

@@ -28,8 +28,8 @@ def from_airflow() -> Settings:
 
     given = Settings()
     found = {}
-    for one in fields(Settings):
-        default = getattr(given, one.name)
+    for field in fields(Settings):
+        default = getattr(given, field.name)
         read = conf.getint if isinstance(default, int) else conf.getfloat
-        found[one.name] = read("tidemark", one.name, fallback=default)
+        found[field.name] = read("tidemark", field.name, fallback=default)
     return Settings(**found)  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ class Viewing:
         older = max(_OLD_SECONDS, _SECONDS_OF_A_STREAM * len(files))
         flights = await run_in_threadpool(self.asking.look, files.values(), older)
         if flights:
-            await asyncio.wait({asyncio.wrap_future(one) for one in flights}, timeout=_MOMENT_SECONDS)
+            await asyncio.wait({asyncio.wrap_future(flight) for flight in flights}, timeout=_MOMENT_SECONDS)
         return await run_in_threadpool(lambda: [self._now(file) for file in files.values()]), problems
 
     async def look_again(self, names: Collection[str], user: Any) -> None:

@@ -33,7 +33,7 @@ def with_texts(table: pa.Table) -> pa.Table:
         text_of = partial(json_text, of) if of.name in NESTED else _TEXTS.get(of.name)
         if text_of is not None:
             values = table.column(number).cast(_in_micros(field.type)).cast(_counted(field.type)).to_pylist()
-            texts = pa.array([None if one is None else text_of(one) for one in values], pa.string())
+            texts = pa.array([None if value is None else text_of(value) for value in values], pa.string())
             table = table.set_column(number, field.name, texts)
     return table
 

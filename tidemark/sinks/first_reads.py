@@ -32,20 +32,20 @@ class FirstWindows:
         windows = list(windows)
         # No later window covers these offsets, so a unit is whole without them.
         self.erased = erased(windows)
-        self._set(one.covers for one in windows if reads_first(one.record))
+        self._set(window.covers for window in windows if reads_first(window.record))
 
     def _set(self, read: Iterable[RangeSet]) -> None:
         self.covers = tuple(read)
         found: dict[TopicPartition, list[tuple[int, int, int]]] = {}
         for number, covers in enumerate(self.covers):
-            for one in covers:
-                found.setdefault(one.partition, []).append((one.start, one.until, number))
+            for range_ in covers:
+                found.setdefault(range_.partition, []).append((range_.start, range_.until, number))
         self._intervals = {at: sorted(intervals) for at, intervals in found.items()}
 
     def at(self, partition: TopicPartition, offset: int) -> int | None:
         """The window that read an offset first."""
         intervals = self._intervals.get(partition, [])
-        found = bisect.bisect_right(intervals, offset, key=lambda one: one[0]) - 1
+        found = bisect.bisect_right(intervals, offset, key=lambda interval: interval[0]) - 1
         return intervals[found][2] if found >= 0 and offset < intervals[found][1] else None
 
     def start(self, partition: TopicPartition, offset: int, size: int) -> int | None:
@@ -74,7 +74,7 @@ class FirstWindows:
         for number, one in self._shared(wanted):
             start, until = one.start // size * size, min(-(-one.until // size) * size, MAX_OFFSET)
             found.setdefault(number, []).append(OffsetRange(one.partition, start, until))
-        return RangeSet(one for number, blocks in found.items() for one in self.covers[number] & RangeSet(blocks))
+        return RangeSet(range_ for number, blocks in found.items() for range_ in self.covers[number] & RangeSet(blocks))
 
     def _shared(self, wanted: RangeSet) -> Iterable[tuple[int, OffsetRange]]:
         """The parts of some offsets that windows have read first, each with its window."""
@@ -100,14 +100,14 @@ class FirstWindows:
                     f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
                 )
             # A lane's position is one offset for each partition: nothing that it has passed is read later.
-            passed = left & RangeSet(OffsetRange(one.partition, 0, one.until) for one in whole.hull())
+            passed = left & RangeSet(OffsetRange(range_.partition, 0, range_.until) for range_ in whole.hull())
             if passed == chosen:
                 return chosen
             chosen = passed
 
     def intact(self, held: RangeSet, block: int) -> FirstWindows:
         """The same windows, with only those units all of whose offsets are `held`, or erased."""
-        read = RangeSet(one for covers in self.covers for one in covers)
+        read = RangeSet(range_ for covers in self.covers for range_ in covers)
         kept = read - self.whole(read - held - self.erased, [block])
         return self._of(part for covers in self.covers if (part := covers & kept))
 

@@ -43,7 +43,7 @@ def json_text(of: Type, value: Any) -> str:
         entries = value.items() if isinstance(value, Mapping) else value
         return _object((key, json_text(of.of, one)) for key, one in entries)
     if of.name == "struct":
-        return _object((one.name, json_text(one.type, value[one.name])) for one in of.members)
+        return _object((member.name, json_text(member.type, value[member.name])) for member in of.members)
     return _FLAT[of.name](value)
 
 
@@ -109,7 +109,7 @@ def _made(of: Type, read: Any, *, as_they_stand: bool) -> Any:
         return [(key, _made(of.of, one, as_they_stand=as_they_stand)) for key, one in _pairs(read)]
     if of.name == "struct":
         pairs = _pairs(read)
-        if [name for name, _ in pairs] != [one.name for one in of.members]:
+        if [name for name, _ in pairs] != [member.name for member in of.members]:
             raise ValueError(f"not the members of {of}")
         return {
             member.name: _made(member.type, one, as_they_stand=as_they_stand)

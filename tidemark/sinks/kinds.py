@@ -121,7 +121,7 @@ def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None
     Raises WrongUse, naming the sinks that can be compacted.
     """
     types = sorted(type_ for type_, kind in KINDS.items() if kind.compaction)
-    found = [one for one in sinks if one.type in types]
+    found = [sink for sink in sinks if sink.type in types]
     chosen = [one for one in found if name in (None, one.name)]
     if len(chosen) != 1:
         known = ", ".join(one.name for one in found) or "none"

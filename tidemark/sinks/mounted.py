@@ -36,21 +36,25 @@ class Mounts:
     def __init__(self, book: Book, connections: Connections, places: Iterable[Any]) -> None:
         """`places`: the settings of sinks and of dead letters that the job writes. Raises what `check_mounted` raises."""
         self._book, self._connections = book, connections
-        self._places = [one for one in map(_folder, places) if one is not None]
+        self._places = [folder for folder in map(_folder, places) if folder is not None]
         check_mounted(book, connections, self._places)
-        self._marks = {self._base(one): mark for one in self._places if (mark := self._mark(one)) is not None}
+        self._marks = {self._base(place): mark for place in self._places if (mark := self._mark(place)) is not None}
 
     def prepared(self) -> None:
         """Once all folders are prepared: see that they are those that were there, and note the mark of a new one.
 
         A folder that its sink leaves without a mark is marked here. Raises Unreachable.
         """
-        for one in self._places:
-            mark = self._mark(one)
-            if mark is None and self._base(one) not in self._marks and (register := self._book.register()) is not None:
-                files.own(self._base(one), self._book.stream, register[1].ledger, one.name)
-                mark = self._mark(one)
-            self._compare(one, mark)
+        for place in self._places:
+            mark = self._mark(place)
+            if (
+                mark is None
+                and self._base(place) not in self._marks
+                and (register := self._book.register()) is not None
+            ):
+                files.own(self._base(place), self._book.stream, register[1].ledger, place.name)
+                mark = self._mark(place)
+            self._compare(place, mark)
 
     def check(self, places: Iterable[SinkReceipt], holding: Container[str]) -> None:
         """Before a commit. `holding`: the names of those places that have got any row.
@@ -162,5 +166,5 @@ def _check_unknown(book: Book, base: str) -> None:
 
 def _records(book: Book) -> Iterator[Record]:
     """The committed windows, read when somebody asks for them."""
-    for one in book.committed():
-        yield one.record
+    for window in book.committed():
+        yield window.record

@@ -46,7 +46,7 @@ class SinkSweeper:
                 plain_of(sink.type).erase(self._connections, sink.place, Erasing(record, erased, standing))
 
     def hand_on(self, book: Book, record: Record) -> None:
-        for sink in still_there(book, (one for one in record.places if publishes(one.type))):
+        for sink in still_there(book, (place for place in record.places if publishes(place.type))):
             with _at(sink, _owed(record, "its rows are published there"), _forget(sink, record.stream)):
                 plain_of(sink.type).publish(book, self._connections, sink.place, record)
         stored = record.receipt.dead_letters if record.receipt else None

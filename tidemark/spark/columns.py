@@ -95,7 +95,7 @@ def source_digest() -> Column:
     """The digest of a message as it was read. The hash skips nulls, so the lengths tell null from empty."""
     parts = [part for name in (KEY, VALUE) for part in (F.coalesce(F.octet_length(name), F.lit(-1)), F.col(name))]
     headers = F.transform(
-        HEADERS, lambda one: F.struct(F.when(one["value"].isNull(), F.lit(-1)), one["key"], one["value"])
+        HEADERS, lambda header: F.struct(F.when(header["value"].isNull(), F.lit(-1)), header["key"], header["value"])
     )
     return F.xxhash64(*map(F.expr, _COORDINATE), *parts, headers)
 

@@ -83,7 +83,7 @@ def routes(viewing: Viewing) -> APIRouter:
         known, problems = await viewing.among_all(user)
         wanted = Wanted(words, state or "", tag, owner, sort, down)
         found = await run_in_threadpool(_among_all, known, wanted, first, count)
-        await viewing.look_again([one.stream for one in found.streams], user)
+        await viewing.look_again([stream.stream for stream in found.streams], user)
         near = await viewing.near_limits(user, [one.stream for one in known])
         return replace(found, problems=[*problems, *near])
 

@@ -55,6 +55,6 @@ def described(row: StoredRow) -> dict[str, Any]:
 def headers_of(fields: Mapping[str, bytes]) -> tuple[tuple[str, bytes | None], ...]:
     """The message's own headers, as `keep` gives them: a list in JSON, with values in base64."""
     return tuple(
-        (one["key"], None if one["value"] is None else b64decode(one["value"]))
-        for one in json.loads(fields.get("headers", b"[]"))
+        (header["key"], None if header["value"] is None else b64decode(header["value"]))
+        for header in json.loads(fields.get("headers", b"[]"))
     )

@@ -96,9 +96,9 @@ def prepare(
             )
         there = {field.name: field for field in table.schema().fields}
         _refuse_other_name(base, table, was)
-        _refuse_other_case(base, table, (one.name for one in wanted.fields))
-        _stored(base, table, {one.name: text_of(of_arrow(one.type)) for one in schema})
-        if missing := [one for one in wanted.fields if one.name not in there]:
+        _refuse_other_case(base, table, (field.name for field in wanted.fields))
+        _stored(base, table, {column.name: text_of(of_arrow(column.type)) for column in schema})
+        if missing := [field for field in wanted.fields if field.name not in there]:
             table.alter.add_columns(missing)
         if any(found.get(key) != value for key, value in _STATISTICS.items()):
             # Of a table that an earlier version has made.
@@ -160,7 +160,7 @@ def check_columns(base: str, fields: Mapping[str, FieldType], was: Names = NEVER
 
 
 def _refuse_other_name(base: str, table: DeltaTable, was: Names) -> None:
-    there = {one.name for one in table.schema().fields}
+    there = {field.name for field in table.schema().fields}
     for name, before in was.items():
         if old := [one for one in before if one in there]:
             raise WrongUse(
@@ -170,7 +170,7 @@ def _refuse_other_name(base: str, table: DeltaTable, was: Names) -> None:
 
 
 def _refuse_other_case(base: str, table: DeltaTable, wanted: Iterable[str]) -> None:
-    for old, new in _differ_in_case((one.name for one in table.schema().fields), wanted):
+    for old, new in _differ_in_case((field.name for field in table.schema().fields), wanted):
         raise WrongUse(
             f"{base} has the column {old}, and the stream file now names it {new}: for Delta both are one column. "
             f"Keep the name {old}, or name another folder"
@@ -178,7 +178,7 @@ def _refuse_other_case(base: str, table: DeltaTable, wanted: Iterable[str]) -> N
 
 
 def _stored(base: str, table: DeltaTable, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
-    columns = {one.name: one.type for one in pa.schema(table.schema().to_arrow())}
+    columns = {column.name: column.type for column in pa.schema(table.schema().to_arrow())}
     return {
         name: _as_column(base, name, columns[name], kind) if name in columns else kind for name, kind in fields.items()
     }
@@ -282,14 +282,14 @@ def remove(base: str, generation: int, window: str) -> bool:
 
 def _actions(base: str, generation: int) -> Iterator[AddAction]:
     with folders.opened(partition_folder(base, generation)) as (filesystem, path):
-        for one in filesystem.get_file_info(fs.FileSelector(path)):
-            if one.type != fs.FileType.File or not one.base_name.endswith(".parquet") or one.base_name[0] in "._":
+        for entry in filesystem.get_file_info(fs.FileSelector(path)):
+            if entry.type != fs.FileType.File or not entry.base_name.endswith(".parquet") or entry.base_name[0] in "._":
                 continue
-            with filesystem.open_input_file(one.path) as file:
+            with filesystem.open_input_file(entry.path) as file:
                 found = json.dumps(statistics(pq.read_metadata(file)))
-            name = posixpath.join(f"{GENERATION}={generation}", one.base_name)
+            name = posixpath.join(f"{GENERATION}={generation}", entry.base_name)
             values = {GENERATION: str(generation)}
-            yield AddAction(name, one.size, values, int(one.mtime_ns // 1_000_000), True, found)
+            yield AddAction(name, entry.size, values, int(entry.mtime_ns // 1_000_000), True, found)
 
 
 def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
@@ -332,7 +332,7 @@ def identity(base: str) -> str | None:
 def sweep(base: str, record: Record, covers: RangeSet) -> None:
     """Delete the rows of lower generations at the offsets that a committed window covers."""
     many = len(list(covers)) > _MOST_RANGES
-    scattered = RangeSet(one for one in covers if many and len(one) <= _SHORT)
+    scattered = RangeSet(range_ for range_ in covers if many and len(range_) <= _SHORT)
     ranges = list(covers - scattered)
     generation = record.attempt.generation
     commit = CommitProperties(custom_metadata={"tidemark.window": f"{record.lane}/{record.seq}"})
@@ -346,9 +346,9 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
 
 def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: CommitProperties) -> None:
     """As `sweep`, by joining the covered offsets with the table: one partition, and some files, at a time."""
-    files = [one for one in _files(prepared(base)) if one.generation < generation]
+    files = [file for file in _files(prepared(base)) if file.generation < generation]
     for at in covers.partitions:
-        for some in _together(one for one in files if one.may_have(at, covers)):
+        for some in _together(file for file in files if file.may_have(at, covers)):
             offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
             generations = sorted({one.generation for one in some})
             change(base, partial(_delete_joined, at=at, generations=generations, offsets=offsets, commit=commit))
@@ -411,12 +411,12 @@ def _together(files: Iterable[_File]) -> Iterator[list[_File]]:
     """Files in turn, as many as a merge may hold in memory; at least one."""
     some: list[_File] = []
     size = 0
-    for one in files:
-        if some and size + one.size > _MOST_BYTES:
+    for file in files:
+        if some and size + file.size > _MOST_BYTES:
             yield some
             some, size = [], 0
-        some.append(one)
-        size += one.size
+        some.append(file)
+        size += file.size
     if some:
         yield some
 
@@ -457,7 +457,7 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
     while True:
         found = parts(view.windows, view.authority, sink, kind=TYPE)
         for part in found:
-            check_there(part.base, (one.record for one in part.windows))
+            check_there(part.base, (window.record for window in part.windows))
         files = {base: files_of(base) for base in {one.base for one in found}}
         if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
             break

@@ -131,7 +131,7 @@ def hold(name: str, wanted: RangeSet) -> bool:
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return False
         batches = _batches(filesystem, path, [*_COORDINATE, GENERATION])
-        return any(taken_out(one, wanted, MAX_OFFSET).any() for one in batches)
+        return any(taken_out(batch, wanted, MAX_OFFSET).any() for batch in batches)
 
 
 def generations(name: str) -> set[int]:

@@ -61,8 +61,8 @@ def live_files(table: Table) -> list[LiveFile]:
 def files_of_all(table: Table, snapshots: Iterable[Snapshot] | None = None) -> Sequence[LiveFile]:
     """The files of some snapshots, or of all that have not expired, each once."""
     chosen = table.snapshots() if snapshots is None else snapshots
-    manifests = {one.manifest_path: one for shot in chosen for one in shot.manifests(table.io)}
-    return list({one.path: one for one in _of_manifests(table, manifests.values())}.values())
+    manifests = {manifest.manifest_path: manifest for shot in chosen for manifest in shot.manifests(table.io)}
+    return list({manifest.path: manifest for manifest in _of_manifests(table, manifests.values())}.values())
 
 
 def _of_manifests(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[LiveFile]:

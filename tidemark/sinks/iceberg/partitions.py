@@ -60,7 +60,7 @@ def check_spec(where: object, keys: Iterable[AnyKey], metadata: TableMetadata, r
     """Raises WrongUse for a table that is partitioned by something else. `renamed`: columns that are about to be, to what."""
     wanted = [(key.field, str(_transform(key))) for key in keys]
     schema = metadata.schema()
-    sources = [(schema.find_field(one.source_id).name, str(one.transform)) for one in metadata.spec().fields]
+    sources = [(schema.find_field(field.source_id).name, str(field.transform)) for field in metadata.spec().fields]
     found = [(renamed.get(name, name), transform) for name, transform in sources]
     if found != wanted:
         said = ", ".join(f"{transform} of {field}" for field, transform in found) or "nothing"
@@ -74,8 +74,8 @@ def partition_of(metadata: TableMetadata, name: str) -> Record:
     spec, schema = metadata.spec(), metadata.schema()
     if not spec.fields:
         return Record()
-    sources = [schema.find_field(one.source_id) for one in spec.fields]
-    first = _first_row(metadata, name, {one.name for one in sources})
+    sources = [schema.find_field(field.source_id) for field in spec.fields]
+    first = _first_row(metadata, name, {source.name for source in sources})
     transforms = (
         field.transform.transform(source.field_type) for field, source in zip(spec.fields, sources, strict=True)
     )

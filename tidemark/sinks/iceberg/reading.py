@@ -81,7 +81,7 @@ def files_of_window(record: Record, place: Mapping[str, str], connections: Conne
 
 
 def _where(part: FolderPart, sink: str, connections: Connections) -> Where:
-    places = (one.place for one in part.windows[0].record.places if one.name == sink and one.type == TYPE)
+    places = (place.place for place in part.windows[0].record.places if place.name == sink and place.type == TYPE)
     return located(connections, next(places))
 
 
@@ -101,7 +101,7 @@ class _Listed:
     @classmethod
     def of(cls, where: Where, found: list[FolderPart], sink: str, connections: Connections) -> _Listed:
         here = (part for part in found if _where(part, sink, connections) == where)
-        return listed(check_there(where, (one.record for part in here for one in part.windows)))
+        return listed(check_there(where, (window.record for part in here for window in part.windows)))
 
     def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
         generation = record.attempt.generation

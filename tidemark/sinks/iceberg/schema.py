@@ -69,7 +69,7 @@ def iceberg_type(kind: FieldType | Type) -> IcebergType:
             key_id=-1, key_type=StringType(), value_id=-2, value_type=iceberg_type(of.of), value_required=False
         )
     if of.name == "struct":
-        members = ((one.name, iceberg_type(one.type)) for one in of.members)
+        members = ((member.name, iceberg_type(member.type)) for member in of.members)
         return StructType(
             *(NestedField(-1 - at, name, kind, required=False) for at, (name, kind) in enumerate(members))
         )
@@ -94,7 +94,7 @@ def field_type(found: IcebergType) -> FieldType | None:
 
 def arrow_schema(schema: Schema) -> pa.Schema:
     """A table's columns as files have them that Spark or Arrow has written."""
-    return pa.schema([(one.name, arrow_type(_of_iceberg(one.field_type))) for one in schema.fields])
+    return pa.schema([(field.name, arrow_type(_of_iceberg(field.field_type))) for field in schema.fields])
 
 
 def today(metadata: TableMetadata, name: str) -> str:
@@ -124,7 +124,9 @@ def _of_iceberg(found: IcebergType) -> Type:
     if isinstance(found, MapType):
         return Type("map", of=_of_iceberg(found.value_type))
     if isinstance(found, StructType):
-        return Type("struct", members=tuple(Member(one.name, _of_iceberg(one.field_type)) for one in found.fields))
+        return Type(
+            "struct", members=tuple(Member(field.name, _of_iceberg(field.field_type)) for field in found.fields)
+        )
     return Type(_NAMES[str(found)])
 
 

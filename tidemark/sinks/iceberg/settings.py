@@ -120,7 +120,7 @@ class IcebergSink(InCatalog):
         return self
 
     def partition_keys(self) -> tuple[PartitionKey, ...]:
-        return tuple(PartitionKey.read(one) for one in self.partition_by)
+        return tuple(PartitionKey.read(part) for part in self.partition_by)
 
     def problem_with(self, others: Surroundings) -> str | None:
         fields = others.fields

@@ -108,7 +108,7 @@ def _prepared(
             f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
         )
     stored = _stored(where, table.metadata, fields, was)
-    there = {one.name: one.field_type for one in table.schema().fields}
+    there = {field.name: field.field_type for field in table.schema().fields}
     renamed = {old: name for name, old in _columns(there, fields, was).items() if old != name}
     check_spec(where, keys, table.metadata, renamed)
     there |= {name: there[old] for old, name in renamed.items()}
@@ -155,7 +155,7 @@ def _columns(there: Mapping[str, object], fields: Mapping[str, FieldType], was: 
 def _stored(
     where: Where, metadata: TableMetadata | None, fields: Mapping[str, FieldType], was: Names
 ) -> dict[str, FieldType]:
-    there = {} if metadata is None else {one.name: one.field_type for one in metadata.schema().fields}
+    there = {} if metadata is None else {field.name: field.field_type for field in metadata.schema().fields}
     for name, earlier in ({} if metadata is None else older_names(metadata)).items():
         if reused := [old for old in earlier if old in fields]:
             raise WrongUse(
@@ -203,9 +203,9 @@ def check_there(where: Where, records: Iterable[Record], named: str = "base") ->
     of `records` have its folder under the name `named`.
     """
     if (table := opened(where)) is None and any(
-        one.place.get(named) == where.base and one.place.get("table") == where.table
+        place.place.get(named) == where.base and place.place.get("table") == where.table
         for record in records
-        for one in record.places
+        for place in record.places
     ):
         raise Unreachable(
             f"{where} is not there, and windows have their results in it: its database may be another one, or its disk may "
@@ -306,7 +306,7 @@ def _published_before(table: Table, lane: str, generation: int) -> bool:
     known = (int(at) for name, at in table.properties.items() if name.startswith(_LANE) and name.endswith(f"/{lane}"))
     if all(at < generation for at in known):
         return False
-    may = (one for one in live_files(table) if one.may_have_generation(generation))
+    may = (file for file in live_files(table) if file.may_have_generation(generation))
     return any(
         one.generations == (generation, generation) or generation in data_files.generations(one.path) for one in may
     )
@@ -377,5 +377,5 @@ def _summary(record: Record) -> dict[str, str]:
 
 def _ranges(record: Record) -> str:
     window = record.window
-    said = " ".join(f"{one.topic}/{one.partition}@{one.start}-{one.until}" for one in window.ranges)
+    said = " ".join(f"{range_.topic}/{range_.partition}@{range_.start}-{range_.until}" for range_ in window.ranges)
     return said if len(said) <= _MOST_RANGES else f"{said[:_MOST_RANGES]}..."

@@ -47,7 +47,7 @@ def _names(members: Mapping[str, Type]) -> Iterator[str]:
         inner = kind
         while inner.of is not None:
             inner = inner.of
-        yield from _names({one.name: one.type for one in inner.members})
+        yield from _names({member.name: member.type for member in inner.members})
 
 
 def _record(name: str, within: str, members: Mapping[str, Type]) -> dict[str, Any]:
@@ -64,5 +64,5 @@ def _avro(kind: Type, name: str, within: str) -> object:
         of = ["null", _avro(kind.of, name, within)]
         return {"type": "array", "items": of} if kind.name == "array" else {"type": "map", "values": of}
     if kind.name == "struct":
-        return _record(name, within, {one.name: one.type for one in kind.members})
+        return _record(name, within, {member.name: member.type for member in kind.members})
     return _FLAT[kind.name]

@@ -35,10 +35,10 @@ def may_have_expired(view: View, until: int | None) -> RangeSet:
     early = {window.generation for window in view.windows if began_by(window, until)}
     authority = view.authority
     return RangeSet(
-        OffsetRange(at, one.start, one.until)
+        OffsetRange(at, segment.start, segment.until)
         for at in authority.partitions
-        for one in authority.segments(at)
-        if one.generation in early
+        for segment in authority.segments(at)
+        if segment.generation in early
     )
 
 

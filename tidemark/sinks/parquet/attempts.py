@@ -17,7 +17,7 @@ class InFolders(PlainSink):
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         from tidemark.sinks.parquet.folders import check_there
 
-        check_there(place["base"], (one.record for one in standing.windows))
+        check_there(place["base"], (window.record for window in standing.windows))
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         """Remove folders that can never count. The files of windows are immutable: a compaction writes new ones."""

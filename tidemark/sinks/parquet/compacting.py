@@ -66,7 +66,7 @@ class ParquetCompaction:
 
     def made(self, opened: Opened, settings: Folders, run: str) -> Sequence[Replacement]:
         found = compactions.find(opened.book, settings.name)
-        made = [one for one in found.value.folders if one.run == run] if found else []
+        made = [folder for folder in found.value.folders if folder.run == run] if found else []
         return [Replacement(_named(one.windows), one.rows, one.folder) for one in made]
 
 
@@ -78,7 +78,7 @@ def _replaceable(group: Sequence[FolderPart]) -> Replaceable:
 
 
 def _named(windows: Sequence[WindowSpan]) -> list[str]:
-    return [described([one]) for one in windows]
+    return [described([window]) for window in windows]
 
 
 def choose(parts: Sequence[FolderPart], base: str, asked: CompactionRequest) -> list[FolderPart]:
@@ -141,14 +141,14 @@ def _schema(part: FolderPart) -> _Schema | None:
             )
         with filesystem.open_input_file(first.path) as file:
             schema = pq.read_schema(file)
-    return tuple((one.name, str(one.type)) for one in schema if one.name not in WINDOW_COLUMNS)
+    return tuple((column.name, str(column.type)) for column in schema if column.name not in WINDOW_COLUMNS)
 
 
 def size(parts: Sequence[FolderPart]) -> Size:
     sizes: list[int] = []
     for part in parts:
         with folders.opened(part.folder) as (filesystem, path):
-            sizes += (one.size for one in _files(filesystem, path))
+            sizes += (file.size for file in _files(filesystem, path))
     return Size(len(sizes), sum(sizes))
 
 
@@ -165,8 +165,8 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
     any more. Folders of sinks with other names stay, even below the same base: the name may have changed.
     Repeatable. The call also removes what a late attempt at a compacted window has written since.
     """
-    for at in sorted({base, *(one.base for one in known.folders)}):
-        held = {name for one in known.folders if one.base == at for name in one.names()}
+    for at in sorted({base, *(folder.base for folder in known.folders)}):
+        held = {name for folder in known.folders if folder.base == at for name in folder.names()}
         with folders.opened(at) as (filesystem, path):
             _remove_below(book, known, filesystem, path, held, generation)
         _remove_dead(book, at, generation)
@@ -186,9 +186,9 @@ def _remove_below(
         if written < generation
     ]
     # Read after the folders were listed: the ledger claims a generation before its folder is made.
-    others = [one for one in compactions.of_all_sinks(book) if one.sink != known.sink]
+    others = [compaction for compaction in compactions.of_all_sinks(book) if compaction.sink != known.sink]
     claimed = {one.claim.generation for one in others if one.claim is not None}
-    named = {folders.path_of(one.folder) for value in (known, *others) for one in value.folders}
+    named = {folders.path_of(folder.folder) for value in (known, *others) for folder in value.folders}
     for written, found in older:
         if written not in claimed and found.path not in named:
             filesystem.delete_dir(found.path)
@@ -196,7 +196,7 @@ def _remove_below(
 
 def _remove_dead(book: Book, base: str, generation: int) -> None:
     """Remove what attempts have left that can never commit, in lanes that have gone on without them, or were cancelled."""
-    listed = [one for one in on_disk(base) if not one.compacted]
+    listed = [attempt for attempt in on_disk(base) if not attempt.compacted]
     # Read after the folders were listed: an attempt is in its head before it makes its folder.
     standing, heads = book.standing(), book.heads()
     for one in listed:

@@ -165,7 +165,8 @@ def check_held(book: Book, held: StoredCompactions) -> None:
 
 def described(windows: Sequence[WindowSpan]) -> str:
     return ", ".join(
-        f"{one.lane}/{one.start}" + (f" to {one.until - 1}" if one.until - one.start > 1 else "") for one in windows
+        f"{window.lane}/{window.start}" + (f" to {window.until - 1}" if window.until - window.start > 1 else "")
+        for window in windows
     )
 
 

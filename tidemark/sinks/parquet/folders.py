@@ -87,7 +87,7 @@ def check_there(
     nobody may take it for deleted, or begin it anew. `records` are asked for only where there is no mark. Their places have
     the folder under the name `named`.
     """
-    if marked(base) or not any(one.place.get(named) == base for record in records for one in record.places):
+    if marked(base) or not any(place.place.get(named) == base for record in records for place in record.places):
         return
     with opened(base) as (filesystem, path):
         there = filesystem.get_file_info(path).type != fs.FileType.NotFound

@@ -52,8 +52,8 @@ def mark(base: str, name: str, mine: Mapping[str, str]) -> None:
 def _wanted(filesystem: fs.FileSystem, path: str, name: str, mine: str) -> Iterator[tuple[str, bytes]]:
     """The files of others who want the folder, with what is in them."""
     begins = f"{name.removesuffix('.json')}-"
-    for one in filesystem.get_file_info(fs.FileSelector(path)):
-        if one.base_name.startswith(begins) and one.path != mine:
+    for entry in filesystem.get_file_info(fs.FileSelector(path)):
+        if entry.base_name.startswith(begins) and entry.path != mine:
             # It may have been taken away by now.
-            with suppress(FileNotFoundError), filesystem.open_input_stream(one.path) as stored:
-                yield one.path, stored.read()
+            with suppress(FileNotFoundError), filesystem.open_input_stream(entry.path) as stored:
+                yield entry.path, stored.read()

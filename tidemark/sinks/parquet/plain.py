@@ -67,21 +67,23 @@ class PlainFolders(InFolders):
             if place.type == self.kind and place.name != sink
         }
         made = compactions.of_all_sinks(opened.book)
-        named |= {folders.path_of(one.folder) for value in made for one in value.folders}
+        named |= {folders.path_of(folder.folder) for value in made for folder in value.folders}
         compacting = {value.claim.generation for value in made if value.claim is not None}
-        committed = {one.generation for one in standing.windows}
+        committed = {window.generation for window in standing.windows}
         for base in sorted({one.place.place["base"] for one in written}):
-            for one in files.on_disk(base):
-                if folders.path_of(one.folder) in named:
+            for attempt in files.on_disk(base):
+                if folders.path_of(attempt.folder) in named:
                     continue
-                if one.generation in committed:
-                    if files.holds(one.folder, wanted):
-                        yield f"plain readers see it in {one.folder}, which has no receipt: remove this folder"
-                elif one.compacted and one.generation not in compacting:
-                    if files.holds(one.folder, gone):
-                        yield f"plain readers see it in {one.folder} until: tidemark compact {opened.book.stream}"
-                elif standing.is_dead(one.generation, max(committed, default=0)) and files.holds(one.folder, gone):
-                    yield f"plain readers see it in {one.folder}, which an attempt has left: remove this folder"
+                if attempt.generation in committed:
+                    if files.holds(attempt.folder, wanted):
+                        yield f"plain readers see it in {attempt.folder}, which has no receipt: remove this folder"
+                elif attempt.compacted and attempt.generation not in compacting:
+                    if files.holds(attempt.folder, gone):
+                        yield f"plain readers see it in {attempt.folder} until: tidemark compact {opened.book.stream}"
+                elif standing.is_dead(attempt.generation, max(committed, default=0)) and files.holds(
+                    attempt.folder, gone
+                ):
+                    yield f"plain readers see it in {attempt.folder}, which an attempt has left: remove this folder"
 
     def rows_at(self, opened: Opened, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
         from tidemark.sinks.parquet.looking import rows_of_message
@@ -125,4 +127,4 @@ class PlainParquet(PlainFolders):
 
 
 def _covered(part: FolderPart) -> Iterator[OffsetRange]:
-    return (one for window in part.windows for one in window.covers)
+    return (range_ for window in part.windows for range_ in window.covers)

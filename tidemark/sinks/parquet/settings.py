@@ -117,7 +117,7 @@ class ParquetSink(FolderSettings):
         return self
 
     def folder_keys(self) -> tuple[FolderKey, ...]:
-        return tuple(FolderKey.read(one) for one in self.partition_by)
+        return tuple(FolderKey.read(part) for part in self.partition_by)
 
     def problem_with(self, others: Surroundings) -> str | None:
         fields = others.fields

@@ -71,7 +71,7 @@ def compact(
     register = book.register()
     if register is None:
         raise WrongUse(f"{book.stream} has not been read yet: there is nothing to compact")
-    folders.check_there(base, (one.record for one in book.committed()))
+    folders.check_there(base, (window.record for window in book.committed()))
     parquet_files.own(base, book.stream, register[1].ledger, sink.name)
 
     def heard(step: CompactionStep) -> None:

@@ -69,8 +69,10 @@ class PlaceBlocks:
             now = self.book.view(self.view.sink).authority
             blocks = [(block, held) for block, held in blocks if block.still_held(now)]
         judged = [(block, self.judge(block, held)) for block, held in blocks]
-        offsets = RangeSet(one for block, verdict in judged if verdict.compared for one in block.offsets)
-        differing = RangeSet(one for block, verdict in judged if verdict.wrong is not None for one in block.offsets)
+        offsets = RangeSet(range_ for block, verdict in judged if verdict.compared for range_ in block.offsets)
+        differing = RangeSet(
+            range_ for block, verdict in judged if verdict.wrong is not None for range_ in block.offsets
+        )
         return ByBlocks(offsets, tuple(verdict.wrong for _, verdict in judged if verdict.wrong is not None), differing)
 
 
@@ -93,7 +95,7 @@ class DeletedOffsets:
         """All offsets whose rows are compared by blocks in any place, with those that later windows have taken."""
         names = {None, *(place.name for window, _ in self.windows for place in window.record.places)}
         blocks = (block for name in names for block in self._blocks(self.view.of(name), lambda record: True))
-        return RangeSet(one for block in blocks for one in block.offsets | block.taken)
+        return RangeSet(range_ for block in blocks for range_ in block.offsets | block.taken)
 
     def of_sink(self, sink: str, place: Mapping[str, str]) -> PlaceBlocks:
         return self._of(sink, sink, place, lambda block, found: compare_rows(block, found, self.fields))
@@ -148,7 +150,7 @@ def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Blo
     if not blocks:
         return []
     # A join over equal keys, so that Spark does not compare every row with every piece.
-    size = block_size(RangeSet(one for block in blocks for one in block.offsets | block.taken), _MOST_PIECES)
+    size = block_size(RangeSet(range_ for block in blocks for range_ in block.offsets | block.taken), _MOST_PIECES)
     pieces = [
         (at.topic, at.incarnation, at.partition, number_of_piece, start, until, number, taken)
         for number, block in enumerate(blocks)

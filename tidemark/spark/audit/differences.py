@@ -79,9 +79,9 @@ class Sums:
 def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
     """The sums of the rows to expect, from the tallies of the blocks of all messages."""
     return {
-        (one.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), int(tally.content, 16))
-        for one in blocks
-        for tally in one.blocks
+        (block.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), int(tally.content, 16))
+        for block in blocks
+        for tally in block.blocks
     }
 
 
@@ -463,7 +463,7 @@ def compare_rows(
 
 
 def _named(rows: DataFrame) -> tuple[str, ...]:
-    return tuple(str(one) for one in _coordinates(rows, SHOWN_COORDINATES))
+    return tuple(str(coordinate) for coordinate in _coordinates(rows, SHOWN_COORDINATES))
 
 
 def _coordinates(rows: DataFrame, limit: int) -> list[Coordinate]:

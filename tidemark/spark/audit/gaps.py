@@ -77,11 +77,11 @@ def _read_before(
         if record.kind.reads_again or record.window.selection or record.window.isolation != isolation:
             continue
         read = {tally.at: tally.read.number for tally in record.tallies}
-        for one in record.window.ranges:
-            whole = RangeSet([one.as_range()])
+        for range_ in record.window.ranges:
+            whole = RangeSet([range_.as_range()])
             if record.receipt is not None and whole and whole & wanted == whole:
-                number[one.at] = number.get(one.at, 0) + read.get(one.at, 0)
-                ranges.append(one.as_range())
+                number[range_.at] = number.get(range_.at, 0) + read.get(range_.at, 0)
+                ranges.append(range_.as_range())
     return number, RangeSet(ranges)
 
 

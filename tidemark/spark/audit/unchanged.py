@@ -64,7 +64,7 @@ def _as_read(
 ) -> tuple[Stretch, ...]:
     """The stretches whose messages are as their windows read them, whatever their rows are made of."""
     source = opened.stream.source
-    ranges = [one.offsets for one in candidates]
+    ranges = [candidate.offsets for candidate in candidates]
     now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch, watch)
     counted = _by_stretch(candidates, now)
     return tuple(one for one, tally in zip(candidates, counted, strict=True) if one.is_as_read(tally))
@@ -72,7 +72,7 @@ def _as_read(
 
 def _worth_reading(candidates: Sequence[Stretch]) -> Sequence[Stretch]:
     """The stretches, without the short ones if these are many: a range takes longer to open than its rows to make."""
-    long = [one for one in candidates if len(one.offsets) >= _SHORT]
+    long = [candidate for candidate in candidates if len(candidate.offsets) >= _SHORT]
     return candidates if len(candidates) - len(long) <= _FEW else long
 
 

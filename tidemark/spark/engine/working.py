@@ -107,7 +107,7 @@ def _take_environment(environment: Mapping[str, str]) -> None:
 
 def _take_path(script: str, environment: Mapping[str, str]) -> None:
     """Python's path as for a program of its own: the script's folder, PYTHONPATH, and what was there."""
-    own = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
+    own = [word for word in environment.get("PYTHONPATH", "").split(os.pathsep) if word]
     sys.path[:1] = [str(Path(script).parent), *own]
     # Folders are listed again: what the engine has seen of them may be old.
     sys.path_importer_cache.clear()

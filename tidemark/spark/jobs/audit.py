@@ -127,7 +127,7 @@ def _audit(
     forgotten = forgotten_blocks(opened, view, not_read)
     size = block_size(readable, _MOST_BLOCKS)
     # Where sums of blocks tell whether all is there, no row is kept.
-    only_sums = all(audits_by_sums(kind_of(one.type).with_spark()) for one in opened.stream.sinks)
+    only_sums = all(audits_by_sums(kind_of(sink.type).with_spark()) for sink in opened.stream.sinks)
     known: tuple[Stretch, ...] = ()
     lacking = list(forgotten.problems)
     counted = [tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies]
@@ -164,10 +164,10 @@ def _audit(
         places = list(_places(compared, rows, steps, letters, beside)) if to_read or not_read else []
     steps.begin("checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
-    by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
+    by_tallies = reduce(and_, (block.offsets for block in blocks), not_read).count()
     gaps = gap_reports(spark, opened, view.windows, readable, compared, counts, incarnations)
     differing = RangeSet(one for found in blocks for one in found.differing)
-    findings = RangeSet(one for place in places for one in place.findings)
+    findings = RangeSet(range_ for place in places for range_ in place.findings)
     gone = differing - held
     if level == Level.SINKS:
         # A replay of a block would take the rows of messages that compaction has removed.
@@ -225,10 +225,10 @@ def _unfinished(view: View) -> RangeSet:
 
 def _most_dead_letters(view: View, covered: RangeSet) -> int:
     """As many dead letters as the covered offsets have, or more."""
-    receipts = [one.record.receipt for one in view.windows]
-    if not all(one is not None and one.tallies for one in receipts):
+    receipts = [window.record.receipt for window in view.windows]
+    if not all(receipt is not None and receipt.tallies for receipt in receipts):
         return covered.count()
-    counted = (tally.dead_letters for one in receipts if one is not None for tally in one.tallies)
+    counted = (tally.dead_letters for receipt in receipts if receipt is not None for tally in receipt.tallies)
     return min(covered.count(), sum(counted))
 
 
@@ -271,8 +271,8 @@ def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Execu
 
 def _not_compared(opened: OpenStream, places: Sequence[AuditedPlace], level: Level) -> tuple[str, ...]:
     """The sinks that this audit has not compared. Without messages, only blocks can be."""
-    compared = {one.report.name for one in places if level.reads_messages or one.by_blocks is not None}
-    return tuple(one.name for one in opened.stream.sinks if one.name not in compared)
+    compared = {place.report.name for place in places if level.reads_messages or place.by_blocks is not None}
+    return tuple(sink.name for sink in opened.stream.sinks if sink.name not in compared)
 
 
 def _uncommitted(opened: OpenStream) -> RangeSet:

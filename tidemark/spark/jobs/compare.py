@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--sinks", default="", help="the sinks that the replay writes alone, with commas; empty: all")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
-    sinks = chosen_sinks.named(opened, [one for one in options.sinks.split(",") if one])
+    sinks = chosen_sinks.named(opened, [word for word in options.sinks.split(",") if word])
     if lanes.lanes_of(opened, LaneKind.REPLAY, options.run):
         # A retry: the replay has begun, and what it was going to change can no longer be found out.
         found = comparisons.stored_comparison(opened, options.run)
@@ -132,7 +132,7 @@ def _of_piece(
         letters.unpersist()
     finally:
         rows.close()
-    compared = {one.name for one in places}
+    compared = {place.name for place in places}
     return ReplayComparison(
         stream=opened.book.stream,
         run=run,
@@ -148,14 +148,15 @@ def _of_piece(
         places=places,
         not_compared=tuple(f"{one.name} ({one.type})" for one in _written(opened, sinks) if one.name not in compared),
         reasons=tuple(
-            DeadLetterReason(reason=one.reason, number=one.number, first=str(one.example)) for one in reasons
+            DeadLetterReason(reason=reason.reason, number=reason.number, first=str(reason.example))
+            for reason in reasons
         ),
         sinks=sinks,
     )
 
 
 def _written(opened: OpenStream, sinks: Sinks) -> list[SinkSettings]:
-    return [one for one in opened.stream.sinks if sinks is None or one.name in sinks]
+    return [sink for sink in opened.stream.sinks if sinks is None or sink.name in sinks]
 
 
 def _places(against: Comparing, steps: Steps, sinks: Sinks) -> Iterator[PlaceComparison]:

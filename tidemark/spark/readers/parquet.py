@@ -36,7 +36,7 @@ def rows_at_a_time(spark: SparkSession, tallies: Iterable[PartitionTally]) -> Ab
 
 
 def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
-    average = max((one.bytes / one.read.number for one in tallies if one.read.number), default=_BYTES_AT_A_TIME)
+    average = max((tally.bytes / tally.read.number for tally in tallies if tally.read.number), default=_BYTES_AT_A_TIME)
     return max(_FEWEST_ROWS, int(min(_MOST_ROWS, _BYTES_AT_A_TIME / max(average, 1))))
 
 
@@ -89,7 +89,7 @@ def rows_of(
 
 
 def _read(spark: SparkSession, schema: StructType, paths: Sequence[str], was: Names) -> DataFrame:
-    before = {one.name: was[one.name] for one in schema if one.name in was}
+    before = {column.name: was[column.name] for column in schema if column.name in was}
     older = [StructField(old, schema[name].dataType) for name, names in before.items() for old in names]
     # The files have all columns. The names of their folders may differ from window to window.
     files = spark.read.schema(StructType([*schema, *older])).option("recursiveFileLookup", True).parquet(*paths)
@@ -126,7 +126,7 @@ def parquet_rows(
     With `gone`, a missing folder has no rows, so that the audit finds its rows missing. Without `gone`, Spark fails and names
     the folder.
     """
-    there = [one for one in parts if not gone or all(map(exists, one.paths))]
+    there = [part for part in parts if not gone or all(map(exists, part.paths))]
     return rows_of(spark, there, schema_of(fields), was)
 
 

@@ -102,7 +102,7 @@ def hbase_places(
     enough = 4 * cores if rows is None else max(cores, min(4 * cores, rows // _ROWS_PER_TASK))
     tasks = max(1, min(len(scans), enough))
     # Each task takes its turn, so that neighbours, which may hold most of the rows, are in different tasks.
-    turns = tuple(one for start in range(tasks) for one in scans[start::tasks])
+    turns = tuple(scan for start in range(tasks) for scan in scans[start::tasks])
     frame = spark.range(0, len(turns), 1, tasks)
     return in_workers(frame, replace(reader, scans=turns), from_arrow_schema(schema))
 

@@ -172,7 +172,7 @@ def checked_alone(rows: DataFrame, conditions: Sequence[str]) -> DataFrame:
     """Conditions on rows with these columns, in a plan that has nothing else."""
     nothing = rows.sparkSession.createDataFrame([], rows.schema)
     with _null_where_not_computable(rows.sparkSession):
-        return nothing.select(*(F.when(F.expr(one), F.lit(1)) for one in conditions))
+        return nothing.select(*(F.when(F.expr(condition), F.lit(1)) for condition in conditions))
 
 
 def _refused(rows: DataFrame, reason: Column, failure: Column, outcome: Outcome) -> DataFrame:

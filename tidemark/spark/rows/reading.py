@@ -105,8 +105,8 @@ def count_ranges(
     counted = counter(spark)
     watch(counted)
     params = _settings(cluster, isolation, fetch)
-    for one in spread_over_tasks(ranges, cores=_cores(spark)):
-        _records(spark, params, one, one.offsets, incarnations, counted=counted).count()
+    for task in spread_over_tasks(ranges, cores=_cores(spark)):
+        _records(spark, params, task, task.offsets, incarnations, counted=counted).count()
     found = counted_ranges(lines_of(spark, counted))
     check_once(((tally.at, again) for tally, again in found), "messages")
     return [tally for tally, _ in found]
@@ -231,8 +231,9 @@ def _records(
 def _lines(ranges: Iterable[OffsetRange], incarnations: Mapping[str, int]) -> str:
     """Ranges as `Messages.java` takes them."""
     return "\n".join(
-        f"{one.partition.topic} {incarnations[one.partition.topic]} {one.partition.partition} {one.start} {one.until}"
-        for one in ranges
+        f"{at.topic} {incarnations[at.topic]} {at.partition} {range_.start} {range_.until}"
+        for range_ in ranges
+        for at in (range_.partition,)
     )
 
 

@@ -87,7 +87,7 @@ def tallies_and_blocks(
         (row[BLOCK], PartitionTally(**_partition(row), **_became(row), **(_read(row) if read is None else {})))
         for row in _summed(rows.select("*", block_of(size)), by, parts, "rows of messages")
     ]
-    found = sorted(counts, key=lambda one: (_sorted(one[1]), one[0]))
+    found = sorted(counts, key=lambda count: (_sorted(count[1]), count[0]))
     partitions: list[PartitionTally] = []
     blocks: list[PartitionBlocks] = []
     for (topic, incarnation, partition), same in groupby(found, key=lambda one: _sorted(one[1])):

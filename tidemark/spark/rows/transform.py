@@ -60,7 +60,7 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
     through = goes_through()
     result = made_of(given_to(rows, given), transform)
     # The other columns of a message: key, value, time, and those that a dead letter needs.
-    carried = [one for one in rows.schema if one.name not in {*GIVEN_BACK, *_DECIDED, *given}]
+    carried = [column for column in rows.schema if column.name not in {*GIVEN_BACK, *_DECIDED, *given}]
     messages = rows.where(through & (F.col(INDEX) == 0)).select(
         *GIVEN_BACK, *(one.name for one in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
     )
@@ -215,7 +215,7 @@ def _checked(result: DataFrame, fields: Fields) -> DataFrame:
     own = {TOPIC: "string", INCARNATION: "int", PARTITION: "int", OFFSET: "integer", INDEX: "int"}
     expected = {**own, **fields}
     times = Counter(name.lower() for name in result.columns)
-    types = {one.name.lower(): one.dataType for one in result.schema}
+    types = {column.name.lower(): column.dataType for column in result.schema}
     for name, kind in expected.items():
         wanted = spark_type(kind)
         if times[name.lower()] != 1:

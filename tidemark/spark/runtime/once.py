@@ -62,7 +62,7 @@ def depends_on_order(rows: DataFrame) -> bool:
         if leaf.getClass().getSimpleName() != "CTERelationRef"
     ]
     # The messages may stand in a union with themselves.
-    if any(not sources[0].sameResult(one) for one in sources[1:]):
+    if any(not sources[0].sameResult(source) for source in sources[1:]):
         return True
     plan = str(query.executedPlan().toString())
     return any(step in plan for step in _MEETINGS)

@@ -225,11 +225,11 @@ def _allow(spark: SparkSession, token_urls: Sequence[str]) -> None:
         return
     jvm: Any = SparkContext._jvm
     system = jvm.java.lang.System
-    allowed = [one for one in str(system.getProperty(_ALLOWED_URLS) or "").split(",") if one]
+    allowed = [word for word in str(system.getProperty(_ALLOWED_URLS) or "").split(",") if word]
     system.setProperty(_ALLOWED_URLS, ",".join(dict.fromkeys([*allowed, *token_urls])))
     options = str(spark.sparkContext.getConf().get(_EXECUTORS, ""))
     if not spark.sparkContext.master.startswith("local") and (  # type: ignore[union-attr]
-        lacking := [one for one in token_urls if one not in options]
+        lacking := [url for url in token_urls if url not in options]
     ):
         raise WrongUse(
             f"the executors of the warm engine get no tokens from {', '.join(lacking)}. Set in `engine` among the extras of "

@@ -44,7 +44,7 @@ def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
     This process imports from them too. Executors of a cluster get the files of `PY_FILES`, and have no PYTHONPATH of ours.
     Raises WrongUse for a file that this machine does not have.
     """
-    given = [one for one in run.conf.get(PY_FILES, "").split(",") if one]
+    given = [word for word in run.conf.get(PY_FILES, "").split(",") if word]
     if missing := [one for one in given if not Path(one).is_file()]:
         raise WrongUse(f"engine.conf: {PY_FILES} names {', '.join(missing)}: a warm engine takes files of this machine")
     files = [Path(one).resolve() for one in given]
@@ -54,7 +54,7 @@ def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
     if not str(context.master).startswith("local"):
         for file in files:
             _ship(file, context)
-    return [*places, *(one for one in run.environment.get("PYTHONPATH", "").split(os.pathsep) if one)]
+    return [*places, *(word for word in run.environment.get("PYTHONPATH", "").split(os.pathsep) if word)]
 
 
 def _ship(file: Path, context: SparkContext) -> None:

@@ -41,7 +41,7 @@ def parse(messages: DataFrame, scheme: DelimitedScheme) -> DataFrame:
 
 def _unquoted(separator: str) -> Column:
     """The texts between the separators; an empty one is null."""
-    return F.transform(F.split(F.col(_TEXT), re.escape(separator), -1), lambda one: F.when(one != "", one))
+    return F.transform(F.split(F.col(_TEXT), re.escape(separator), -1), lambda word: F.when(word != "", word))
 
 
 def _quoted(separator: str, quote: str) -> Column:

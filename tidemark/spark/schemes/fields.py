@@ -132,14 +132,14 @@ def not_utf8(value: Column, of: Type) -> Column | None:
     if inner is not None:
         keys = _some(F.map_keys(value), Type("string"))
         return keys if not_utf8(value, inner) is None else keys | _some(F.map_values(value), inner)
-    each = [not_utf8(value[one.name], one.type) for one in of.members]
+    each = [not_utf8(value[member.name], member.type) for member in of.members]
     found = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
     return reduce(or_, found) if found else None
 
 
 def _some(values: Column, of: Type) -> Column:
     """Whether some of these values have a text that is not UTF-8."""
-    return F.exists(values, lambda one: F.coalesce(cast("Column", not_utf8(one, of)), F.lit(False)))
+    return F.exists(values, lambda value: F.coalesce(cast("Column", not_utf8(value, of)), F.lit(False)))
 
 
 def _ddl(found: T.DataType) -> str:

@@ -24,11 +24,13 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     frame = messages.withColumn(_TEXT, utf8_text())
     frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
     frame = frame.withColumn(_MEMBERS, members(F.col(_JSON)))
-    frame = frame.withColumns({f"_given_{one.name}": F.try_element_at(_MEMBERS, F.lit(one.name)) for one in columns})
-    given = {one.name: field(f"_given_{one.name}") for one in columns}
-    made = {f"_made_{one.name}": value(given[one.name], one.type, scheme.timestamp) for one in columns}
+    frame = frame.withColumns(
+        {f"_given_{column.name}": F.try_element_at(_MEMBERS, F.lit(column.name)) for column in columns}
+    )
+    given = {column.name: field(f"_given_{column.name}") for column in columns}
+    made = {f"_made_{column.name}": value(given[column.name], column.type, scheme.timestamp) for column in columns}
     frame = frame.withColumns(made)
-    problems = [member_problem(given[one.name], field(f"_made_{one.name}"), one) for one in columns]
+    problems = [member_problem(given[column.name], field(f"_made_{column.name}"), column) for column in columns]
     reason = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
@@ -36,7 +38,9 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
         .when(F.col(_MEMBERS).isNull(), F.lit(NOT_OBJECT))
         .otherwise(F.coalesce(*problems, _refused(scheme)))
     )
-    fields = {one.name: _stored(field(f"_made_{one.name}"), one.type, scheme.stored(one)) for one in columns}
+    fields = {
+        column.name: _stored(field(f"_made_{column.name}"), column.type, scheme.stored(column)) for column in columns
+    }
     if scheme.unknown == "keep":
         others = _others(scheme)
         fields[UNKNOWN] = F.when(F.cardinality(others) > 0, unmarked(F.to_json(others)))
@@ -46,7 +50,7 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
 
 def _others(scheme: JsonScheme) -> Column:
     """The members that are not named."""
-    names = [one.name for one in scheme.columns]
+    names = [column.name for column in scheme.columns]
     return F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*names))
 
 

@@ -23,12 +23,12 @@ def value(given: Column, kind: Type, form: Sequence[str] | None) -> Column:
     """A variant as its type; null when it is null or of another type. `form`: the forms of times, if there are any."""
     of = kind.of
     if of is not None and kind.name == "array":
-        return F.transform(elements(given), lambda one: value(one, of, form))
+        return F.transform(elements(given), lambda element: value(element, of, form))
     if of is not None:
-        return F.transform_values(members(given), lambda _, one: value(one, of, form))
+        return F.transform_values(members(given), lambda _, member: value(member, of, form))
     if kind.name == "struct":
         found = members(given)
-        fields = [value(_member(found, one), one.type, form).alias(one.name) for one in kind.members]
+        fields = [value(_member(found, member), member.type, form).alias(member.name) for member in kind.members]
         return F.when(found.isNotNull(), F.struct(*fields))
     if kind.name == "variant":
         return F.when(_is_there(given), given)
@@ -43,11 +43,13 @@ def _problem(given: Column, made: Column, kind: Type, path: str) -> Column:
         parts, into = elements(given), made
         if kind.name == "map":
             parts, into = F.map_values(members(given)), F.map_values(made)
-        found = F.zip_with(parts, into, lambda one, other: _problem(one, other, of, f"{path}[]"))
+        found = F.zip_with(parts, into, lambda part, other: _problem(part, other, of, f"{path}[]"))
         return F.coalesce(wrong, F.get(F.filter(found, lambda one: one.isNotNull()), F.lit(0)))
     if kind.name == "struct":
         found = members(given)
-        of_each = [member_problem(_member(found, one), made[one.name], one, f"{path}.") for one in kind.members]
+        of_each = [
+            member_problem(_member(found, member), made[member.name], member, f"{path}.") for member in kind.members
+        ]
         return F.coalesce(wrong, F.when(found.isNotNull(), F.coalesce(*of_each)))
     return wrong
 

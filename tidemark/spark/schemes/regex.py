@@ -55,8 +55,8 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
 
 def _matched(spark: SparkSession, scheme: RegexScheme, text: Column) -> Column:
     """The result of `Patterns` for a text."""
-    groups = [[one.groups.index(name) + 1 for name in scheme.named] for one in scheme.patterns]
-    names, regexes = [one.name for one in scheme.patterns], [one.regex for one in scheme.patterns]
+    groups = [[pattern.groups.index(name) + 1 for name in scheme.named] for pattern in scheme.patterns]
+    names, regexes = [pattern.name for pattern in scheme.patterns], [pattern.regex for pattern in scheme.patterns]
     said = sha256(repr((names, regexes, groups, scheme.max_match_ms)).encode()).hexdigest()[:16]
     patterns = [_java_pattern(spark, number, regex) for number, regex in enumerate(regexes)]
     given = (names, patterns, groups, scheme.max_match_ms)

@@ -101,7 +101,9 @@ class LettersInFiles(DeadLetters):
             for path in attempts.get(segment.generation, ()):
                 file = self._file(path)
                 offsets = file.offsets.get(wanted.partition, frozenset())
-                there += [(one, segment.generation, file) for one in offsets if segment.start <= one < segment.until]
+                there += [
+                    (offset, segment.generation, file) for offset in offsets if segment.start <= offset < segment.until
+                ]
         there.sort(key=lambda one: one[0])
         while there:
             number = max(1, _AT_ONCE_BYTES // max(file.average for _, _, file in there))
@@ -119,7 +121,9 @@ class LettersInFiles(DeadLetters):
 
     def _check_never_written(self) -> None:
         """Raises Unreachable where windows have written there. A disk that is not mounted looks like an empty folder."""
-        if any(place.place.get("base") == self._base for one in self.book.committed() for place in one.record.places):
+        if any(
+            place.place.get("base") == self._base for window in self.book.committed() for place in window.record.places
+        ):
             raise Unreachable(
                 f"{self._base} is not there, and windows have dead letters in it; its disk may not be mounted"
             )
@@ -176,7 +180,9 @@ class LettersInFiles(DeadLetters):
                 raise LedgerContradiction(f"{file} cannot be read: {problem}") from problem
         table = table.filter(pc.is_in(table.column("_offset"), value_set=pa.array(offsets, pa.int64())))
         # A message may hold any bytes, which need not be a text.
-        exact = [(one.name, pa.binary() if pa.types.is_string(one.type) else one.type) for one in table.schema]
+        exact = [
+            (column.name, pa.binary() if pa.types.is_string(column.type) else column.type) for column in table.schema
+        ]
         yield from table.cast(pa.schema(exact)).to_pylist()
 
 
@@ -217,5 +223,5 @@ def _described(path: str, file: pq.ParquetFile) -> _File:
     for topic, incarnation, partition, offset in zip(*(places[name] for name in _PLACE), strict=True):
         found.setdefault(TopicPartition(topic, partition, incarnation), set()).add(offset)
     rows = max(1, file.metadata.num_rows)
-    average = max(1, sum(one.total_byte_size for one in groups) // rows)
+    average = max(1, sum(group.total_byte_size for group in groups) // rows)
     return _File(path, {at: frozenset(offsets) for at, offsets in found.items()}, average)

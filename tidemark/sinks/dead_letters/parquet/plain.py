@@ -21,7 +21,7 @@ class PlainDeadLetters(InFolders):
         from tidemark.sinks.parquet import files
 
         super().erase(connections, place, erasing)
-        committed = {one.generation for one in erasing.standing.windows}
-        for one in files.on_disk(place["base"]):
-            if one.generation in committed:
-                files.rewrite_without(one.folder, erasing.erased)
+        committed = {window.generation for window in erasing.standing.windows}
+        for attempt in files.on_disk(place["base"]):
+            if attempt.generation in committed:
+                files.rewrite_without(attempt.folder, erasing.erased)

@@ -128,7 +128,7 @@ class LettersInSQL(DeadLetters):
                 segment = next(segments, None)
             counting = segment.generation if segment is not None and offset >= segment.start else None
             place = Place(wanted.partition, offset, 0)
-            found = [one for one in versions if one["generation"] == counting]
+            found = [version for version in versions if version["generation"] == counting]
             yield place, self._stored(place, found[0]) if found else None
 
     def _versions(self, wanted: OffsetRange) -> Iterator[Mapping[str, Any]]:
@@ -209,10 +209,10 @@ def _as_text(kind: str, table: str) -> str:
     """What a person reads: of each message, the newest dead letter, with its bytes as text."""
     others = {"key": "message_key", "value": "message_value", "timestamp": "message_time"}
     columns = [f"l.{one} AS {dialects.quoted(kind, one)}" for one in (*_PLACE, *_MARK[:2])]
-    for one in FIELDS:
-        value = f"l.{one}" if one in _TEXTS else dialects.shown(kind, f"l.{one}")
-        columns.append(f"{value} AS {others.get(one, one)}")
-    same = " AND ".join(f"n.{one} = l.{one}" for one in _PLACE[:-1])
+    for field in FIELDS:
+        value = f"l.{field}" if field in _TEXTS else dialects.shown(kind, f"l.{field}")
+        columns.append(f"{value} AS {others.get(field, field)}")
+    same = " AND ".join(f"n.{column} = l.{column}" for column in _PLACE[:-1])
     newer = f"SELECT 1 FROM {table} n WHERE {same} AND n.generation > l.generation"  # noqa: S608
     return f"SELECT {', '.join(columns)} FROM {table} l WHERE NOT EXISTS ({newer})"  # noqa: S608
 
@@ -230,11 +230,14 @@ def _letters(name: str) -> sa.Table:
     return sa.Table(
         name,
         sa.MetaData(),
-        *(sa.Column(one, kinds.get(one, dialects.name()), primary_key=True, autoincrement=False) for one in _PLACE),
+        *(
+            sa.Column(column, kinds.get(column, dialects.name()), primary_key=True, autoincrement=False)
+            for column in _PLACE
+        ),
         sa.Column("lane", dialects.text(), nullable=False),
         sa.Column("seq", sa.BigInteger, nullable=False),
         sa.Column("digest", sa.BigInteger, nullable=False),
-        *(sa.Column(one, dialects.text() if one in _TEXTS else dialects.large()) for one in FIELDS),
+        *(sa.Column(field, dialects.text() if field in _TEXTS else dialects.large()) for field in FIELDS),
         **dialects.TABLE,
     )
 

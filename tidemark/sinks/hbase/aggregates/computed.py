@@ -53,7 +53,10 @@ class Aggregate:
 
 def merged(aggregates: Iterable[Aggregate], contributions: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
     """The total of some contributions, by the names of the values; null values are absent."""
-    found = {one.name: one.merged([each[one.name] for each in contributions if one.name in each]) for one in aggregates}
+    found = {
+        aggregate.name: aggregate.merged([each[aggregate.name] for each in contributions if aggregate.name in each])
+        for aggregate in aggregates
+    }
     return {name: state for name, state in found.items() if state is not None}
 
 

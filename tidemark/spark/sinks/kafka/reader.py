@@ -103,18 +103,18 @@ def _header(name: str) -> Column:
     """The text of a header; null for a message of another program. Spark fails at headers of another format."""
 
     def last(name: str) -> Column:
-        named = F.filter(HEADERS, lambda one: one["key"] == f"tidemark.{name}")
+        named = F.filter(HEADERS, lambda header: header["key"] == f"tidemark.{name}")
         return F.try_element_at(named, F.lit(-1))["value"].cast("string")
 
-    ours = F.exists(HEADERS, lambda one: one["key"].isin(*HEADER_NAMES))
+    ours = F.exists(HEADERS, lambda header: header["key"].isin(*HEADER_NAMES))
     problem = F.raise_error(F.lit(f"a message has headers that are not of format {FORMAT}"))
     return F.when(last("format") == FORMAT, last(name)).when(ours, problem)
 
 
 def _segments(spark: SparkSession, authority: Authority) -> DataFrame:
     rows = [
-        (at.topic, at.incarnation, at.partition, one.start, one.until, one.generation)
+        (at.topic, at.incarnation, at.partition, segment.start, segment.until, segment.generation)
         for at in authority.partitions
-        for one in authority.segments(at)
+        for segment in authority.segments(at)
     ]
     return spark.createDataFrame(rows, _SEGMENT)

@@ -105,7 +105,7 @@ def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: Range
         different_at=at["different"],
         extra_at=at["extra"],
     )
-    return report, RangeSet(one for name in wrong for one in units.offsets(name))
+    return report, RangeSet(range_ for name in wrong for range_ in units.offsets(name))
 
 
 def _numbers(compared: DataFrame) -> Row:
@@ -145,7 +145,7 @@ def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> Pl
         after.alias(AFTER),
         F.array_compact(F.array(*changed)).alias(COLUMNS),
     )
-    names = [one.name for one in aggregates]
+    names = [aggregate.name for aggregate in aggregates]
     return counted(sink.name, rows, names, _because(WAS_NOT_GIVEN), _because(NOT_GIVEN_NOW), _units_of)
 
 

@@ -85,7 +85,7 @@ class _Totals:
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
         for key, values in self.steady.totals(self.aggregates, salts):
-            yield (*key, *(values.get(one.name) for one in self.aggregates))
+            yield (*key, *(values.get(aggregate.name) for aggregate in self.aggregates))
 
 
 @dataclass(frozen=True)

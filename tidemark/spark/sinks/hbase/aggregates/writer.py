@@ -75,7 +75,11 @@ class HBaseAggregates:
         self._table.prepare(stream, ledger, Layout(self._config.key, self._aggregates, self._block))
 
     def refusal(self, fields: Fields) -> Column:
-        long = {one.field: fields[one.field] for one in self._aggregates if one.field and is_long(fields[one.field])}
+        long = {
+            aggregate.field: fields[aggregate.field]
+            for aggregate in self._aggregates
+            if aggregate.field and is_long(fields[aggregate.field])
+        }
         # A field may be in two values, as minimum and as maximum.
         cell = packed_size(long) * 2 + _BESIDE_BYTES + 64 * len(self._aggregates)
         # One more byte for the salt.
@@ -90,7 +94,7 @@ class HBaseAggregates:
             given = with_unit_of_one(given, self._block)
         # One task needs no shuffle.
         given = given.coalesce(1) if context.few else given
-        keys, values = len(self._config.key), tuple(one.name for one in self._aggregates)
+        keys, values = len(self._config.key), tuple(aggregate.name for aggregate in self._aggregates)
         writer = _Writer(self._table, values, keys, found.columns, context)
         return acknowledged(contributions(given, keys, self._aggregates), writer, few=context.few)
 
