@@ -19,7 +19,7 @@ from tidemark.errors import WrongUse
 
 
 class TidemarkHook(BaseHook):
-    """A connection, read and checked. `get_conn` gives the endpoint. Raises WrongUse and ConnectionMissing."""
+    """A connection, read and checked. `get_conn` returns the endpoint. Raises WrongUse and ConnectionMissing."""
 
     conn_name_attr = "conn_id"
     default_conn_name = ""

@@ -50,9 +50,9 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
 
         @task
         def plan(**context: Any) -> int:
-            """Pin the next window, or take the pending one as it is. Gives the window's number.
+            """Pin the next window, or take the pending one as it is. Returns the window's number.
 
-            A retry after the job has committed gives the first window that the run has committed.
+            A retry after the job has committed returns the first window that the run has committed.
             """
             from tidemark.airflow.connections import open_here
             from tidemark.airflow.metrics import send_positions

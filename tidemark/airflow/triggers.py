@@ -94,7 +94,7 @@ class BehindTrigger(BaseEventTrigger):
     """For an AssetWatcher: an event when a stream is behind, by messages or by the age of its oldest unread message.
 
     :param stream_file: the stream's file, as an absolute path.
-    :param messages: so many unread messages are too many; None for any number.
+    :param messages: this many unread messages are too many; None for any number.
     :param seconds: an unread message of this age is too old; None for any age.
     :param poke_interval: how often it looks, in seconds.
     :param again_seconds: an ingest that has not committed meanwhile is asked for again after so long.

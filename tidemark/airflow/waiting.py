@@ -44,7 +44,7 @@ def complete(opened: OpenStream, since: str, until: str) -> tuple[bool, str]:
 
 
 def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> Sign | None:
-    """A sign when so many messages are unread, or when one is unread for so long. Raises TidemarkError.
+    """A sign when this many messages are unread, or one is unread for this long. Raises TidemarkError.
 
     Before the first window, what is in the topics is unread. Its age is not known then, and counts as too old.
     """

@@ -127,7 +127,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The outcome of an audit. The numbers of what its `level` does not cover are 0, and mean nothing.
 
     Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the levels `full`
-    and `recompute` alone. Of these, `unchanged` were as their windows had read them: their rows were compared with the
+    and `recompute` alone. `unchanged` of these were as their windows had read them: their rows were compared with the
     windows' tallies and not computed again.
 
     Of the offsets whose messages were not read, `by_tallies` were compared with the tallies of their blocks in every

@@ -125,7 +125,7 @@ class Asking:
         return self._too_late(servers, others)
 
     def look(self, files: Iterable[StreamFile], older: float) -> list[Future[Answer]]:
-        """Have the first question asked of each of many streams whose answer is older than so many seconds. Waits for none.
+        """Have the first question asked of each of many streams whose answer is `older` than this many seconds. Waits for none.
 
         Each set of servers has threads of its own: streams whose servers are away hold up no others.
         """
@@ -168,7 +168,7 @@ class Asking:
 
         The question waits for the same servers as `answer`, in the same threads; with `ledger_only` for the ledger alone. It
         is only asked when they answer. `others` names further servers that it asks, as people read them. `by` is who asks:
-        one person may have so many questions at once.
+        the questions of one person at a time are limited.
         """
         first = self._first(ledger_only=ledger_only)
         answer = await self.answer(file, first)
@@ -273,7 +273,7 @@ class Asking:
         return next((place for place, (_, flight) in self._long.items() if flight.done()), None)
 
     def _too_many(self, by: str, most: int, kind: Kind) -> Answer | None:
-        """The refusal of one more question, where this person has so many already, or all persons together."""
+        """The refusal of one more question, if this person, or all persons together, have too many already."""
         still = {who: {one for one in found if not one.done()} for who, found in self._of_one.items()}
         self._of_one = {who: found for who, found in still.items() if found}
         if len(self._of_one.get((by, kind), ())) >= most:

@@ -30,7 +30,7 @@ _HEADERS = {
 }
 # What a body may have: the longest text of a request, each character as two (\n), and the other fields.
 MOST_BYTES = 2 * MOST_TEXT + 100_000
-# Of the wrong values of a request, so many are named.
+# This many of the wrong values of a request are named.
 _MOST_ERRORS = 10
 # For the description of the API. Each of these has the field `detail`, a sentence for people.
 _PROBLEMS = {

@@ -103,12 +103,12 @@ def plain_of(type_: str) -> PlainSink:
 
 
 def publishes(type_: str) -> bool:
-    """Whether windows in a sink of this type are published after their commit. Of a type that is not known here: no."""
+    """Whether windows in a sink of this type are published after their commit. No for a type that is not known here."""
     return type_ in KINDS and KINDS[type_].publishes
 
 
 def by_order(type_: str) -> bool:
-    """Whether rows of a sink of this type have versions by the order of a topic's messages. Of a type that is gone: no."""
+    """Whether rows of a sink of this type have versions by the order of a topic's messages. No for a type that is gone."""
     try:
         return kind_of(type_).without_spark().versions_by_order
     except WrongUse:

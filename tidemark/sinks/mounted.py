@@ -107,7 +107,7 @@ class Mounts:
 def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -> None:
     """Raises Unreachable for the folder of a sink, or of the dead letters, that has lost its mark although windows wrote there.
 
-    Before a writer makes folder and mark anew: with a mark in an empty mount point, everything before would read as deleted.
+    Before a writer makes folder and mark again: with a mark in an empty mount point, everything before would read as deleted.
     """
     for settings in map(_folder, places):
         match settings:

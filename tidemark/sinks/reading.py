@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class RowsByOffset(Protocol):
-    """What gives rows by coordinate: a table of results in HBase, or dead letters in any store."""
+    """A reader of rows by coordinate: a table of results in HBase, or dead letters in any store."""
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         """Every place in a range that has a row, in the order of offsets, with the row that counts; None for debris."""

@@ -6,7 +6,7 @@ from tidemark.ledger.book import Book
 
 
 def versions_of(book: Book) -> str:
-    """What a ledger's versions in a table stand under. After a restore, they begin anew.
+    """The name of a ledger's versions in a table. After a restore, they begin again.
 
     A ledger that is restored to before a wrong clock draws lower generations than the table has seen of it. As versions of
     the old name, the table would skip them until the clocks have caught up. Each restore gives a higher least ordinal.

@@ -112,7 +112,7 @@ def _ended(outcome: AuditOutcome) -> AuditEnded:
 
 
 def newest_audits(book: Book, limit: int) -> list[AuditOutcome]:
-    """The outcomes of the newest audits. Of those that ended before the ledger kept a list, only the last one is known."""
+    """The outcomes of the newest audits. Before the ledger kept a list, only the last one is known."""
     found = book.newest_audits(limit)
     last = book.last_audit()
     known = last is None or any((report.run, report.at) == (last.run, last.at) for report in found)

@@ -46,7 +46,7 @@ class WindowInWork:
 
 @dataclass(frozen=True)
 class PartitionOfLane(PartOf):
-    """Of the `offsets` of a partition that the lane has chosen, `left` are not read yet."""
+    """The `offsets` of a partition that the lane has chosen; `left` of them are not read yet."""
 
     offsets: Number
     left: Number

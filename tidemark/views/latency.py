@@ -25,7 +25,7 @@ class Latency:
 
 
 def latencies(records: Iterable[Record]) -> list[int]:
-    """Of each window in the order of the commits: how old its oldest message was at the commit, in ms.
+    """The age of the oldest message of each window at its commit (ms), in the order of the commits.
 
     Windows without a message that has a timestamp are left out.
     """

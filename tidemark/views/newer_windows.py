@@ -24,7 +24,7 @@ class NewerWindow:
 
 @dataclass(frozen=True)
 class NewerWindows:
-    """Of the `offsets` of a window, those at which its results still `count` in each sink; the newer windows, newest first."""
+    """How many of a window's `offsets` still `count` in each sink; the newer windows, newest first."""
 
     offsets: Number
     count: Number

@@ -34,7 +34,7 @@ class Ranges:
 
 @dataclass(frozen=True)
 class PartitionOfPlan(Ranges):
-    """Of a partition: `again` is what a backfill reads again, `added` what a sink needs besides what was asked for."""
+    """One partition: `again` is what a backfill reads again, `added` what a sink needs besides what was asked for."""
 
     partition: str
     again: Number

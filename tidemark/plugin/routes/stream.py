@@ -31,7 +31,7 @@ def routes(viewing: Viewing) -> APIRouter:
     ) -> Overview:
         """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts.
 
-        Of more than so many `partitions`, those of the worst retention, status and lag.
+        With more than this many `partitions`, those of the worst retention, status and lag.
         """
         return worst_partitions(await viewing.shown(name, user), partitions)
 

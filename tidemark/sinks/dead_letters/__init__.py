@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     # Not happybase, whenever a stream file is read.
     from tidemark.sinks.stored import StoredRow
 
-# The message's key and value are stored unchanged, its time as text, and its headers as the JSON that `keep` gives.
+# The message's key and value are stored unchanged, its time as text, and its headers as the JSON that `keep` makes.
 # `outcome` is invalid or failed. `error` is the class of the last exception, `detail` its message.
 # Numbers are decimal, times ISO 8601.
 FIELDS = (
@@ -53,7 +53,7 @@ def described(row: StoredRow) -> dict[str, Any]:
 
 
 def headers_of(fields: Mapping[str, bytes]) -> tuple[tuple[str, bytes | None], ...]:
-    """The message's own headers, as `keep` gives them: a list in JSON, with values in base64."""
+    """The message's own headers, as `keep` makes them: a list in JSON, with values in base64."""
     return tuple(
         (header["key"], None if header["value"] is None else b64decode(header["value"]))
         for header in json.loads(fields.get("headers", b"[]"))

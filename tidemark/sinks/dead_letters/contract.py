@@ -108,7 +108,7 @@ class DeadLetters(Protocol):
 class DeadLettersKind:
     """A type of store, each part as `module:name`, imported when needed.
 
-    `store` is a function of a place, as receipts name it, Book and Connections that gives a DeadLetters. `plain` is the
+    `store` is a function of a place, as receipts name it, Book and Connections that returns a DeadLetters. `plain` is the
     PlainSink that sweeps and erases places. `spark` is a class made of settings, DeadLetters and Connections: see
     `tidemark.spark.sinks.dead_letters.Writer`. `requires` is what pip is given for the packages that only this type needs.
     `refused` says why a package's type cannot be used.

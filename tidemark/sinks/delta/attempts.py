@@ -16,7 +16,7 @@ def store(
     check: Callable[[], None],
     write: Callable[[str], None],
 ) -> Sequence[str]:
-    """Have the files written to the generation's folder, and add them to the table. Gives those that the table has then.
+    """Have the files written to the generation's folder, and add them to the table. Returns those that the table has then.
 
     `versions`: see `table.versions_of`. `window`: lane and number. `check` raises Fenced when the attempt has lost its window.
     """

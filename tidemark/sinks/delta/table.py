@@ -475,5 +475,5 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
 
 
 def with_files(part: FolderPart, files: Mapping[int, list[str]]) -> FolderPart:
-    """A window's part with its files, as `files_of` gives them."""
+    """A window's part with its files, as `files_of` returns them."""
     return replace(part, files=tuple(files.get(part.windows[0].generation, ())))

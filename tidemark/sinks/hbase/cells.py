@@ -47,7 +47,7 @@ class CellLayout:
     def fields(self, cells: Mapping[bytes, bytes]) -> dict[str, bytes]:
         """The fields that are not null, from all cells of a row.
 
-        A damaged packed cell gives its bytes under a name that no field has, so that an audit sees the difference.
+        A damaged packed cell shows its bytes under a name that no field has, so that an audit sees the difference.
         """
         if self.packed:
             packed = cells.get(PACKED, b"")

@@ -234,7 +234,7 @@ class ResultTable:
         while offset is not None:
             start, stop, behind = keys.scan(offset, until)
             besides = 0
-            # The scan gives only rows that have a cell older than the generation.
+            # The scan returns only rows that have a cell older than the generation.
             scan = self._gateway.scan(
                 self._table, start, stop, columns=[MARK], timestamp=generation, include_timestamp=True
             )

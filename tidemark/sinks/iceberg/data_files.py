@@ -109,7 +109,7 @@ def _ids(metadata: TableMetadata) -> dict[str, int]:
 
 
 def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet, below: int) -> str | None:
-    """Copy a file without its rows of lower generations at some offsets. Gives the copy's name.
+    """Copy a file without its rows of lower generations at some offsets. Returns the copy's name.
 
     It is empty where no row is left, and None where the file has no such row.
     """

@@ -56,7 +56,7 @@ _SETTINGS = {
 _TIMES, _WAIT = 20, 0.2
 # How often it is looked whether a commit without an answer is there.
 _DOUBTS = 3
-# A snapshot's summary has so many characters of the offsets.
+# A snapshot's summary has this many characters of the offsets.
 _MOST_RANGES = 1_000
 
 
@@ -199,7 +199,7 @@ def owner_of(table: Table) -> dict[str, str]:
 def check_there(where: Where, records: Iterable[Record], named: str = "base") -> Table | None:
     """The table; None before anything was written. Raises Unreachable for a table that is gone, though windows are in it.
 
-    A disk that is not mounted looks like this, and a database that was set up anew. So nobody may begin it anew. The places
+    A disk that is not mounted looks like this, and a new database, too. So nobody may begin a new table. The places
     of `records` have its folder under the name `named`.
     """
     if (table := opened(where)) is None and any(
@@ -220,7 +220,7 @@ Stage = Callable[[Table, Transaction, list[str]], bool]
 def change(where: Where, stage: Stage) -> None:
     """Change the newest version of a table in one transaction. Try again when a commit of another program was first.
 
-    `stage` puts the changes into the transaction, and the names of data files that it writes into the list. It gives False
+    `stage` puts the changes into the transaction, and the names of data files that it writes into the list. It returns False
     where there is nothing to change, as when an earlier try was answered by nobody and is there. Raises Conflict when
     others are first again and again, and Unreachable.
     """
@@ -267,7 +267,7 @@ def publish(
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
     With `whatever`, of any generation. One snapshot has both. Repeatable: does nothing when the table has this generation of
-    the lane, or a higher one. Gives False where it had a higher one before: then only an earlier call can have published this
+    the lane, or a higher one. Returns False if it had a higher one before: then only an earlier call can have published this
     one.
     """
     generation = record.attempt.generation

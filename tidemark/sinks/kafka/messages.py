@@ -1,4 +1,4 @@
-"""Results in Kafka: the headers of every message, and a reader that gives only messages that count.
+"""Results in Kafka: the headers of every message, and a reader that returns only messages that count.
 
     tidemark.format       1
     tidemark.stream       the stream that wrote it
@@ -52,7 +52,7 @@ HEADER_NAMES = tuple(
     )
 )
 _BLOCK_BITS = 16
-# A list of so many offsets is as large as a bit for each offset of the block.
+# A list of this many offsets is as large as a bit for each offset of the block.
 _FEW = 1 << (_BLOCK_BITS - 4)
 
 

@@ -84,7 +84,7 @@ def check_there(
     """Raises Unreachable for a folder without its owner's mark, although committed windows have named it.
 
     A disk that is not mounted looks like this: its folder is missing or empty, and it may come back with all that it had. So
-    nobody may take it for deleted, or begin it anew. `records` are asked for only where there is no mark. Their places have
+    nobody may take it for deleted, or begin a new one. `records` are asked for only where there is no mark. Their places have
     the folder under the name `named`.
     """
     if marked(base) or not any(place.place.get(named) == base for record in records for place in record.places):

@@ -45,7 +45,7 @@ class CompactionStep(StrEnum):
 
 
 Listener = Callable[[CompactionStep], None]
-# Steps 2 and 3: writes the rows that count in some folders into a new folder, and gives their number.
+# Steps 2 and 3: writes the rows that count in some folders into a new folder, and returns their number.
 Rewrite = Callable[[Sequence[FolderPart], str, Listener], int]
 
 

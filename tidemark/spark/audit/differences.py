@@ -34,9 +34,9 @@ _SCAN_ROWS = 500
 _KEY = [*COORDINATE, INDEX]
 # Why a row is not there, for a place that deletes rows by itself.
 WHY, EXPIRED, REPLACED = "_why", "expired", "replaced"
-# Takes rows that are not there (coordinate and INDEX); gives those that the place has deleted by itself, with WHY.
+# Takes rows that are not there (coordinate and INDEX); returns those that the place has deleted by itself, with WHY.
 Deleted = Callable[[DataFrame], DataFrame]
-# Gives the rows of a place at some offsets, or of more of them; or all rows.
+# Returns the rows of a place at some offsets, or of more of them; or all rows.
 RowsAt = Callable[[RangeSet | None], DataFrame]
 # A block of offsets: its partition and number.
 Block = tuple[TopicPartition, int]
@@ -189,9 +189,9 @@ class Audit:
         known: DeadLetterSums | None,
         beside: Executor,
     ) -> Callable[[], AuditedPlace]:
-        """Begin to read the dead letters at a place, `beside` all else. What this gives compares them.
+        """Begin to read the dead letters at a place, `beside` all else. The function that it returns compares them.
 
-        `place` is theirs as receipts name it. `expected` gives the dead letters, with their digests.
+        `place` is theirs as receipts name it. `expected` returns the dead letters, with their digests.
         """
         blocks = self.forgotten.of_dead_letters(place)
         sums, tallied = (None, RangeSet()) if known is None else (known.sums, known.tallied)

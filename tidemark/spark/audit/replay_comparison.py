@@ -48,7 +48,7 @@ BEFORE, AFTER, COLUMNS = "_before", "_after", "_columns"
 BECAUSE = "_because"
 _HAD = "_had"
 
-# Takes the new or gone rows of a place, and all its rows; gives the former with BECAUSE.
+# Takes the new or gone rows of a place, and all its rows; returns the former with BECAUSE.
 _Why = Callable[[DataFrame, DataFrame], DataFrame]
 
 
@@ -56,7 +56,7 @@ _Why = Callable[[DataFrame, DataFrame], DataFrame]
 class Comparing:
     """What a replay of `offsets` is compared with: `messages` are all rows that today's code makes, as `outcomes` says.
 
-    `letters` are the dead letters that count now, as `readers.places` gives them, with DEAD_LETTER_COLUMNS as fields.
+    `letters` are the dead letters that count now, as `readers.places` returns them, with DEAD_LETTER_COLUMNS as fields.
     """
 
     spark: SparkSession

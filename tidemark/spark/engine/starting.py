@@ -80,7 +80,7 @@ def _loaded(kind: Any) -> None:
 
 
 def _spark() -> tuple[int, str]:
-    """Start Spark in a process that then ends. Gives the port of the engine's gateway, and its secret."""
+    """Start Spark in a process that then ends. Returns the port of the engine's gateway, and its secret."""
     read, write = os.pipe()
     secret = os.urandom(32).hex()
     child = os.fork()
@@ -104,7 +104,7 @@ def _spark() -> tuple[int, str]:
 
 
 def _gateway(secret: str) -> int:
-    """Start Spark, and a gateway of ours in its JVM. Gives the gateway's port."""
+    """Start Spark, and a gateway of ours in its JVM. Returns the gateway's port."""
     # Connects to the JVM of spark-submit, which knows what the user has set.
     SparkContext._ensure_initialized()
     given = SparkConf()

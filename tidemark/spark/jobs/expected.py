@@ -29,7 +29,7 @@ from tidemark.spark.sinks import make_sinks, refusals
 class Expected:
     """The rows that some messages should have become, and their tallies: of partitions, and of blocks.
 
-    `made` gives the rows. Of the messages of `known` stretches none was computed to count them. `counted_dead_letters` are
+    `made` returns the rows. No message of the `known` stretches was computed to count them. `counted_dead_letters` are
     the dead letters of the others, if the counting has given them.
     """
 

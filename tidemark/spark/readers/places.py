@@ -150,7 +150,7 @@ def place_row(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Runs in Spark's Python workers: takes numbers of scans, and gives rows."""
+    """Runs in Spark's Python workers: takes numbers of scans, and yields rows."""
 
     book: Book
     table: RowsByOffset

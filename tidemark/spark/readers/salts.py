@@ -13,12 +13,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tidemark.sinks.hbase.rows import SALTS
 from tidemark.spark.runtime.workers import in_batches, in_workers
 
-# Gives the rows with some salts. It is pickled, and called in Spark's Python workers.
+# Returns the rows with some salts. It is pickled, and called in Spark's Python workers.
 RowsOf = Callable[[list[int]], Iterator[tuple[Any, ...]]]
 
 
 def read_by_salts(spark: SparkSession, rows: RowsOf, schema: pa.Schema) -> DataFrame:
-    """The rows that `rows` gives for all salts, with one task per salt."""
+    """The rows that `rows` returns for all salts, with one task per salt."""
     salts = spark.createDataFrame([(salt,) for salt in range(SALTS)], "salt int")
     return in_workers(salts.repartition(SALTS), _Reader(rows, schema), from_arrow_schema(schema))
 

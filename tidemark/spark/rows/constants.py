@@ -85,7 +85,7 @@ def wrong_constant(rows: DataFrame) -> str | None:
 
 
 def _constants(rows: DataFrame) -> Iterator[tuple[str, int, Any]]:
-    """Of each expression with a constant below it: its name, which child it is, and its value."""
+    """The name, child number and value of each expression with a constant below it."""
     for node in nodes_of(rows):
         for child, below in enumerate(node.below):
             if below.kind == "Literal" and below.fields["value"] is not None:

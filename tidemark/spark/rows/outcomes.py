@@ -2,7 +2,7 @@
 
 Each message has exactly one row with index 0, which carries its key and time, whatever its outcome. That row also carries
 value and headers while the message may become a dead letter. A stored message may have more rows, with indexes 1 to n - 1.
-Only `stored` gives those.
+Only `stored` returns those.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def settled(rows: DataFrame) -> DataFrame:
 
 
 def failed(rows: DataFrame, causes: DataFrame, number: int) -> DataFrame:
-    """Make the messages that the transform fails on dead letters. `causes` are as `listed` gives them, `number` of them."""
+    """Make the messages that the transform fails on dead letters. `causes` are as `listed` returns them, `number` of them."""
     found = F.struct(
         code(Outcome.FAILED).alias(OUTCOME),
         F.concat(F.lit("transform: "), ERROR).alias(REASON),
@@ -272,7 +272,7 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
 
 
 def in_utf8(rows: DataFrame, stream: Stream) -> DataFrame:
-    """Make messages failed of which a transform gives a text that is none, as `CAST(key AS STRING)` may.
+    """Mark messages as failed if a transform makes a text that is none, as `CAST(key AS STRING)` may.
 
     Readers of files fail at such a text, and JSON would hold another one. The schemes have looked at theirs.
     """

@@ -84,7 +84,7 @@ def _joined(rows: DataFrame, ranges: RangeSet, how: str) -> DataFrame:
 def _listed(spark: SparkSession, by: Mapping[int, RangeSet]) -> tuple[DataFrame, int, list[Column]]:
     """Ranges as rows with a key: what they are of, and a block of their partition.
 
-    Also gives the size of the blocks, and the condition that an offset with that key is in the range.
+    Also returns the size of the blocks, and the condition that an offset with that key is in the range.
     """
     number = sum(map(_number, by.values()))
     if number > _PIECES_MADE and sum(count_blocks(ranges, _WORD) for ranges in by.values()) < number:

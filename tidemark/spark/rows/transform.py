@@ -225,7 +225,7 @@ def _checked(result: DataFrame, fields: Fields) -> DataFrame:
                 f"{', '.join(GIVEN_BACK)} as they came, and each of `fields`; it gives {', '.join(result.columns)}"
             )
         found = types[name.lower()]
-        # An index is numbered anew, so that any integer does.
+        # An index is numbered again, so that any integer does.
         if not accepted(found, kind) and not (name == INDEX and isinstance(found, INTEGERS)):
             raise WrongUse(f"transform: {name} is {found.simpleString()} in the result; expected {wanted}")
     return result.select(*(field(name).cast(spark_type(kind)).alias(name) for name, kind in expected.items()))

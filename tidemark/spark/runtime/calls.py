@@ -1,4 +1,4 @@
-"""Fewer calls of Java while a plan is made: PySpark looks up each function of Spark anew, with two calls for one.
+"""Fewer calls of Java while a plan is made: PySpark looks up each function of Spark every time, with two calls for one.
 
 A small window's plan has some thousand columns. Its Java calls took longer than its jobs.
 """

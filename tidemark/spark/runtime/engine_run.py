@@ -1,7 +1,7 @@
 """This process as a run of a warm engine: in the engine's JVM, with a session, a gateway and Python workers of its own.
 
 The engine forks a process for each run (`tidemark.spark.engine`), which then begins here. In a job that spark-submit has
-started there is no such run, and `current` gives None.
+started there is no such run, and `current` returns None.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def repeatable(rows: DataFrame) -> bool:
 
 
 def draws(sql: Iterable[str]) -> bool:
-    """Whether some SQL gives another result each time, without Spark knowing of it."""
+    """Whether some SQL gives another result each time, unknown to Spark."""
     return any(map(_DRAWN.search, sql))
 
 

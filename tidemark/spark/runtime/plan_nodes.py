@@ -29,7 +29,7 @@ def nodes_of(rows: DataFrame) -> Iterator[Node]:
 
 
 def _nodes(found: Any) -> Iterator[Node]:
-    """Of a plan as Spark writes it: lists of nodes within nodes, in each list a node before those below it.
+    """A plan as Spark writes it: lists of nodes within nodes, in each list a node before those below it.
 
     Nothing calls itself: an expression may be thousands of levels deep.
     """

@@ -23,7 +23,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def in_workers(rows: DataFrame, task: Task, schema: StructType) -> DataFrame:
-    """Run `task` on the rows of each Spark task, in Python workers. The batches that `task` gives have `schema`."""
+    """Run `task` on the rows of each Spark task, in Python workers. The batches that `task` yields have `schema`."""
     return rows.mapInArrow(Sparing(task), schema)
 
 

@@ -86,7 +86,7 @@ def called(messages: DataFrame, scheme: FunctionScheme, retry: Retry, fence: Hea
 
 @dataclass(frozen=True)
 class _Call:
-    """Runs in Spark's Python workers: takes batches of messages, and gives batches of rows."""
+    """Runs in Spark's Python workers: takes batches of messages, and yields batches of rows."""
 
     function: str
     fields: Mapping[str, Any]

@@ -14,7 +14,7 @@ from tidemark.types.ddl import Type
 
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
 NOT_OBJECT = "not a JSON object"
-# A reason has so many characters of a key.
+# A reason has this many characters of a key.
 _MOST_CHARACTERS = 100
 
 

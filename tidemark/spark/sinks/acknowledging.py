@@ -39,7 +39,7 @@ _ACKNOWLEDGED = pa.schema(
     ]
 )
 
-# Takes rows, and yields what `acknowledge` gives.
+# Takes rows, and yields what `acknowledge` returns.
 Writer = Task
 
 # A function that writes a piece of rows and returns when the server has acknowledged it; and the counts of the piece.

@@ -132,7 +132,7 @@ class PartsByTime:
                 self._least[at] = self._least[at + 1]
 
     def near(self, start: int, end: int) -> Sequence[Part]:
-        """The parts with a time at or after `start`, in their order. Of those that lie wholly at or after `end`, the one
+        """The parts with a time at or after `start`, in their order. From those that lie wholly at or after `end`, the one
         with the least first offset stands for all. There may be others, which lie elsewhere.
         """
         hours = range(start // HOUR_MS, (end - 1) // HOUR_MS + 1)

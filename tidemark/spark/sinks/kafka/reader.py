@@ -53,7 +53,7 @@ def messages_that_count(
 
 
 def all_messages(spark: SparkSession, stream: str, cluster: KafkaEndpoint, logs: Mapping[str, TopicLog]) -> DataFrame:
-    """Every message of a stream: as `messages_that_count` gives it, with its GENERATION, whether it counts or not."""
+    """Every message of a stream: as `messages_that_count` returns it, with its GENERATION, whether it counts or not."""
     everything = RangeSet(
         OffsetRange(TopicPartition(topic, number), log.start, log.end)
         for topic, found in logs.items()

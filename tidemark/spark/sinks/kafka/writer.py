@@ -36,7 +36,7 @@ from tidemark.spark.sinks.acknowledging import COUNTED, acknowledge, acknowledge
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.sizes import at_most, refusal, too_large
 
-# The writer sends so many messages, waits for their acknowledgements, and then checks the fence again.
+# The writer sends this many messages, waits for their acknowledgements, and then checks the fence again.
 _WRITE_ROWS = 5_000
 # Times have microseconds, as in the other sinks.
 _JSON = {"ignoreNullFields": "false", **JSON_TIMES}

@@ -35,7 +35,7 @@ from tidemark.types.renamed import NEVER, Names
 
 # Smaller files are read back by the driver, some 10 million rows a second. A cluster reads larger ones back faster.
 _FEW_BYTES = 256 << 20
-# A folder's name has at most so many characters of a value. With its column and Spark's escapes, the name stays below
+# A folder's name has at most this many characters of a value. With its column and Spark's escapes, the name stays below
 # 255 bytes, the most that file systems allow.
 _MOST_CHARACTERS = 60
 # Spark's folder for null, in small letters: some file systems do not tell it from others.
