@@ -22,7 +22,7 @@ from tidemark.views.messages.payloads import Value, shown
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
 _MOST_OF_A_NAME = 200
 EVERYTHING = "*"
-# Of each group: so many are enough to see what it is; and the most to pick from.
+# Examples of each group: enough to see what it is, and the most to pick from.
 EXAMPLES, MOST_EXAMPLES = 5, 50
 MOST_GROUPS = 200
 _MOST_WINDOWS = 50
@@ -112,7 +112,7 @@ def dead_letters(
     examples: int = EXAMPLES,
     enough: Callable[[int], bool] = lambda counted: False,
 ) -> InGroups:
-    """The dead letters that are asked for, in groups with so many examples, those of the newest windows first.
+    """The dead letters that are asked for, in groups with this many examples, those of the newest windows first.
 
     `enough` is asked again and again, with how many were counted: True ends the counting, and the answer says how far it
     got. Raises Unreachable and the ledger's errors.

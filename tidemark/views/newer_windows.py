@@ -13,7 +13,7 @@ MOST = 100
 
 @dataclass(frozen=True)
 class NewerWindow:
-    """A window that counts in place of another one, at so many of its offsets; `run` has committed it."""
+    """A window that counts in place of another one, at this many of its offsets; `run` has committed it."""
 
     window: str
     kind: str

@@ -297,7 +297,7 @@ def _in_kafka(
 
 
 def worst_partitions(shown: Overview, most: int) -> Overview:
-    """An overview with at most so many partitions: by retention, status and lag, the worst first. Pure.
+    """An overview with at most this many partitions: by retention, status and lag, the worst first. Pure.
 
     Where all fit, they stay in their order.
     """

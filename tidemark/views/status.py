@@ -77,7 +77,7 @@ def judge(
     """The state of a partition after its last commits, the oldest first. `lag` is that of `now` (ms since 1970).
 
     `ends`: where the log has ended lately. An end at or below the position means that nothing was unread then.
-    `allowed_lag`: so many offsets are no lag. `patience_ms`: the least time without a commit that counts as stopped.
+    `allowed_lag`: up to this many offsets are no lag. `patience_ms`: the least time without a commit that counts as stopped.
     """
     if not commits:
         return Verdict(Word.OK, Rule.NO_WINDOW, "no window has read it yet")

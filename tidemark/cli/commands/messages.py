@@ -41,8 +41,10 @@ def messages(
     ] = "",
     since: Since = "",
     until_time: UntilTime = "",
-    tail: Annotated[int | None, typer.Option(min=1, help="the last so many that fit, the oldest of them first")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 20,
+    tail: Annotated[
+        int | None, typer.Option(min=1, help="the last that fit, at most this many, the oldest first")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most this many")] = 20,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="the dead letters that count instead of what Kafka holds")
     ] = False,

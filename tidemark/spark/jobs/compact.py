@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--before", type=int, help="only windows committed before this time, in milliseconds since 1970"
     )
-    parser.add_argument("--windows", type=int, help="at most so many, the oldest ones")
+    parser.add_argument("--windows", type=int, help="at most this many, the oldest ones")
     parser.add_argument("--again", action="store_true", help="compacted folders too")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
