@@ -15,6 +15,7 @@ from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, ORDERS
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import plan_request
+from tidemark.spark.jobs.audit import audit
 
 # The hour in which the messages were sent, partition by partition: the last one has none at all.
 HOURS = ([1, 2, 3, 4], [3, 2, 4], [1, 1], [])
@@ -178,7 +179,7 @@ def test_times_are_the_brokers_however_the_clock_of_a_run_goes(make: Make) -> No
     clocks = asked("ledger", "clock", str(live.file))
     assert clocks["generation"] - clocks["here"] > ahead - 120_000
     assert abs(clocks["server"] - clocks["here"]) < 10_000
-    assert asked("audit", str(live.file))["clean"]
+    assert audit(live.opened, live.new_run()).clean
 
 
 def _broker_time(live: LiveStream, topic: str, messages: list[tuple[bytes | None, bytes | None]]) -> int:
