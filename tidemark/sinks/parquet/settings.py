@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tidemark.clients.connections import Connections
 from tidemark.clients.lake import lake_folder
 from tidemark.settings.parts import ConnectionName, Items, Name, form
-from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
+from tidemark.sinks.contract import Owned, SinkSettings, StoreSettings, Surroundings
 from tidemark.types.fields import FieldType
 
 _KEY = re.compile(
@@ -62,8 +62,8 @@ def _readable(text: str) -> str:
     return text
 
 
-class FolderSettings(SinkSettings):
-    """What all sinks of files have: a folder below the connection's path."""
+class InFolder(StoreSettings):
+    """What sinks and dead letters in files have: a folder below the connection's path."""
 
     files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
     folder: Annotated[Folder, Field(description="The folder, below the connection's path.")]
@@ -79,6 +79,10 @@ class FolderSettings(SinkSettings):
     @property
     def own_folder(self) -> str:
         return self.folder
+
+
+class FolderSettings(InFolder, SinkSettings):
+    """What all sinks of files have."""
 
     def owned(self) -> Iterable[Owned]:
         # Not every file system tells names apart that differ in case alone.

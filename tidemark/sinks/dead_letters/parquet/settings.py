@@ -8,21 +8,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.settings.parts import ConnectionName
 from tidemark.sinks.contract import Owned
 from tidemark.sinks.dead_letters.contract import NAME, DeadLetterSettings
-from tidemark.sinks.parquet.settings import Compression, Folder, FolderSettings, ParquetSink
+from tidemark.sinks.parquet.settings import Compression, Folder, FolderSettings, InFolder, ParquetSink
 
 # No message of Kafka comes near: nothing of it is left out.
 _MOST_BYTES = 2**31 - 1
 
 
-class FileDeadLetters(DeadLetterSettings):
-    """What dead letters in files have: a folder below the connection's path."""
+class FileDeadLetters(InFolder, DeadLetterSettings):
+    """What dead letters in files have."""
 
     server: ClassVar[str] = "the lake"
 
-    files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
     folder: Annotated[Folder, Field(description="The folder, below the connection's path. No sink may have it.")]
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
 
@@ -30,18 +28,6 @@ class FileDeadLetters(DeadLetterSettings):
     def sink(self) -> FolderSettings:
         """A sink of the same files: what writes its rows writes dead letters."""
         return FolderSettings(type=self.type, name=NAME, files=self.files, folder=self.folder)
-
-    @property
-    def connection(self) -> str:
-        return self.files
-
-    @property
-    def file_system(self) -> str:
-        return self.files
-
-    @property
-    def own_folder(self) -> str:
-        return self.folder
 
     @property
     def most_bytes(self) -> int:
