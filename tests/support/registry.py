@@ -112,7 +112,10 @@ def serving(  # noqa: C901  (an answer of each kind)
         def do_POST(self) -> None:
             registry.asked.append(self.path)
             given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._answer(*registry.registered(self.path, given["schema"]))
+            if self.path.startswith("/subjects/"):
+                self._answer(*registry.registered(self.path, given["schema"]))
+            else:
+                self._answer(404, {"message": "something else"})
 
         def _answer(self, status: int, fields: Any) -> None:
             self.send_response(status)

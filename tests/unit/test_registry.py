@@ -59,6 +59,15 @@ def test_a_schema_is_registered_once() -> None:
         registry.register("a", ORDER)
 
 
+def test_that_a_schema_is_not_registered_is_the_word_of_a_registry_alone() -> None:
+    """A 404 of another server, or of a proxy, would make every value of a topic look changed to an audit."""
+    with serving({}) as served:
+        url = f"{served.url}/of/another/program"
+        registry = SchemaRegistry(registry_endpoint(Connection("registry", url)))
+        with pytest.raises(WrongUse, match=r"answers 404 .* look at the address"):
+            registry.registered("a-value", ORDER)
+
+
 @pytest.mark.parametrize("pages", [1_000, 500, 70, 0])
 def test_the_numbers_of_all_schemas(pages: int) -> None:
     """However many a registry gives at a time, and where it has no pages."""

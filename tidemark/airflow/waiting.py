@@ -21,11 +21,15 @@ class Sign:
 
 def windows_there(opened: OpenStream, ranges: str | Sequence[str]) -> tuple[bool, str]:
     """Whether committed windows have read all of the ranges, and a sentence. Raises TidemarkError."""
+    from tidemark.errors import WrongUse
     from tidemark.offsets.coordinates import parse_ranges
     from tidemark.runs.requests.selecting import with_incarnations
 
+    text = ranges if isinstance(ranges, str) else "\n".join(ranges)
+    if not text.strip():
+        raise WrongUse("ranges: none is named, as where a template gave nothing; all of nothing would be there at once")
     view = opened.book.view()
-    wanted = parse_ranges(ranges if isinstance(ranges, str) else "\n".join(ranges))
+    wanted = parse_ranges(text)
     left = with_incarnations(view, wanted) - view.authority.covered()
     return not left, "all of it is there" if not left else f"{left.count()} offsets are not there yet: {left}"
 

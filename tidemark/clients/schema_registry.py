@@ -79,6 +79,8 @@ _PAGE = 500
 _MOST_BYTES_LISTED = 256 * 1024 * 1024
 # The registry's own error number for an unknown schema. A plain 404 comes from some other server.
 _NO_SUCH_SCHEMA = 40403
+# For a subject that is unknown, or that lacks a schema.
+_NOT_REGISTERED = (40401, _NO_SUCH_SCHEMA)
 # No compressed answers: some kilobytes can decompress to gigabytes.
 _HEADERS = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Accept-Encoding": "identity"}
 
@@ -140,7 +142,8 @@ class SchemaRegistry:
         url = f"{self._endpoint.url}{path}"
         async with self._client() as client:
             status, body = await self._get(client, url, self._most_bytes, {"schema": schema})
-        if status == HTTPStatus.NOT_FOUND:
+        # Only a registry says so. A 404 of another server would make every value of a topic look changed.
+        if status == HTTPStatus.NOT_FOUND and _error_code(body) in _NOT_REGISTERED:
             return None
         if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
             raise WrongUse(f"the schema registry refuses the schema for {url}: {_message(body)}")

@@ -22,6 +22,7 @@ from tidemark.errors import (
 from tidemark.ledger.records import INGEST, Record, Window
 from tidemark.runs import processing
 from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.runs.live.own_output import check_own_output
 from tidemark.runs.windows import lanes
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.sinks.mounted import Mounts
@@ -107,6 +108,7 @@ class _Ready:
         letters = [opened.stream.dead_letters] if window is None or window.counts_for(None) else []
         places = (*(one for one in opened.stream.sinks if one.name in writes), *letters)
         mounts = Mounts(opened.book, opened.connections, places)
+        check_own_output(opened)
         for sink in sinks:
             if sink.name in writes:
                 sink.prepare(name, ledger)
