@@ -212,7 +212,7 @@ def test_the_model_of_kafka_gives_the_answers_of_kafka(kafka: Kafka, producers: 
     # The messages have times near 1970, and no clock is to expire them.
     kafka.create(topic, 1, **{"retention.ms": "-1"})
     real, model = KafkaLog(kafka.endpoint), Model(1)
-    log, open_now = model.logs[0], [False, False]
+    log, open_now = model.held["orders"].logs[0], [False, False]
     for number in range(1, CALLS // 5 + 1):
         which = chance.randrange(2)
         match chance.choice(["plain", "plain", "begin", "end", "end", "retain"]):
@@ -248,7 +248,7 @@ def _same_answers(real: KafkaLog, model: Model, topic: str, chance: random.Rando
         want = bounds(model, "orders", isolation)
         # The last stable offset follows a moment after the end of a transaction.
         until(lambda want=want, isolation=isolation: bounds(real, topic, isolation) == want, f"{isolation}: {want}")
-    log = model.logs[0]
+    log = model.held["orders"].logs[0]
     for offset in {log.start, chance.randrange(log.end + 1), log.end}:
         mine, found = model.slot("orders", 0, offset), real.slot(topic, 0, offset)
         assert mine is not None

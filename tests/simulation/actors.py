@@ -78,8 +78,8 @@ class Actor(greenlet):
         # What the world keeps for it: its way to the ledger, its own look at the stream.
         self.ledger: Any = None
         self.opened: Any = None
-        # Whether it runs an older version of the program.
-        self.older = False
+        # Whether it runs an older version of the program, and whether its scheme was mended.
+        self.older = self.mended = False
 
     def pass_on(self) -> None:
         """Let others work, and go on when somebody wakes this one."""

@@ -552,6 +552,100 @@ PLANTED |= {
         ((FILES, "        if one.type != fs.FileType.File:\n", "        if False:\n"),),
     ),
 }
+CHECKING, STARTING = "tidemark.planning.checking", "tidemark.planning.starting"
+LETTERS = "tidemark.runs.requests.dead_letters"
+# Of several topics, of times at which an ingest begins, and of redrives.
+PLANTED |= {
+    "a topic that was left is missed at the next run": Bug(
+        "new",
+        (("tidemark.runs.live.discovery", "        left=frozenset(\n", "        left=frozenset() and frozenset(\n"),),
+    ),
+    "a topic of a pattern that is gone is forgotten": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.live.discovery",
+                "for topic in opened.log.names() | read if",
+                "for topic in opened.log.names() if",
+            ),
+        ),
+    ),
+    "an ingest begins a second after its time": Bug(
+        "new", (("tidemark.runs.windows.ingest", "milliseconds(start.time))", "milliseconds(start.time) + 1_000)"),)
+    ),
+    "a log without a message since a time is read from its beginning": Bug(
+        "new",
+        (
+            (
+                STARTING,
+                "name: end if (offset := at_time.get(name)) is None",
+                "name: 0 if (offset := at_time.get(name)) is None",
+            ),
+        ),
+    ),
+    "a redrive looks at the windows of the ingest alone": Bug(
+        "new",
+        ((LETTERS, "        if not record.window.counts_for(None):\n", '        if record.lane != "ingest":\n'),),
+    ),
+    "a dead letter is redriven once more than it may": Bug(
+        "new", ((LETTERS, "if redrives(row) >= most:", "if redrives(row) > most:"),)
+    ),
+    "an audit judges by the ledger as it was": Bug(
+        "6",
+        (
+            ("tidemark.spark.jobs.audit", "    findings -= without | changed\n", "    pass\n"),
+            (
+                "tidemark.spark.audit.differences",
+                "return RangeSet() if self.view is None else",
+                "return RangeSet() if True else",
+            ),
+        ),
+    ),
+    "a repair of dead letters writes one sink alone": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.auditing",
+                "sinks = differing(opened, report) or ()",
+                'sinks = differing(opened, report) or ("hbase",)',
+            ),
+        ),
+    ),
+    "an audit compares messages above a cut that nobody has met": Bug(
+        "new",
+        (
+            (
+                "tidemark.spark.jobs.audit",
+                "held = discovery.as_read(opened, view.heads[INGEST], held) if held else held",
+                "held = held",
+            ),
+        ),
+    ),
+    "a log is cut before the ingest has read of it": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.live.discovery",
+                "        for window, range_ in _last_ranges(opened):\n",
+                "        for window, range_ in ():\n",
+            ),
+        ),
+    ),
+    "a file that was rewritten by delta-rs is an error of the program": Bug(
+        "new",
+        (
+            (
+                FILES,
+                "    found = ds.dataset(there.files, schema=alike(there),",
+                "    found = there or ds.dataset(there.files, schema=alike(there),",
+            ),
+        ),
+    ),
+    "a topic of unknown id that is gone is an error of the program": Bug(
+        "new",
+        (("tidemark.ledger.incarnations", "    if change.topic not in topics:\n", "    if False:\n"),),
+    ),
+}
 # Of those that the model of the ledger finds, what this simulation finds too.
 _OF_THE_MODEL = (
     "false is believed",
@@ -564,6 +658,15 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "a topic that was left is missed at the next run": 10,
+    "a topic of a pattern that is gone is forgotten": 10,
+    "an ingest begins a second after its time": 101,
+    "a log without a message since a time is read from its beginning": 213,
+    "a redrive looks at the windows of the ingest alone": 550,
+    "a dead letter is redriven once more than it may": 861,
+    "an audit judges by the ledger as it was": 460,
+    "a repair of dead letters writes one sink alone": 105,
+    "an audit compares messages above a cut that nobody has met": 115,
     "a time is looked for from the next second on": 323,
     "a window is settled before its dead letters are copied": 794,
     "what came after an erasure is not named": 384,
@@ -626,6 +729,9 @@ KEPT_FOR: dict[str, str] = {
     "a_plan_that_became_stale_while_it_was_accepted": "a plan is compared before its lanes are entered alone",
     "a_cut_that_was_seen_from_an_older_head": "a cut is accepted by positions that others have left behind",
     "a_disk_goes_away_under_a_writer": "what was written below a disk that went away is committed",
+    "a_log_is_cut_before_the_ingest_has_read_of_it": "a log is cut before the ingest has read of it",
+    "a_file_that_delta_rs_has_rewritten": "a file that was rewritten by delta-rs is an error of the program",
+    "a_topic_without_a_window_is_deleted_before_a_rebuild": "a topic of unknown id that is gone is an error of the program",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }
 # Those that a seed finds.

@@ -68,6 +68,12 @@ class Cluster:
         self._changes(table)
         self._removed.add((table, row, column, timestamp))
 
+    def lose(self, table: str, row: bytes) -> None:
+        """Somebody removes a row, or a disk does."""
+        self._changes(table)
+        self.tables[table].pop(row, None)
+        self._sorted.pop(table, None)
+
     def compact(self) -> None:
         """A major compaction: what is hidden is gone, and so are the markers."""
         for name, rows in self.tables.items():

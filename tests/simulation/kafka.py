@@ -12,10 +12,13 @@ from tidemark.clients.kafka.slots import OffsetContents, Slot
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import NotAuthorized, OffsetsOutOfRange, Unreachable
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 TOPIC = "orders"
+# The second topic of a stream of two.
+SECOND = "orders-of-shops"
 KEYS = 4
+Place = tuple[TopicPartition, int]
 
 
 @dataclass(frozen=True)
@@ -56,47 +59,83 @@ class Log:
         self.end += 1
 
 
-class Kafka(KafkaLog):
-    """The answers of a cluster with one topic; what is not overridden asks a server, and so fails."""
+class Topic:
+    """A topic of one id. Whoever deletes it and creates it again has another one."""
 
-    def __init__(self, partitions: int) -> None:
-        self._made = 0
-        self._number = 0
-        self._transactions = 0
-        self.now = 0
-        self.exists = True
-        self.stale = False
-        self.away = False
-        self._new_topic(partitions)
-
-    def _new_topic(self, partitions: int) -> None:
-        self._made += 1
-        self.topic_id = f"id {self._made}"
+    def __init__(self, topic_id: str, partitions: int) -> None:
+        self.topic_id = topic_id
         self.logs = [Log() for _ in range(partitions)]
         # Where the producers write each key. A key moves only to a partition that was added.
         self.homes = {key: key % partitions for key in range(KEYS)}
 
+
+class Kafka(KafkaLog):
+    """The answers of a cluster with one or two topics; what is not overridden asks a server, and so fails."""
+
+    def __init__(self, partitions: int, others: Iterable[str] = ()) -> None:
+        self._made = 0
+        self._number = 0
+        self._transactions = 0
+        self.now = 0
+        self.away = False
+        self.held: dict[str, Topic] = {}
+        for name in (TOPIC, *others):
+            self._new_topic(name, partitions)
+
+    def _new_topic(self, name: str, partitions: int) -> None:
+        self._made += 1
+        self.held[name] = Topic(f"id {self._made}", partitions)
+
+    def parts(self) -> Iterator[tuple[str, int, Log]]:
+        """Every partition that there is: its topic, its number and its log."""
+        for name, topic in self.held.items():
+            for number, log in enumerate(topic.logs):
+                yield name, number, log
+
+    def all_logs(self) -> list[Log]:
+        return [log for _, _, log in self.parts()]
+
+    def log(self, topic: str, number: int) -> Log | None:
+        """A partition that there is now."""
+        held = self.held.get(topic)
+        return held.logs[number] if held is not None and number < len(held.logs) else None
+
+    def _one(self, which: int) -> Topic | None:
+        return [*self.held.values()][which % len(self.held)] if self.held else None
+
     # what happens to it
 
-    def produce(self, number: int, shift: int, *, transaction: int | None = None, bad: bool = False) -> None:
+    def produce(
+        self,
+        number: int,
+        shift: int,
+        *,
+        transaction: int | None = None,
+        bad: bool = False,
+        which: int = 0,
+        late: int = 0,
+    ) -> None:
+        """`late`: how many milliseconds before now the producers say that it happened."""
+        if (topic := self._one(which)) is None:
+            return
         for n in range(number):
             key = (n * n + n // 3 + shift) % KEYS
             self._number += 1
-            message = Message(self._number, key, self.now + n, transaction, bad=bad and n % 3 == 0)
-            self.logs[self.homes[key]].append(message)
+            message = Message(self._number, key, self.now + n - late, transaction, bad=bad and n % 3 == 0)
+            topic.logs[topic.homes[key]].append(message)
 
-    def begin(self, number: int, shift: int) -> None:
+    def begin(self, number: int, shift: int, which: int = 0) -> None:
         """A transaction that stays open."""
         self._transactions += 1
-        self.produce(number, shift, transaction=self._transactions)
+        self.produce(number, shift, transaction=self._transactions, which=which)
 
     def end(self, which: int, *, commit: bool) -> bool:
         """Commit or abort one of the open transactions; False when none is open."""
-        running = sorted({one for log in self.logs for one in log.running})
+        running = sorted({one for log in self.all_logs() for one in log.running})
         if not running:
             return False
         ended = running[which % len(running)]
-        for log in self.logs:
+        for log in self.all_logs():
             if log.running.pop(ended, None) is not None:
                 if not commit:
                     log.aborted.add(ended)
@@ -105,41 +144,57 @@ class Kafka(KafkaLog):
 
     def compact(self, tail: int) -> None:
         """Of each key the newest message stays, and what is in the active segment, or not yet stable."""
-        for log in self.logs:
+        for log in self.all_logs():
             below = min(log.stable, log.end - tail)
             held = {at: one for at, one in log.slots.items() if one is not None and one.transaction not in log.aborted}
             newest = {one.key: at for at, one in sorted(held.items())}
             log.slots = {at: log.slots[at] for at in log.slots if at >= below or newest.get(_key(held.get(at))) == at}
 
     def retain(self, number: int) -> None:
-        for log in self.logs:
+        for log in self.all_logs():
             log.start = min(log.stable, log.start + number)
             log.slots = {at: one for at, one in log.slots.items() if at >= log.start}
 
-    def cut(self, which: int, by: int, more: int) -> None:
+    def cut(self, which: int, by: int, more: int, topic: int = 0) -> None:
         """An unclean election: the last messages are lost, and producers write on to another leader."""
-        log = self.logs[which % len(self.logs)]
+        if (held := self._one(topic)) is None:
+            return
+        log = held.logs[which % len(held.logs)]
         log.end = max(log.start, log.end - by)
         log.slots = {at: one for at, one in log.slots.items() if at < log.end}
         log.running = {one: first for one, first in log.running.items() if first < log.end}
         log.epochs = [(epoch, first) for epoch, first in log.epochs if first <= log.end]
-        self.lead(which)
-        self.produce(more, which)
+        self.lead(which, topic)
+        self.produce(more, which, which=topic)
 
-    def lead(self, which: int) -> None:
+    def lead(self, which: int, topic: int = 0) -> None:
         """Another broker becomes the leader, and nothing is lost."""
-        log = self.logs[which % len(self.logs)]
-        log.leader_epoch += 1
-        log.epochs.append((log.leader_epoch, log.end))
+        if (held := self._one(topic)) is not None:
+            log = held.logs[which % len(held.logs)]
+            log.leader_epoch += 1
+            log.epochs.append((log.leader_epoch, log.end))
 
-    def recreate(self, partitions: int, number: int) -> None:
-        self._new_topic(partitions)
-        self.produce(number, partitions)
+    def recreate(self, partitions: int, number: int, which: int = 0) -> None:
+        if self.held:
+            self._new_topic([*self.held][which % len(self.held)], partitions)
+            self.produce(number, partitions, which=which)
 
-    def add_partition(self) -> None:
+    def delete(self, which: int) -> None:
+        """Somebody deletes a topic, and nobody creates it again yet."""
+        if self.held:
+            del self.held[[*self.held][which % len(self.held)]]
+
+    def create(self, name: str, partitions: int, number: int) -> None:
+        """Somebody creates a topic, unless it is there."""
+        if name not in self.held:
+            self._new_topic(name, partitions)
+            self.produce(number, partitions, which=[*self.held].index(name))
+
+    def add_partition(self, name: str) -> None:
         """The keys that move are written there from now on."""
-        self.logs.append(Log())
-        self.homes[self._number % KEYS] = len(self.logs) - 1
+        topic = self.held[name]
+        topic.logs.append(Log())
+        topic.homes[self._number % KEYS] = len(topic.logs) - 1
 
     # what it says
 
@@ -153,37 +208,44 @@ class Kafka(KafkaLog):
 
     def names(self) -> set[str]:
         self._asked()
-        return {TOPIC}
+        return {*self.held}
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         if questioned():
             raise NotAuthorized("may not read the topic orders")
         self._answers()
-        logs = {
-            number: PartitionLog(
-                log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch, log.end
+        return {
+            name: TopicLog(
+                topic.topic_id,
+                {
+                    number: PartitionLog(
+                        log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch, log.end
+                    )
+                    for number, log in enumerate(topic.logs)
+                },
             )
-            for number, log in enumerate(self.logs)
+            for name, topic in self.held.items()
+            if name in {*names}
         }
-        return {name: TopicLog(self.topic_id, logs) for name in set(names) if name == TOPIC}
 
     def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
         self._asked()
-        asked = {(topic, number) for topic, log in logs.items() for number in log.partitions}
-        found = {(TOPIC, number): log.end for number, log in enumerate(self.logs)}
-        if gone := asked - found.keys():
-            # The topic was recreated meanwhile, with fewer partitions.
-            raise Unreachable(f"unknown partitions: {sorted(gone)}")
-        return {at: found[at] for at in asked}
+        return {at: self._there(at).end for at in _named(logs)}
+
+    def _there(self, at: tuple[str, int]) -> Log:
+        """Raises Unreachable where a topic was deleted meanwhile, or recreated with fewer partitions."""
+        if (log := self.log(*at)) is None:
+            raise Unreachable(f"unknown partition: {at}")
+        return log
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         if not asked:
             return {}
         self._asked()
         return {
-            (topic, number): next((first for newer, first in log.epochs if newer > epoch), log.end)
-            for (topic, number), epoch in asked.items()
-            if number < len(self.logs) and (log := self.logs[number])
+            at: next((first for newer, first in log.epochs if newer > epoch), log.end)
+            for at, epoch in asked.items()
+            if (log := self.log(*at)) is not None
         }
 
     def first_at_or_after(
@@ -191,10 +253,11 @@ class Kafka(KafkaLog):
     ) -> dict[tuple[str, int], int | None]:
         self._asked()
         found: dict[tuple[str, int], int | None] = {}
-        for number, log in enumerate(self.logs):
+        for at in _named(logs):
+            log = self._there(at)
             end = log.stable if isolation == READ_COMMITTED else log.end
             there = (at for at, one in sorted(log.slots.items()) if at < end and one and one.time >= timestamp_ms)
-            found[TOPIC, number] = next(there, None)
+            found[at] = next(there, None)
         return found
 
     def open_transactions(
@@ -210,22 +273,22 @@ class Kafka(KafkaLog):
         """Of the first message from a position on, below an end."""
         self._asked()
         found = {}
-        for (topic, number), (start, end) in ends.items():
-            slots = self.logs[number].slots if number < len(self.logs) else {}
+        for place, (start, end) in ends.items():
+            log = self.log(*place)
+            slots = log.slots if log is not None else {}
             times = [one.time for at, one in sorted(slots.items()) if one is not None and start <= at < end]
             if times:
-                found[topic, number] = times[0]
+                found[place] = times[0]
         return found
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         self._asked()
-        return {TOPIC}
+        return {*self.held} & {*topics}
 
     def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         self._asked()
-        if partition >= len(self.logs):
+        if (log := self.log(topic, partition)) is None:
             return None
-        log = self.logs[partition]
         message = log.slots.get(offset)
         if offset < log.start:
             found = Slot.EXPIRED
@@ -246,10 +309,7 @@ class Kafka(KafkaLog):
     ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         for one in ranges:
             self._asked()
-            if one.partition.partition >= len(self.logs):
-                # The topic was recreated meanwhile, with fewer partitions.
-                raise Unreachable(f"unknown partition: {one.partition}")
-            log = self.logs[one.partition.partition]
+            log = self._there((one.partition.topic, one.partition.partition))
             there = [(at, log.slots.get(at)) for at in range(one.start, one.until)]
             seen = [
                 (at, b"%d" % slot.key)
@@ -258,23 +318,26 @@ class Kafka(KafkaLog):
             ]
             yield one, iter(seen)
 
-    def read(self, covers: RangeSet, isolation: str) -> dict[tuple[int, int], Message]:
-        """The messages at some offsets, by partition and offset, as Spark's source gives them: by the topic's name alone."""
+    def read(self, covers: RangeSet, isolation: str) -> dict[Place, Message]:
+        """The messages at some offsets, as Spark's source gives them: by the topic's name and the partition's number alone."""
         if questioned():
             raise NotAuthorized("may not read the topic orders")
         self._answers()
         found = {}
         for one in covers:
-            number = one.partition.partition
-            log = self.logs[number] if number < len(self.logs) else Log()
+            log = self.log(one.partition.topic, one.partition.partition) or Log()
             if one.start < log.start or one.until > log.end:
                 raise OffsetsOutOfRange(f"{one} is not in the log [{log.start}, {log.end})")
             for at in range(one.start, one.until):
                 slot = log.slots.get(at)
                 if slot is None or (isolation == READ_COMMITTED and _hidden(log, at, slot)):
                     continue
-                found[number, at] = slot
+                found[one.partition, at] = slot
         return found
+
+
+def _named(logs: Mapping[str, TopicLog]) -> Iterator[tuple[str, int]]:
+    return ((topic, number) for topic, log in logs.items() for number in log.partitions)
 
 
 def _hidden(log: Log, at: int, slot: Message) -> bool:

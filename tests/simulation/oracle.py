@@ -16,14 +16,18 @@ from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
 from tests.simulation import older, others
 from tests.simulation.actors import REFUSED, current
-from tests.simulation.kafka import TOPIC, Message
+from tests.simulation.clocks import BEGIN
+from tests.simulation.kafka import Log, Message
 from tests.simulation.leftovers import dead_folders, erased_in, is_named
 from tests.simulation.others import OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.remembering import Steady
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
+from tidemark.audit.report import AuditReport
+from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import LedgerContradiction, NotAuthorized
 from tidemark.ledger.book import Book, Committed, head_key
+from tidemark.ledger.incarnations import newest
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind, LaneState
 from tidemark.ledger.recovery.verifying import verify
@@ -32,7 +36,7 @@ from tidemark.runs import erasing
 from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
-from tidemark.sinks.hbase.rows import MARK_FAMILY, parse_key
+from tidemark.sinks.hbase.rows import MARK_FAMILY, PartitionKeys, parse_key
 from tidemark.sinks.hbase.table import result_table
 from tidemark.sinks.reading import hbase_rows
 
@@ -61,6 +65,14 @@ def each(ranges: Iterable[OffsetRange]) -> set[Place]:
 
 def said(places: Iterable[Place]) -> str:
     return ", ".join(f"{at}@{offset}" for at, offset in sorted(places))
+
+
+def _newest(expected: Expected) -> dict[tuple[str, int], int]:
+    """The number of the newest message of each topic and key."""
+    found: dict[tuple[str, int], int] = {}
+    for (at, _), one in expected.items():
+        found[at.topic, one.key] = max(one.number, found.get((at.topic, one.key), 0))
+    return found
 
 
 def _coordinate(place: Place) -> Coordinate:
@@ -106,6 +118,8 @@ class Changes(Promises):
     def _is_there(self, coordinate: Coordinate, generation: int, why: str) -> None:
         place = TopicPartition(coordinate[0], coordinate[2], coordinate[1]), coordinate[3]
         read = self._oracle.world.read_by.get(generation, {}).get(place)
+        if place in self._oracle.ever_damaged:
+            return
         if read is not None and not read.bad:
             super()._is_there(coordinate, generation, why)
 
@@ -150,7 +164,11 @@ class Oracle:
         self.promises.notes_cuts = world.setting.guarantee != Guarantee.NONE
         # Whether somebody has edited the ledger by hand.
         self.is_damaged: Callable[[], bool] = lambda: False
-        world.found_since = self._found_since
+        # The rows that somebody has damaged, and that no window has written again; and all that ever were.
+        self.damaged: dict[Sink, set[Place]] = {sink: set() for sink in self.sinks}
+        self.ever_damaged: set[Place] = set()
+        world.audits = self._audits
+        world.found_since, world.found_letters = self._found_since, self._found_letters
         world.found_by_key, world.told, world.accepts = self._found_by_key, self._told, self._accepts
         world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
 
@@ -210,7 +228,11 @@ class Oracle:
             if one.record.attempt.run == run and rows:
                 read = {place for place, message in self.world.read_by[one.generation].items() if not message.bad}
                 # What was erased before stays hidden, also from a ledger that does not know of it.
-                lost = {at for at in read - rows.keys() - self.erased.keys() if authority.of(*at) == one.generation}
+                lost = {
+                    at
+                    for at in read - rows.keys() - self.erased.keys() - self.ever_damaged
+                    if authority.of(*at) == one.generation
+                }
                 check(not lost, f"{run} has committed rows that no reader of {sink} sees: {said(lost)}")
 
     def counting(self) -> dict[Sink, dict[Place, int]]:
@@ -268,36 +290,105 @@ class Oracle:
 
     def read_since(self, since: int) -> frozenset[Place]:
         """What windows have read of the messages from a time on that Kafka has now, in the newest incarnation."""
-        register = self.book.register()
-        known = register[1].topics.get(TOPIC, ()) if register else ()
-        if not known or known[-1].topic_id != self.world.kafka.topic_id:
-            return frozenset()
-        covered = self.book.authority().covered()
-        newest = max(one.incarnation for one in known)
         return frozenset(
             (at, offset)
-            for at in covered.partitions
-            if at.incarnation == newest and at.partition < len(self.world.kafka.logs)
-            for offset, one in self.world.kafka.logs[at.partition].slots.items()
+            for at in self.book.authority().covered().partitions
+            if self._is_newest(at)
+            for offset, one in self.world.kafka.held[at.topic].logs[at.partition].slots.items()
             if one is not None and one.time >= since and self.identity.get((at, offset)) == one.number
         )
+
+    def _is_newest(self, at: TopicPartition) -> bool:
+        """Whether Kafka has this partition now, in the newest incarnation that the ledger knows."""
+        register = self.book.register()
+        known = register[1].topics.get(at.topic, ()) if register else ()
+        topic = self.world.kafka.held.get(at.topic)
+        if topic is None or not known or known[-1].topic_id != topic.topic_id:
+            return False
+        return at.incarnation == max(one.incarnation for one in known) and at.partition < len(topic.logs)
 
     def _found_since(self, request: Request) -> None:
         """What a request of a time names: every message from then on that was read, and none from before."""
         assert request.since is not None
         times = {number: place for place, number in self.identity.items() if place in request.named}
-        slots = [one for log in self.world.kafka.logs for one in log.slots.values() if one is not None]
+        slots = [one for log in self.world.kafka.all_logs() for one in log.slots.values() if one is not None]
         early = {times[one.number] for one in slots if one.number in times and one.time < request.since}
         check(not early, f"a replay since a time names messages from before: {said(early)}")
         lost = request.must_find - request.named - request.left_out - self.erased.keys()
         check(not lost or not self._still_there(lost), f"a replay since a time does not name {said(lost)}")
         self.met["found since a time"] += len(request.named)
 
+    def _found_letters(self, request: Request) -> None:
+        """What a redrive names: dead letters that counted at some moment since, and each that always did."""
+        self.learn()
+        if self._later:
+            return
+        states = [{*state.of[None]} for state in self.states[request.state :]]
+        never = request.named.difference(*states)
+        check(not never, f"a redrive names what was no dead letter: {said(never)}")
+        lost = states[0].intersection(*states) - request.named - request.left_out - self.erased.keys()
+        check(not lost, f"a redrive of all dead letters does not name {said(lost)}")
+        actor = current()
+        if actor is not None and not actor.stopped:
+            # As the reader of results gives them, whom nobody has disturbed.
+            table = result_table(self.world.opened.connections, HBASE, LETTERS)
+            most = self.world.opened.stream.dead_letters.max_redrives
+            tired = {
+                (row.place.partition, row.place.offset)
+                for row in hbase_rows(self.book, table, None)
+                if int(row.fields["redrives"]) >= most
+            }
+            check(not request.named & tired, f"redriven too often: {said(request.named & tired)}")
+        self.met["found among dead letters"] += len(request.named)
+
+    def damage(self, a: int, b: int) -> None:
+        """Somebody removes a row or a dead letter that counts, or writes something else there."""
+        sink: Sink = None if b == 0 or "hbase" not in self.expected else "hbase"
+        places = sorted(self.expected[sink].keys() - self.damaged[sink])
+        if not places:
+            return
+        place = places[a % len(places)]
+        table, column = (LETTERS, "d:value") if sink is None else (ROWS, "d:number")
+        row = PartitionKeys(place[0]).key(place[1], 0)
+        if b % 2:
+            generation = self.book.authority(sink).of(*place)
+            assert generation is not None
+            self.world.hbase.put(table, [(row, column.encode(), b"99999")], generation)
+        else:
+            self.world.hbase.lose(table, row)
+            if sink is not None:
+                self.results.rows.pop(_coordinate(place), None)
+        self.damaged[sink].add(place)
+        self.ever_damaged.add(place)
+
+    def all_damaged(self) -> set[Place]:
+        return {place for found in self.damaged.values() for place in found}
+
+    def _audits(self) -> Callable[[AuditReport, RangeSet | None], None]:
+        """An audit begins. What is given judges its report: it alarms for damage alone, and for all that can be told."""
+        before = self.all_damaged()
+
+        def judge(report: AuditReport, within: RangeSet | None) -> None:
+            self.learn()
+            actor = current()
+            if self._later or self.world.was_mended or self.world.other_isolation or actor is None:
+                return
+            found = each(self.book.selection(report.findings)) if report.findings else set()
+            self.met["found by an audit"] += len(found)
+            damaged = self.all_damaged()
+            false = found - (self.ever_damaged if actor.stopped else damaged)
+            check(not false, f"an audit alarms for what nobody has damaged: {said(false)}")
+            asked = {place for place in before & damaged if within is None or place in within}
+            lost = {place for place in asked - found - self.erased.keys() if self._still_there([place])}
+            check(actor.stopped or not lost, f"an audit has not found {said(lost)}")
+
+        return judge
+
     def _still_there(self, places: Iterable[Place]) -> bool:
         """Whether Kafka has all of these messages now, where they were, for readers at this isolation level."""
         now = self.read_since(0)
-        logs = self.world.kafka.logs
-        return all(place in now and place[1] < logs[place[0].partition].stable for place in places)
+        held = self.world.kafka.held
+        return all(place in now and place[1] < held[place[0].topic].logs[place[0].partition].stable for place in places)
 
     def _hidden(self, table: str, row: bytes, column: bytes, newest: int) -> None:
         """The marks of a row are hidden up to a time: so the row is gone."""
@@ -333,6 +424,7 @@ class Oracle:
                         request = self.proposed.get(value)
                         check(request, f"{lane} was opened by nobody who asked for it")
                         self.lanes[lane] = request
+                        request.opened = True
         self._applied = len(applied)
 
     def _learn(self, one: Committed) -> None:
@@ -355,19 +447,25 @@ class Oracle:
         for sink in self.sinks:
             if gone:
                 self._take_away(sink, gone)
-            if record.kind != LaneKind.ERASE and record.window.counts_for(sink):
+            reads = record.kind != LaneKind.ERASE or self.world.was_mended
+            if reads and record.window.counts_for(sink):
                 if later:
-                    self._take_away(sink, covers)
-                    self.unsure[sink] |= dict.fromkeys(covers, one.generation)
+                    self._take_away(sink, covers - gone)
+                    self.unsure[sink] |= dict.fromkeys(covers - gone, one.generation)
                 else:
                     # Nobody was sure what is there; from now on it is what this window has read.
                     was_unsure = covers & self.unsure[sink].keys()
                     self._take_away(sink, was_unsure)
-                    self._count(sink, named | was_unsure, one.generation)
+                    # Another scheme may make other rows of what is read again only because a sink needs whole blocks.
+                    anew = covers if self.world.was_mended else named
+                    self._count(sink, (anew | was_unsure) - gone, one.generation)
+            # What is read again since a sink needs whole blocks is written again, too.
+            self.damaged[sink] -= covers if record.window.counts_for(sink) else set()
         if not later:
             self._identify(one.generation)
 
     def _take_away(self, sink: Sink, places: set[Place]) -> None:
+        self.damaged[sink] -= places
         for found in (self.expected[sink], self.unsure[sink]):
             for place in places & found.keys():
                 del found[place]
@@ -376,6 +474,7 @@ class Oracle:
         """These places have what this attempt has read there, and nothing where it has found nothing."""
         read, expected = self.world.read_by.get(generation, {}), self.expected[sink]
         for place in places:
+            self.damaged[sink].discard(place)
             expected.pop(place, None)
             one = read.get(place)
             if one is not None and one.bad == (sink is None):
@@ -428,10 +527,10 @@ class Oracle:
         found = totals(book or self.book, table, AGGREGATES)
         return {int(key[0] or b""): (int(values["n"]), int(values["s"])) for key, values in found}
 
-    def latest(self, book: Book | None = None) -> dict[int, int]:
+    def latest(self, book: Book | None = None) -> dict[tuple[str, int], int]:
         table = latest_table(self.world.opened.connections, HBASE, LATEST)
         rows = SteadyValues.of(book or self.book, table, LATEST).newest()
-        return {int(row.fields["id"]): int(row.fields["number"]) for row in rows}
+        return {(row.place.partition.topic, int(row.fields["id"])): int(row.fields["number"]) for row in rows}
 
     def look(self) -> None:
         """Everything that readers find now is what is expected now."""
@@ -447,11 +546,8 @@ class Oracle:
             found, want = self.sums(), self.states[-1].sums()
             check(found == want, f"totals are {found}, and should be {want}")
         if LATEST in self.expected and not self.unsure[LATEST] and self._is_new(LATEST, windows):
-            newest: dict[int, int] = {}
-            for one in self.expected[LATEST].values():
-                newest[one.key] = max(one.number, newest.get(one.key, 0))
-            found_latest = self.latest()
-            check(found_latest == newest, f"the newest values are {found_latest}, and should be {newest}")
+            want_latest, found_latest = _newest(self.expected[LATEST]), self.latest()
+            check(found_latest == want_latest, f"the newest values are {found_latest}, and should be {want_latest}")
 
     def _is_new(self, sink: Sink, windows: list[tuple[int, bool]]) -> bool:
         """Whether the windows or the sink's place have changed since the oracle has looked there last."""
@@ -464,11 +560,12 @@ class Oracle:
 
     def _check_rows(self, sink: Sink, rows: Mapping[Place, tuple[int, int]], expected: Expected) -> None:
         what = "dead letters" if sink is None else f"{sink} rows" if sink in OTHERS else "rows"
-        lost = expected.keys() - rows.keys()
+        lost = expected.keys() - rows.keys() - self.damaged[sink]
         check(not lost, f"{what} of messages that nobody named are gone: {said(lost)}")
         extra = rows.keys() - expected.keys() - self.unsure[sink].keys()
         check(not extra, f"{what} that nobody expects: {said(extra)}")
-        other = {at for at, one in expected.items() if rows[at] != (one.key, one.number)}
+        sound = expected.keys() - self.damaged[sink]
+        other = {at for at in sound if rows[at] != (expected[at].key, expected[at].number)}
         check(not other, f"{what} of other messages: {said(other)}")
 
     def saw_rows(self, rows: Mapping[Place, tuple[int, int]], since: int, sink: Sink = "hbase") -> None:
@@ -478,7 +575,7 @@ class Oracle:
             return
         states = [{at: (one.key, one.number) for at, one in state.of[sink].items()} for state in self.states[since:]]
         # A reader of rows is steady piece by piece: each row was right at some moment.
-        places = {place for state in states for place in state} | rows.keys()
+        places = ({place for state in states for place in state} | rows.keys()) - self.ever_damaged
         wrong = {at for at in places if rows.get(at) not in [state.get(at) for state in states]}
         check(not wrong, f"a reader of rows saw what never counted: {said(wrong)}")
 
@@ -492,16 +589,11 @@ class Oracle:
         wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
         check(not wrong, f"a reader of totals saw {found}, which never counted of keys {wrong}: {states}")
 
-    def saw_latest(self, found: Mapping[int, int], since: int) -> None:
+    def saw_latest(self, found: Mapping[tuple[str, int], int], since: int) -> None:
         self.learn()
         if self._later:
             return
-        states = []
-        for state in self.states[since:]:
-            newest: dict[int, int] = {}
-            for one in state.of[LATEST].values():
-                newest[one.key] = max(one.number, newest.get(one.key, 0))
-            states.append(newest)
+        states = [_newest(state.of[LATEST]) for state in self.states[since:]]
         keys = {key for state in states for key in state} | found.keys()
         wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
         check(not wrong, f"a reader of the newest values saw what never counted of keys {wrong}")
@@ -532,6 +624,51 @@ class Oracle:
         left_out = {place for one in (request, *same) for place in one.left_out}
         left = request.named - covered - self.erased.keys() - left_out
         check(not left, f"{request.kind.value} {request.run} has ended well, and did not read {said(left)}")
+
+    def began(self) -> None:
+        """The ingest has just begun, and nobody else was at work: where the stream file says."""
+        setting, register = self.world.setting, self.book.register()
+        if setting.since is None or register is None:
+            return
+        self.met["began at a time"] += 1
+        for one in register[1].lanes[INGEST].start:
+            log = self.world.kafka.log(one.at.topic, one.at.partition)
+            assert log is not None
+            shown = {at: slot for at, slot in log.slots.items() if slot is not None and at < self._readable(log)}
+            later = {(one.at, at) for at, slot in shown.items() if slot.time >= BEGIN + setting.since}
+            passed = {place for place in later if place[1] < one.offset}
+            check(not passed, f"the ingest begins at {one.at}@{one.offset}, and passes over {said(passed)}")
+            first = min((offset for _, offset in later), default=self._readable(log))
+            check(one.offset == first, f"the ingest begins at {one.at}@{one.offset}, and not at {first}")
+
+    def _positions(self) -> Mapping[TopicPartition, int]:
+        head = self.book.head(INGEST)
+        return head.head.offsets() if head is not None else {}
+
+    def _readable(self, log: Log) -> int:
+        return log.stable if self.world.isolation == READ_COMMITTED else log.end
+
+    def has_read_all(self) -> None:
+        """The ingest has ended well: each message that a reader may see was in a window, from where the ingest began."""
+        register = self.book.register()
+        if register is None or INGEST not in register[1].lanes or self._without_receipt or self._later:
+            return
+        starts = {(one.at.topic, one.at.partition): one for one in register[1].lanes[INGEST].start}
+        topics = register[1].topics
+        gone = {at.topic for at in self._positions()} - self.world.kafka.held.keys()
+        unnoted = [one for one in sorted(gone) if not newest(topics, one).left]
+        check(not unnoted, f"the ingest has ended well, and nothing says that a topic is gone: {unnoted}")
+        for topic, number, log in self.world.kafka.parts():
+            begins = starts.get((topic, number))
+            first = topics[topic][0].topic_id == self.world.kafka.held[topic].topic_id if topic in topics else False
+            below = begins.offset if begins is not None and first else 0
+            unread = {
+                (TopicPartition(topic, number), at)
+                for at, one in log.slots.items()
+                if one is not None and below <= at < self._readable(log) and one.transaction not in log.aborted
+                if one.number not in self.places
+            }
+            check(not unread, f"the ingest has ended well, and no window has read {said(unread)}")
 
     def open_lanes(self) -> list[str]:
         found = self.book.register()

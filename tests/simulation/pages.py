@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.actors import current
-from tests.simulation.kafka import TOPIC
+from tests.simulation.kafka import Kafka
 from tests.simulation.work import Place
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.topics import READ_COMMITTED
@@ -64,8 +64,8 @@ class Pages:
         moments = [self._positions(value) for value in self._heads()[max(0, known) :]]
         for one in found.partitions:
             where = f"the overview says that {one.topic}/{one.partition}"
-            if one.position is None:
-                check(one.lag is None, f"{where} has a lag of {one.lag}, and no position")
+            if one.position is None or one.end is None:
+                check(one.lag is None, f"{where} lags {one.lag}, from {one.position} to {one.end}")
                 continue
             check(
                 one.lag == max(0, one.end - one.position), f"{where} lags {one.lag}, from {one.position} to {one.end}"
@@ -125,29 +125,30 @@ class Pages:
         now = world.clocks.now
         span = Span(max(0, now - 30_000 - 7_000 * a), max(1, now - 1_000 * a))
         # Those that anybody could have read before.
-        logs, topic_id, committed = list(world.kafka.logs), world.kafka.topic_id, world.isolation == READ_COMMITTED
+        ids, committed = _ids(world.kafka), world.isolation == READ_COMMITTED
         before = {
-            (number, offset): one
-            for number, log in enumerate(logs)
+            (topic, number, offset): one
+            for topic, number, log in world.kafka.parts()
             for offset, one in log.slots.items()
             if one is not None and span.start <= one.time < span.until and one.transaction not in log.aborted
             if not committed or offset < log.stable
         }
         found = [one for one in progress(_opened()).answers(span) if one.complete]
-        if world.kafka.topic_id != topic_id or not self._counts_all():
+        if _ids(world.kafka) != ids or not self._counts_all():
             return
         covered = self._oracle.book.authority().covered()
         register = self._oracle.book.register()
         assert register is not None
-        newest = max(one.incarnation for one in register[1].topics[TOPIC])
         for one in found:
-            if one.at.incarnation != newest:
+            if one.at.incarnation != max(known.incarnation for known in register[1].topics[one.at.topic]):
                 continue
             begins = self._begins(one.at)
             unread = {
                 (one.at, offset)
-                for (number, offset), _ in before.items()
-                if number == one.at.partition and offset >= begins and (one.at, offset) not in covered
+                for topic, number, offset in before
+                if (topic, number) == (one.at.topic, one.at.partition)
+                and offset >= begins
+                and (one.at, offset) not in covered
             }
             check(not unread, f"{span} is said to be complete in {one.at}, and no window has read {said(unread)}")
 
@@ -155,7 +156,7 @@ class Pages:
         head = self._oracle.book.register()
         assert head is not None
         starts = {one.at: one.offset for one in head[1].lanes[INGEST].start}
-        return max(starts.get(at, 0), self._oracle.world.setting.start)  # type: ignore[call-overload]
+        return starts.get(at, 0)  # type: ignore[call-overload]
 
     def _counts_all(self) -> bool:
         """Whether every message that was passed over is one that the stream has had to read, and has read."""
@@ -190,6 +191,10 @@ class Pages:
         check(not report.ledger_problems, f"an audit says that the ledger is damaged: {report.ledger_problems}")
         wrong = [one for one in report.coverage if one.overlaps]
         check(not wrong, f"an audit says that windows overlap: {wrong}")
+
+
+def _ids(kafka: Kafka) -> dict[str, str]:
+    return {name: topic.topic_id for name, topic in kafka.held.items()}
 
 
 def _opened() -> OpenStream:

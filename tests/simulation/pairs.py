@@ -44,7 +44,7 @@ FEWEST = 10
 def blocks(ranges: RangeSet) -> set[Unit]:
     """The blocks of some offsets, whatever the incarnation."""
     return {
-        ("block", one.partition.partition, number)
+        (f"block of {one.partition.topic}", one.partition.partition, number)
         for one in ranges
         for number in range(one.start // _BLOCK, (one.until - 1) // _BLOCK + 1)
     }
@@ -53,10 +53,10 @@ def blocks(ranges: RangeSet) -> set[Unit]:
 def of_kafka(kafka: Kafka) -> dict[Unit, tuple[object, ...]]:
     """What each block of the logs holds: what a step has changed, it has touched."""
     found: dict[Unit, list[object]] = {}
-    for number, log in enumerate(kafka.logs):
+    for topic, number, log in kafka.parts():
         for at, slot in log.slots.items():
             settled = slot is not None and (slot.transaction in log.running, slot.transaction in log.aborted)
-            found.setdefault(("block", number, at // _BLOCK), []).append((at, slot, settled))
+            found.setdefault((f"block of {topic}", number, at // _BLOCK), []).append((at, slot, settled))
     return {unit: tuple(held) for unit, held in found.items()}
 
 

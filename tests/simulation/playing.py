@@ -15,7 +15,7 @@ from tests.simulation.actors import Actor, Stop, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
-from tests.simulation.kafka import KEYS, TOPIC
+from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
@@ -35,6 +35,7 @@ from tidemark.errors import (
     LedgerContradiction,
     NotAuthorized,
     TidemarkError,
+    TopicGone,
     TopicRecreated,
     WrongUse,
 )
@@ -128,7 +129,10 @@ class Play:
         elif step.name == "wake":
             self.world.scheduler.wake(step.a)
         elif (act := self._of_people(step)) is not None:
+            is_new = self.oracle.book.head(INGEST) is None
             actor = self._run(act[0], step, act[1])
+            if is_new and not actor.stopped and self.oracle.book.head(INGEST) is not None:
+                self.oracle.began()
         self.world.pass_by(STEP_MS)
         self.oracle.look()
         return actor
@@ -164,15 +168,19 @@ class Play:
     def _of_kafka(self, step: Step) -> Callable[[], object] | None:
         kafka, a, b = self.world.kafka, step.a, step.b
         found: dict[str, Callable[[], object]] = {
-            "produce": lambda: kafka.produce(1 + a % 9, a + b, bad=b >= 4),
-            "begin": lambda: kafka.begin(1 + a % 5, a + b),
+            "produce": lambda: kafka.produce(1 + a % 9, a + b, bad=b >= 4, which=step.run),
+            "produce bad": lambda: kafka.produce(1 + a % 9, a + b, bad=True, which=step.run),
+            "produce late": lambda: kafka.produce(1 + a % 9, a + b, which=step.run, late=5_000 * (1 + b)),
+            "begin": lambda: kafka.begin(1 + a % 5, a + b, step.run),
             "commit": lambda: kafka.end(a, commit=True),
             "abort": lambda: kafka.end(a, commit=False),
             "compact": lambda: kafka.compact(a % 4),
             "retain": lambda: kafka.retain(1 + a % 3),
-            "cut": lambda: kafka.cut(a, 1 + b, a % 9),
-            "lead": lambda: kafka.lead(a),
-            "recreate": lambda: kafka.recreate(1 + a % 3, b),
+            "cut": lambda: kafka.cut(a, 1 + b, a % 9, step.run),
+            "lead": lambda: kafka.lead(a, step.run),
+            "recreate": lambda: kafka.recreate(1 + a % 3, b, step.run),
+            "delete topic": lambda: kafka.delete(1 + step.run),
+            "create topic": lambda: kafka.create(SECOND if b else TOPIC, 1 + a % 3, b),
             "add partition": self._add_partition,
             "major": self.world.hbase.compact,
         }
@@ -181,12 +189,11 @@ class Play:
     def _add_partition(self) -> None:
         """Once the ledger knows those that are there: of an order that changed before nobody could know."""
         register = self.oracle.book.register()
-        known = register[1].topics.get(TOPIC) if register else None
-        if known and (known[-1].topic_id, known[-1].partitions) == (
-            self.world.kafka.topic_id,
-            len(self.world.kafka.logs),
-        ):
-            self.world.kafka.add_partition()
+        for name, topic in self.world.kafka.held.items():
+            known = register[1].topics.get(name) if register else None
+            if known and (known[-1].topic_id, known[-1].partitions) == (topic.topic_id, len(topic.logs)):
+                self.world.kafka.add_partition(name)
+                return
 
     def _upgrade(self) -> None:
         """From now on this version of the program is at work, and no older one."""
@@ -204,15 +211,27 @@ class Play:
             return lambda: self.world.clocks.jump(step.a, ahead)
         if step.name in ("away", "back"):
             return lambda: self._goes(step) if step.name == "away" else self._all_are_back()
+        if step.name == "damage":
+            return lambda: self.oracle.damage(step.a, step.b)
+        if step.name == "mend":
+            return self._mend
         if step.name == "isolation":
             other = {"read_committed": "read_uncommitted", "read_uncommitted": "read_committed"}
 
             def change() -> None:
                 self.world.isolation = other[self.world.isolation]
+                self.world.other_isolation = True
                 self.world.opened = self.world.open()
 
             return change
         return None
+
+    def _mend(self) -> None:
+        """Somebody changes the scheme, or takes the change back."""
+        world = self.world
+        world.mended = not world.mended
+        world.was_mended = True
+        world.opened = world.open()
 
     def _goes(self, step: Step) -> None:
         """A server goes away; programs go on to ask it."""
@@ -241,7 +260,16 @@ class Play:
             return (lambda: self._plan(request)), request
         if step.name == "by plan":
             return self._by_plan(step)
-        if step.name in ("replay", "replay apart", "replay since", "backfill", "erase", "erase key"):
+        if step.name in (
+            "replay",
+            "replay apart",
+            "replay since",
+            "redrive",
+            "audit",
+            "backfill",
+            "erase",
+            "erase key",
+        ):
             request = self._asked(step, name)
             return (request.begin, request) if request is not None else None
         if step.name == "again":
@@ -315,6 +343,12 @@ class Play:
             since = self.world.clocks.now - STEP_MS * (a + 1)
             must = self.oracle.read_since(since)
             return self._noted(Request(LaneKind.REPLAY, name, frozenset(), since=since, must_find=must))
+        if step.name == "audit":
+            repair = ("execute", "execute", "none", "plan")[b % 4]
+            return self._noted(Request(LaneKind.REPLAY, f"repair {step.run}.{a}", frozenset(), repair=repair))
+        if step.name == "redrive":
+            state = len(self.oracle.states) - 1
+            return self._noted(Request(LaneKind.REPLAY, name, frozenset(), letters=("*", "bad")[b % 2], state=state))
         if step.name == "erase":
             request = Request(LaneKind.ERASE, name, self._some(a, b, covered), dry=a % 11 == 1)
         elif step.name == "replay apart":
@@ -383,9 +417,13 @@ class Play:
             # A sign of life may lie as far in the future as the lease.
             self.world.pass_by(2 * protocol.LEASE_MS)
             done = self._last("last ingest", lambda: programs.ingest("last"), None)
-        if not done:
+        if done:
+            self.oracle.has_read_all()
+        else:
             stuck = isinstance(self.refusal, HeldByAnother | ClockBehind)
             check(not stuck, f"nobody is at work and all clocks are right, and the ingest waits: {self.refusal}")
+            advised = isinstance(self.refusal, TopicGone) and self.world.setting.on_deleted == "leave"
+            check(not advised, f"the stream file says so already: {self.refusal}")
         if done:
             half = self.oracle.half_closed()
             check(not half, f"closed, and still in the register after a run has looked at all lanes: {half}")
@@ -396,12 +434,22 @@ class Play:
                 self._could_not_go_on(lane, request)
                 self._last("last cancel", lambda lane=lane: programs.cancel(lane), None)
         self._last("last ingest", lambda: programs.ingest("very last"), None)
+        if self.oracle.all_damaged():
+            self._repair()
         self.oracle.at_rest()
         if PARQUET in self.oracle.expected and self.oracle.book.head(INGEST) is not None:
             done = self._last("last compaction", lambda: compact("last"), None)
             check(done, f"nobody is at work, and a compaction is refused: {self.refusal}")
             check_compacted(self.world, self.oracle.erased)
         self._go_on_elsewhere()
+
+    def _repair(self) -> None:
+        """Nobody is at work: what Kafka has and a replay may read is repaired."""
+        request = self._noted(Request(LaneKind.REPLAY, "last repair", frozenset(), repair="execute"))
+        self._last("last audit", request.begin, request)
+        left = {at for at in self.oracle.all_damaged() - request.left_out if self._is_there(at)}
+        sure = not (self.world.was_mended or self.world.other_isolation) and self.oracle.book.head(INGEST) is not None
+        check(not left or not sure, f"a repair has left {sorted(left)} as it was")
 
     def _go_on_elsewhere(self) -> None:
         head = self.oracle.book.head(INGEST)
@@ -451,15 +499,16 @@ class Play:
         check(rest - there, f"{lane} cannot go on, although Kafka has all that it has to read again")
 
     def _is_there(self, place: Place) -> bool:
-        logs, number = self.world.kafka.logs, place[0].partition
-        slot = logs[number].slots.get(place[1]) if number < len(logs) else None
+        log = self.world.kafka.log(place[0].topic, place[0].partition)
+        slot = log.slots.get(place[1]) if log is not None else None
         register = self.oracle.book.register()
         # Once a log was cut, what lies below belongs to an earlier incarnation, and is not read again.
-        newest = register is not None and max(one.incarnation for one in register[1].topics[TOPIC])
+        newest = register is not None and max(one.incarnation for one in register[1].topics[place[0].topic])
         if slot is None or slot.number != self.oracle.identity.get(place) or place[0].incarnation != newest:
             return False
         # A transaction that has not ended holds it back, and one that was aborted hides it.
-        shown = place[1] < logs[number].stable and slot.transaction not in logs[number].aborted
+        assert log is not None
+        shown = place[1] < log.stable and slot.transaction not in log.aborted
         return self.world.isolation == READ_UNCOMMITTED or shown
 
     def _refusable_here(self, name: str, act: Callable[[], object]) -> None:
@@ -469,9 +518,9 @@ class Play:
         """Whether only the register knew by which order the table of newest values has its versions."""
         register = self.oracle.book.register()
         assert register is not None
-        known = register[1].topics.get(TOPIC, ())
-        return LATEST in self.oracle.sinks and (
+        return LATEST in self.oracle.sinks and any(
             any(one.raised for one in known) or len({one.topic_id for one in known}) > 1 or len(known) > 2
+            for known in register[1].topics.values()
         )
 
     def _last(self, name: str, act: Callable[[], object], request: Request | None) -> bool:

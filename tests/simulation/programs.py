@@ -12,10 +12,12 @@ from unittest.mock import patch
 import typer
 
 from tests.simulation.actors import CLAIMED, CLAIMING, DRAWN, ERASING, current, reached
+from tests.simulation.audits import audit, audited
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
 from tidemark.cli import confirming, finding, lanes_of_runs, submitting
+from tidemark.cli.commands import audit as audit_command
 from tidemark.cli.commands import compact, erase, replay, steer
 from tidemark.cli.commands import run as run_command
 from tidemark.commit import protocol
@@ -50,6 +52,13 @@ class Request:
     # Milliseconds since 1970, instead of messages; then `named` is what the command finds, and it has to find these.
     since: int | None = None
     must_find: frozenset[Place] = frozenset()
+    # A redrive of every dead letter with this reason, or of all; `named` is what the command finds.
+    letters: str = ""
+    # How an audit repairs what it finds: `named` is that. Its lane goes on by its name alone.
+    repair: str = ""
+    opened: bool = False
+    # Which of the oracle's states was the last when somebody asked.
+    state: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     # What counted in each sink when this was planned: which generation at each message that a window has read.
     planned: dict[str | None, dict[Place, int]] | None = None
@@ -66,10 +75,19 @@ class Request:
 
     def begin(self) -> None:
         """The command, as a person types it, the first time and to go on."""
+        if self.repair and not self.opened:
+            audit(f"audit of {self.run}", self.repair)
+            return
         records = [in_four_parts(Coordinate(at, offset)) for at, offset in sorted(self.named)]
         what: dict[str, Any] = {"key": self.key} if self.key else {"records": records}
         if self.since is not None:
             what = {"since": in_iso(self.since)}
+        if self.letters:
+            what = {"dead_letters": self.letters}
+        if self.repair:
+            # It names nothing else, which its fields would be compared with.
+            replay.replay(STREAM, run_name=self.run, yes=True, as_json=True)
+            return
         what |= {"reason": "a bug", "run_name": self.run, "dry_run": self.dry, "yes": True, "as_json": True}
         if self.kind == LaneKind.ERASE:
             erase.erase(STREAM, **what)
@@ -186,9 +204,12 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
             for one in part
             for at in range(one.start, one.until)
         }
-        if request.since is not None:
+        if request.repair:
             request.named = frozenset((one.partition, at) for one in found.named for at in range(one.start, one.until))
-            now().found_since(request)
+        elif request.since is not None or request.letters:
+            request.named = frozenset((one.partition, at) for one in found.named for at in range(one.start, one.until))
+            found_by = now().found_since if request.since is not None else now().found_letters
+            found_by(request)
     return found
 
 
@@ -274,8 +295,10 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(protocol, "pin", _pin))
         stack.enter_context(patch.object(AggregateTable, "erase", _erase_totals))
         stack.enter_context(compacted(opened_here))
+        stack.enter_context(audited(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
-        for module in (run_command, replay, lanes_of_runs, erase, steer, submitting, compact, confirming):
+        quiets = (run_command, replay, lanes_of_runs, erase, steer, submitting, compact, confirming, audit_command)
+        for module in quiets:
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):
                     stack.enter_context(patch.object(module, name, quiet))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from tests.simulation.actors import NAMING, current, reached, written
-from tests.simulation.kafka import Message
+from tests.simulation.kafka import Message, Place
 from tests.simulation.others import FILES, OTHERS, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
 from tidemark.commit.protocol import Fence, Listener, Step, Taken
 from tidemark.errors import TidemarkError
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import Attempt, Guarantee, Receipt, SinkReceipt, Window
+from tidemark.ledger.records import Attempt, Guarantee, Receipt, SinkReceipt, Window, reads_again, replays
 from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -24,7 +25,7 @@ from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count, Part
 from tidemark.planning.splitting import parts
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.changes_since_pin import check_since_pin
-from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.dead_letters import FIELDS, redrives
 from tidemark.sinks.hbase.aggregates import columns
 from tidemark.sinks.hbase.aggregates.rows import encode, row_key
 from tidemark.sinks.hbase.aggregates.table import place_of
@@ -32,12 +33,12 @@ from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.latest import rows as latest
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
 from tidemark.sinks.mounted import Mounts
+from tidemark.sinks.reading import pieces, rows_of_pieces
 from tidemark.sinks.stored import Mark
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-Place = tuple[TopicPartition, int]
 # Row, column, value, and the messages that it is made of.
 _Cell = tuple[bytes, bytes, bytes, Iterable[tuple[TopicPartition, int]]]
 # Cells of one write, at least: few, so that attempts die between two of them. HBase writes a row whole.
@@ -116,12 +117,11 @@ class Work:
         note_places(self.opened.book, [*map(self._receipt, self._sinks()), *letters])
         found = self.world.kafka.read(covers, window.isolation)
         _read_once(covers, found)
-        at = {one.partition: one for one in covers.partitions}
-        self._messages: dict[Place, Message] = {(at[number], offset): one for (number, offset), one in found.items()}
+        self._messages = as_parsed(found)
         self.world.was_read(attempt.generation, self._messages)
         self.good = {place: one for place, one in self._messages.items() if not one.bad}
         self._bad = {place: one for place, one in self._messages.items() if one.bad}
-        self._tallies = tuple(self._tally(one) for one in covers.partitions)
+        self._tallies = tuple(tally(self._messages, one) for one in covers.partitions)
         first = next((one for one in self._others.values() if one.settings.type in FILES), None)
         first = first if self.world.setting.one_pass and window.guarantee != Guarantee.AT_MOST_ONCE else None
         try:
@@ -132,22 +132,6 @@ class Work:
             if first is not None:
                 first.discard()
             raise
-
-    def _tally(self, at: TopicPartition) -> PartitionTally:
-        own = {place: one for place, one in self._messages.items() if place[0] == at}
-        offsets = [offset for _, offset in own]
-        good, bad = _count(self.good, at), _count(self._bad, at)
-        return PartitionTally(
-            topic=at.topic,
-            incarnation=at.incarnation,
-            partition=at.partition,
-            read=_count(self._messages, at),
-            stored=good,
-            invalid=bad,
-            rows=good,
-            first=min(offsets, default=None),
-            last=max(offsets, default=None),
-        )
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         if self._bad and self.window.counts_for(None):
@@ -206,13 +190,23 @@ class Work:
             cells += [(row, column, value, [place]) for column, value in values]
         self._write(ROWS, cells)
 
+    def _redriven(self) -> dict[Place, int]:
+        """As `dead_letters_so_far`: how often each dead letter that counts now was redriven, with this time."""
+        if not reads_again(self.lane):
+            return {}
+        more = 1 if replays(self.lane) else 0
+        table = self.opened.dead_letter_table().only(("redrives",))
+        found = rows_of_pieces(self.opened.book, table, self.opened.book.view(), pieces(self._covers))
+        return {(row.place.partition, row.place.offset): redrives(row) + more for row in found}
+
     def _store_dead_letters(self) -> None:
-        mark = self._mark()
+        mark, redriven = self._mark(), self._redriven()
         cells = []
         for place, one in self._bad.items():
             row = PartitionKeys(place[0]).key(place[1], 0)
             values = dict.fromkeys(FIELDS, b"")
-            values |= {"reason": b"bad", "key": b"%d" % one.key, "value": b"%d" % one.number, "redrives": b"0"}
+            values |= {"reason": b"bad", "key": b"%d" % one.key, "value": b"%d" % one.number}
+            values |= {"redrives": b"%d" % redriven.get(place, 0)}
             values |= {"headers": b"[]"} if self.world.setting.copies else {}
             said = [(MARK, mark), *((DATA_PREFIX + name.encode(), value) for name, value in values.items())]
             cells += [(row, column, value, [place]) for column, value in said]
@@ -303,6 +297,30 @@ class Work:
     fence: Fence
 
 
+def as_parsed(messages: Mapping[Place, Message]) -> dict[Place, Message]:
+    """What the scheme of the current actor's stream file makes of some messages."""
+    actor = current()
+    mended = actor is not None and actor.mended
+    return {place: replace(one, bad=False) if mended else one for place, one in messages.items()}
+
+
+def tally(messages: Mapping[Place, Message], at: TopicPartition) -> PartitionTally:
+    """What was read of one partition."""
+    offsets = [offset for one, offset in messages if one == at]
+    good = _count((place for place, one in messages.items() if not one.bad), at)
+    return PartitionTally(
+        topic=at.topic,
+        incarnation=at.incarnation,
+        partition=at.partition,
+        read=_count(messages, at),
+        stored=good,
+        invalid=_count((place for place, one in messages.items() if one.bad), at),
+        rows=good,
+        first=min(offsets, default=None),
+        last=max(offsets, default=None),
+    )
+
+
 def _pieces(cells: Iterable[_Cell]) -> Iterator[list[_Cell]]:
     piece: list[_Cell] = []
     for one in cells:
@@ -314,15 +332,14 @@ def _pieces(cells: Iterable[_Cell]) -> Iterator[list[_Cell]]:
         yield piece
 
 
-def _read_once(wanted: RangeSet, found: Iterable[tuple[int, int]]) -> None:
+def _read_once(wanted: RangeSet, found: Iterable[Place]) -> None:
     """As `rows/reading.py` reads: the same reads, each of which gives what is wanted of its ranges."""
     from tests.simulation.oracle import check
 
     given = [part & one.offsets for one, part in parts(wanted)]
-    at = {one.partition: one for one in wanted.partitions}
-    for number, offset in found:
-        times = sum((at[number], offset) in part for part in given)
-        check(times == 1, f"{at[number]}@{offset} is read {times} times by one window")
+    for at, offset in found:
+        times = sum((at, offset) in part for part in given)
+        check(times == 1, f"{at}@{offset} is read {times} times by one window")
 
 
 def heard(step: Step) -> None:

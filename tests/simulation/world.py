@@ -15,8 +15,8 @@ from thriftpy2.transport import TTransportException
 
 from tests.simulation import hbase, lake
 from tests.simulation.actors import Actor, Scheduler, Stop, current, effect
-from tests.simulation.clocks import Clocks
-from tests.simulation.kafka import TOPIC, Kafka, Message
+from tests.simulation.clocks import BEGIN, Clocks
+from tests.simulation.kafka import SECOND, TOPIC, Kafka, Message
 from tests.simulation.lake import LAKE, TABLES, Lake
 from tests.simulation.ledger import Ledger
 from tests.simulation.others import COPIES, COPIES_CLUSTER, OTHERS, TARGET, Sender, Topic, target
@@ -36,6 +36,7 @@ from tidemark.ledger.records import Record
 from tidemark.ledger.recovery import backup
 from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import in_iso
 from tidemark.planning import merging, splitting
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream
@@ -48,6 +49,7 @@ from tidemark.streams.loading import StreamFile
 from tidemark.streams.model import Stream
 
 _BOTH = (f"{TOPIC}/0", f"{TOPIC}/1")
+_MOST_REDRIVES = 2
 # A few offsets in each piece, so that actors die between two of them.
 _PIECE_BYTES = 90
 
@@ -87,6 +89,12 @@ class Setting:
     older: bool = False
     # Whether dead letters are copied to a topic.
     copies: bool = False
+    # "two" are named, or those count whose names match a "pattern"; without either, there is one topic.
+    topics: str = ""
+    on_deleted: str = "fail"
+    # The ingest begins at a time: so many milliseconds after the beginning of the world.
+    since: int | None = None
+    if_none: str = "end"
 
 
 class World:
@@ -97,7 +105,7 @@ class World:
         self.setting = setting
         self.block = setting.block
         self.clocks = Clocks()
-        self.kafka = Kafka(setting.partitions)
+        self.kafka = Kafka(setting.partitions, [SECOND] if setting.topics == "two" else [])
         self.kafka.now = self.clocks.now
         self.hbase = hbase.Cluster()
         self.lake = Lake()
@@ -111,6 +119,10 @@ class World:
         self.scheduler = Scheduler()
         self.actors: list[Actor] = []
         self.isolation = setting.isolation
+        # Whether the scheme parses now what it could not parse before, and whether it ever did.
+        self.mended = self.was_mended = False
+        # Whether the isolation level was ever another one.
+        self.other_isolation = False
         # The servers that do not answer now; a lake that is not mounted is an empty folder.
         self.away: set[str] = set()
         # By generation: what its attempt has read. By cell: of which messages it was made.
@@ -123,6 +135,8 @@ class World:
         self.writes_rows: Callable[..., None] = lambda messages, attempt, *, versions: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
         self.found_since: Callable[[Any], None] = lambda request: None
+        self.audits: Callable[[], Callable[[Any, Any], None]] = lambda: lambda report, within: None
+        self.found_letters: Callable[[Any], None] = lambda request: None
         self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
         self.accepts: Callable[[Any, RangeSet], None] = lambda request, selection: None
         self.row_stored: Callable[[Place, int], None] = lambda place, generation: None
@@ -137,7 +151,7 @@ class World:
 
     def open(self) -> OpenStream:
         """The stream, as a program that starts now opens it: with its own memory of the ledger."""
-        file = _file(self.setting, self.isolation)
+        file = _file(self.setting, self.isolation, self.mended)
         book = Book(cast("Any", self.ledger), "orders", clock=self.clocks.local)
         return OpenStream(
             file, book, cast("Any", self.kafka), _Sweeper(connections, file.stream.dead_letters), connections
@@ -146,7 +160,7 @@ class World:
     def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> Actor:
         """A program does something; it goes on until it ends, dies or sleeps."""
         actor = Actor(act, stop, machine, name)
-        actor.opened, actor.older = self.open(), self.older
+        actor.opened, actor.older, actor.mended = self.open(), self.older, self.mended
         self.actors.append(actor)
         self.scheduler.run(actor)
         return actor
@@ -243,28 +257,40 @@ def is_away(server: str) -> bool:
 
 
 @cache
-def _file(setting: Setting, isolation: str) -> StreamFile:
+def _file(setting: Setting, isolation: str, mended: bool) -> StreamFile:
     """The stream file, without the text: reading YAML would take longer than most programs."""
     block = {SUMS: {"block_offsets": setting.block}}
     stream = Stream.model_validate(
         {
             "stream": "orders",
             "source": {
-                "topics": [TOPIC],
-                "start": "earliest" if setting.start == 0 else {"offsets": dict.fromkeys(_BOTH, setting.start)},
+                **({"pattern": f"{TOPIC}.*"} if setting.topics == "pattern" else {}),
+                **({"topics": [TOPIC, *([SECOND] if setting.topics else [])]} if setting.topics != "pattern" else {}),
+                "start": _start(setting),
                 "isolation": isolation,
                 "on_recreated": "accept",
                 "on_truncated": "accept",
                 "on_out_of_range": setting.out_of_range,
+                "on_deleted": setting.on_deleted,
             },
             "limits": {"max_records": setting.most},
             "scheme": {"type": "json", "fields": {"id": "integer", "number": "integer"}},
             "guarantee": setting.guarantee,
             "sinks": [{**SINKS[one], **block.get(one, {})} for one in setting.sinks],
-            "dead_letters": {"table": LETTERS, **({"copy_to_topic": COPIES} if setting.copies else {})},
+            "dead_letters": {
+                "table": LETTERS,
+                "max_redrives": _MOST_REDRIVES,
+                **({"copy_to_topic": COPIES} if setting.copies else {}),
+            },
         }
     )
-    return StreamFile(Path("orders.yaml"), f"{setting} {isolation}", stream)
+    return StreamFile(Path("orders.yaml"), f"{setting} {isolation} {mended}", stream)
+
+
+def _start(setting: Setting) -> Any:
+    if setting.since is not None:
+        return {"time": in_iso(BEGIN + setting.since), "if_none": setting.if_none}
+    return "earliest" if setting.start == 0 else {"offsets": dict.fromkeys(_BOTH, setting.start)}
 
 
 def _json(more: Mapping[str, Any]) -> bytes:

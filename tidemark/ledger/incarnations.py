@@ -71,6 +71,9 @@ def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:
 
 def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
     """The topics with a change that a policy accepts; unchanged when another run has accepted a change since it was seen."""
+    if change.topic not in topics:
+        # After `ledger rebuild`, nobody knows the id of a topic that has positions and of which no window has read anything.
+        topics = {**topics, change.topic: (TopicIncarnation(topic_id="", incarnation=change.after, since=now),)}
     last = newest(topics, change.topic)
     event = Accepted(change=change.change, policy=change.policy, run=run, at=now)
     others = tuple(incarnation for incarnation in topics[change.topic] if incarnation is not last)

@@ -154,10 +154,17 @@ def known_up_to(
 
 
 def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
-    """`known` with the ends of the leader epochs of the ingest's last window, for partitions with a newer leader."""
-    if ingest.last is None:
-        return known
-    ends = opened.log.epoch_ends(newer_epochs(ingest.last.window, known.logs))
+    """`known` with the ends of the leader epochs of the ingest's last window, for partitions with a newer leader.
+
+    Of an ingest that has read nothing, those of the last window of each partition: backfills read what lies before it.
+    """
+    if ingest.last is not None:
+        asked = newer_epochs(ingest.last.window, known.logs)
+    else:
+        asked = {}
+        for window, range_ in _last_ranges(opened):
+            asked |= newer_epochs(window, known.logs, [range_])
+    ends = opened.log.epoch_ends(asked)
     incarnations = known.incarnations
     return replace(
         known,
@@ -167,6 +174,15 @@ def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
             if topic in incarnations
         },
     )
+
+
+def _last_ranges(opened: OpenStream) -> Iterable[tuple[Window, WindowRange]]:
+    """Of each partition the range that was read last, and its window."""
+    found: dict[tuple[str, int], tuple[Window, WindowRange]] = {}
+    for committed in sorted(opened.book.view().windows, key=lambda committed: committed.generation):
+        window = committed.record.window
+        found |= {(range_.topic, range_.partition): (window, range_) for range_ in window.ranges}
+    return found.values()
 
 
 def _learned(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> Topics:

@@ -343,7 +343,8 @@ def have(paths: Iterable[str], wanted: RangeSet) -> bool:
     return False
 
 
-def _have(found: ds.Dataset, wanted: RangeSet) -> bool:
+def _have(there: ds.FileSystemDataset, wanted: RangeSet) -> bool:
+    found = ds.dataset(there.files, schema=alike(there), filesystem=there.filesystem, format=FORMAT)
     for at in wanted.partitions:
         here = (
             (pc.field("_topic") == at.topic)
