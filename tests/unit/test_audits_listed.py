@@ -17,6 +17,8 @@ from tidemark.audit.report import AuditReport, CoverageReport, PlaceReport
 from tidemark.cli import finding
 from tidemark.cli.commands import audit as commands
 from tidemark.errors import WrongUse
+from tidemark.ledger.records import TopicIncarnation
+from tidemark.ledger.register import change_topics
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.auditing import audit_without_spark, store_report
 from tidemark.views.audits import MOST, Audits, AuditShown, PlaceOfAudit, Repaired, audits
@@ -86,6 +88,11 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
     assert [(one.run, one.found.places) for one in listed(made, 1)] == [("quick", [])]
     found = audits(made.opened, 3)
     assert ([one.run for one in found.audits], found.more) == (["quick", "a", "z"], True)
+    # Once the topic was made anew, what is named without its incarnation would be another message.
+    anew = TopicIncarnation(topic_id="new", incarnation=2, since=2)
+    change_topics(made.opened.book, lambda topics: {"orders": (*topics["orders"], anew)})
+    (place,) = listed(made)[-1].found.places
+    assert place.at["missing"] == ["orders#1/0@1", "orders#2/0@2", "orders#1/0@9007199254740993"]
 
 
 @pytest.mark.covers("U11")

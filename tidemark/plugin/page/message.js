@@ -217,7 +217,7 @@ form.addEventListener("submit", (event) => {
 });
 // What each field takes, as a page shows it: a whole coordinate is divided, and digits may be in groups.
 const FORMS = {
-  topic: [/^[A-Za-z0-9._-]{1,249}$/, "Write the name of a topic, or a whole coordinate: topic/partition@offset."],
+  topic: [/^[A-Za-z0-9._-]{1,249}(#\d{1,9})?$/, "Write the name of a topic, or a whole coordinate: topic/partition@offset."],
   partition: [/^\d{1,10}$/, "Write the number of a partition, or a whole coordinate: topic/partition@offset."],
   offset: [/^[^/@]+$/, "Write an offset such as 31337, a time with its zone such as 2026-11-21T07:00:00Z, or a whole coordinate: topic/partition@offset."],
 };

@@ -17,7 +17,8 @@ from tidemark.views.messages import where
 from tidemark.views.messages.avro_record import avro_record, is_avro
 from tidemark.views.messages.message import MessageShown, page_of
 
-_MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249, 40
+# A topic may have its incarnation behind a #.
+_MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249 + 10, 40
 
 Topic = Annotated[str, Path(min_length=1, max_length=_MOST_OF_A_TOPIC)]
 Partition = Annotated[int, Path(ge=0, lt=2**31)]
