@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidemark.cli import output
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.views.browsing.exports import exported
+from tidemark.views.browsing.items import Item
 
 CLEAR_SCREEN, RED, TITLE, MIRROR = "\x1b[2J", "\x1b[31m", "\x1b]0;mine\x07", "\u202e"
 HOSTILE = st.one_of(
@@ -21,6 +26,25 @@ FAST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
     return "".join(capsys.readouterr())
+
+
+@pytest.mark.covers("Q14")
+@FAST
+@given(text=HOSTILE)
+def test_a_file_of_payloads_is_no_code_on_a_terminal_and_whole_in_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    item = Item(Coordinate(TopicPartition("t", 0), 1), key=text.encode("utf-8", "replace"))
+    for form in ("csv", "jsonl"):
+        whole = exported([item], form)  # type: ignore[arg-type]
+        output.contents(whole)
+        assert printed(capsys) == whole
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        output.contents(whole)
+        monkeypatch.undo()
+        said = printed(capsys)
+        assert all(one.isprintable() or one == "\n" for one in said)
+        assert said.count("\n") == whole.count("\n")
 
 
 @pytest.mark.covers("Q14")

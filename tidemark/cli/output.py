@@ -40,6 +40,13 @@ def line(text: str) -> None:
     sys.stdout.write(plain(text) + "\n")
 
 
+def contents(text: str) -> None:
+    """Write a file to standard output as it is; to a terminal, with its control characters shown."""
+    if sys.stdout.isatty():
+        text = "\n".join(plain(one.removesuffix("\r")) for one in text.split("\n")) if text else text
+    sys.stdout.write(text)
+
+
 def error(text: str) -> None:
     """Print lines to standard error."""
     for line in text.splitlines():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Literal
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.browsed import Reader, answers
 from tidemark.cli.options import Since, Stream, UntilTime
-from tidemark.cli.output import data, error, moment, number
+from tidemark.cli.output import contents, data, error, moment, number
 from tidemark.errors import WrongUse
 from tidemark.views.browsing import dead_letters as letters
 from tidemark.views.browsing.exports import exported
@@ -72,7 +71,7 @@ def messages(
         items.reverse()
     fields = (*letters.FIELDS, "window") if dead_letters else ()
     if form != "table":
-        sys.stdout.write(exported(items, form, fields))
+        contents(exported(items, form, fields))
     else:
         more = ("reason", "window") if dead_letters else ()
         rows = [[str(one.at), moment(one.timestamp), *map(_short, _cells(one, more))] for one in items]
