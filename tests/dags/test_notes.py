@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.plugin.notes import with_answer
-from tidemark.views.summary import answer_of
+from tidemark.views.summary import ANSWER, answer_of
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,8 @@ def test_no_character_of_an_answer_or_a_reason_stops_the_scheduler() -> None:
 
 def test_a_run_that_committed_nothing_says_so() -> None:
     assert answer_of([]) == "nothing was committed: there was nothing to read"
+
+
+def test_only_what_tidemark_has_kept_becomes_a_note() -> None:
+    """A DAG of others may be called `sales__audit`, and its tasks may well keep an `answer`."""
+    assert ANSWER == "tidemark_answer"

@@ -16,7 +16,7 @@ _AT_FIRST = 1_000
 # Of the last lines of a log: windows, and ranges of each.
 _MOST_LINES, _MOST_RANGES = 20, 3
 # Under this name a task keeps the answer of its run in one line, and the run's note has it.
-ANSWER = "answer"
+ANSWER = "tidemark_answer"
 
 
 @dataclass(frozen=True)
