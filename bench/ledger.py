@@ -66,10 +66,10 @@ def _windows(store: LedgerStore) -> float:
         store.calls.clear()
     began = time.perf_counter()
     for seq in range(1, _WINDOWS + 1):
-        assert protocol.pin(book, _NoSweeps(), INGEST, _next_hundred) is not None
+        assert protocol.pin(book, NoSweeps(), INGEST, next_hundred) is not None
         run = Run(name=f"run {seq}", code_version="bench", stream_digest="0" * 64)
         # Without heartbeats, whose number depends on how long something takes.
-        protocol.process(book, _NoSweeps(), _NoWork(), unwatched, INGEST, seq, run)
+        protocol.process(book, NoSweeps(), NoWork(), unwatched, INGEST, seq, run)
     return time.perf_counter() - began
 
 
@@ -113,7 +113,7 @@ class _Recording:
         return call
 
 
-class _NoSweeps:
+class NoSweeps:
     def reach(self, stream: str, places: Sequence[WrittenPlace]) -> None: ...
 
     def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
@@ -121,7 +121,7 @@ class _NoSweeps:
     def erase(self, record: Record, erased: RangeSet, places: Sequence[WrittenPlace]) -> None: ...
 
 
-class _NoWork:
+class NoWork:
     """Says of every partition that a hundred messages were read and stored."""
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
@@ -152,7 +152,7 @@ class _NoWork:
         return Receipt(tallies=tallies, sinks=(), dead_letters=dead, started_at=1, finished_at=2)
 
 
-def _next_hundred(head: Head) -> Window:
+def next_hundred(head: Head) -> Window:
     ranges = tuple(
         WindowRange(
             topic=at.topic,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import against_clients, against_spark, audits, ledger, selections, shapes, small_windows
+from bench import against_clients, against_spark, audits, ledger, selections, shapes, sizes, small_windows
 from bench.pairs import Pairs
 from bench.workbench import Workbench
 
@@ -233,5 +233,45 @@ MEASURES = (
         1.0,
         small_windows.hour,
         messages=small_windows.STREAMS * small_windows.SMALL,
+    ),
+    Measure(
+        "sizes-ledger",
+        "ten windows in a ledger in PostgreSQL that has 1,000, against one that has 100",
+        "both: pin, take, commit and settle windows of 20 partitions, without Kafka and without Spark",
+        1.15,
+        sizes.ledger_in_sql,
+        messages=0,
+    ),
+    Measure(
+        "sizes-letters",
+        "dead letters of ten windows in a table of PostgreSQL that has 100,000, against one that has 10,000",
+        "both: write a hundred for each window, clear those of older attempts, and read what counts",
+        1.15,
+        sizes.letters_in_postgresql,
+        messages=0,
+    ),
+    Measure(
+        "sizes-letters-mariadb",
+        "the same in MariaDB",
+        "both: the same",
+        1.15,
+        sizes.letters_in_mariadb,
+        messages=0,
+    ),
+    Measure(
+        "sizes-parquet",
+        "a window in a bucket, results and dead letters in Parquet, after 1,000 windows, against one after 100",
+        "both: " + _OURS.removeprefix("ours: ") + "Twenty rows and a dead letter; the ledger is in PostgreSQL",
+        1.15,
+        sizes.parquet_in_a_bucket,
+        messages=0,
+    ),
+    Measure(
+        "sizes-delta",
+        "the same in two tables of Delta",
+        "both: the same",
+        1.15,
+        sizes.delta_in_a_bucket,
+        messages=0,
     ),
 )
