@@ -6,7 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import DagRunTriggerException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRuntimeError,
+    DagRunTriggerException,
+    ErrorType,
+)
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from tidemark.airflow.operators import (
     AuditOperator,
@@ -70,3 +77,28 @@ def test_each_request_has_a_run_of_its_own() -> None:
     with pytest.raises(DagRunTriggerException) as triggered:
         operator.execute({"ti": instance})
     assert triggered.value.dag_run_id == run_for(name, 3, asked)
+
+
+@pytest.mark.covers("N74")
+def test_a_stream_without_dags_is_named() -> None:
+    """As Airflow says it of a DAG that it does not have, and of an API that is in trouble."""
+
+    class Instance:
+        map_index = -1
+
+        def __init__(self, status: int) -> None:
+            detail = {"status_code": status, "message": "Client error", "detail": {"reason": "not_found"}}
+            self.problem = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
+
+        def get_dag(self, dag_id: str) -> None:
+            assert dag_id == "orders__audit"
+            raise self.problem
+
+    operator = AuditOperator(task_id="audit", stream="orders")
+    with pytest.raises(
+        AirflowException, match="no DAG orders__audit: it has read no stream file that is valid"
+    ) as failed:
+        operator.execute({"ti": Instance(404)})  # type: ignore[typeddict-item]
+    assert not isinstance(failed.value, AirflowFailException)
+    with pytest.raises(AirflowRuntimeError):
+        operator.execute({"ti": Instance(500)})  # type: ignore[typeddict-item]

@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 
 from tidemark.airflow.steps import airflow_errors
 from tidemark.airflow.triggers import CompleteTrigger, WindowsTrigger
@@ -69,7 +70,17 @@ class _RunOfStream(TriggerDagRunOperator):
 
     def execute(self, context: Context) -> None:
         self.trigger_run_id = run_for(str(self.trigger_run_id), context["ti"].map_index, self.conf)
-        super().execute(context)
+        try:
+            super().execute(context)
+        except AirflowRuntimeError as problem:
+            if (problem.error.detail or {}).get("status_code") != HTTPStatus.NOT_FOUND:
+                raise
+            # A later try may find it.
+            stream = self.trigger_dag_id.rpartition("__")[0]
+            raise AirflowException(
+                f"this Airflow has no DAG {self.trigger_dag_id}: it has read no stream file that is valid and describes the "
+                f"stream {stream}. The page Tidemark, and DAGs called FILE__invalid, say what is wrong with a file"
+            ) from None
 
     def execute_complete(self, context: Context, event: tuple[str, dict[str, Any]]) -> Any:
         super().execute_complete(context, event)

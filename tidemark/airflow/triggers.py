@@ -128,8 +128,7 @@ class BehindTrigger(BaseEventTrigger):
         while True:
             try:
                 sign = await asyncio.to_thread(self._look)
-            except TidemarkError as problem:
-                # Airflow would not start it again. Whatever is wrong may be mended meanwhile.
+            except Exception as problem:  # Airflow would not start it again, and what is wrong may be mended meanwhile
                 self.log.warning("%s: %s", type(problem).__name__, problem)
                 sign = None
             if sign is not None and passed.is_new(sign, time.monotonic()):
