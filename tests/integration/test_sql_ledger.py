@@ -26,6 +26,7 @@ from services.site import Site
 from tests.support import views_in_sql
 from tests.support.command_line import tidemark
 from tests.support.cuts import Cut, cut_after
+from tests.support.letters_in_databases import AT, write
 from tests.support.live_streams import Make
 from tests.support.oracle import LEDGERS
 from tests.support.proxy import lossy
@@ -39,6 +40,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.ledger.stores import sql as sql_store
 from tidemark.ledger.stores.contract import Anew, sortable
 from tidemark.ledger.stores.doubt import swap_surely
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark.spark.jobs.audit import audit
 
@@ -184,6 +186,48 @@ def test_offsets_are_shown_with_the_commit_and_not_without(kind: str, request: p
     # Lanes other than the ingest show none.
     assert store.commit(HEAD, b"3", b"4", ("history", "ingest", sortable(4)), b"r", None)
     assert offsets_of(database, stream)[0] == ("logs", 0, 4)
+
+
+@pytest.mark.covers("O10")
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("postgresql", "ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"),
+        ("postgresql", "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"),
+        ("mariadb", "CHARACTER SET latin1 COLLATE latin1_swedish_ci"),
+        ("mariadb", "CHARACTER SET utf16 COLLATE utf16_general_ci"),
+    ],
+    ids=["LATIN1", "SQL_ASCII", "latin1", "utf16"],
+)
+def test_encodings_and_collations_of_a_database_do_not_matter(
+    kind: str, made: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are bytes: none is equal to another that a collation takes for it, and they sort as bytes do."""
+    name = f"other_{secrets.token_hex(3)}"
+    request.getfixturevalue(kind).execute(f"CREATE DATABASE {name} {made}")
+    connection = SETTINGS[kind].get("sql", "sql_default")
+    variable = f"AIRFLOW_CONN_{connection.upper()}"
+    monkeypatch.setenv(variable, json.dumps({**json.loads(os.environ[variable]), "schema": name}))
+    stores = stores_of(SETTINGS[kind])
+    store, other = stores.make("orders"), stores.make("Orders")
+    store.prepare()
+    words = ["A", "a", "a ", "\u00c4", "\u00e4", "a\u0308", "ss", "\u00df", "\u65e5\u672c"]
+    for word in words:
+        assert store.swap(("lane", word), None, word.encode())
+    assert other.read(("lane", "a")) is None
+    assert [key[1] for key, _ in store.scan(("lane",))] == sorted(words, key=str.encode)
+    assert store.swap(HEAD, None, b"0")
+    record = ("history", "ingest", sortable(1))
+    assert store.commit(HEAD, b"0", b"1", record, b"record", {"Logs": {0: 1}, "logs": {0: 2}})
+    letters = letters_in(from_environment, connection, "dead", "orders")
+    letters.prepare("orders", "ledger 1")
+    said: dict[str, Any] = {
+        "value": "\u65e5\u672c".encode(),
+        "detail": "na\u00efve \u20ac".encode(),
+        "reason": b"\xff\x00",
+    }
+    write(letters, 3, 5, **said)
+    assert letters.rows_at(Coordinate(AT, 5), 3)[0].fields == {**said, "redrives": b"0"}
 
 
 @pytest.mark.covers("O10", "E38")
