@@ -405,8 +405,8 @@ PLANTED |= {
         (
             (
                 COMPACTING,
-                "        if known and standing.is_dead(one.generation, generation):\n",
-                "        if known or standing.is_dead(one.generation, generation):\n",
+                "        if known and standing.is_dead(attempt.generation, generation):\n",
+                "        if known or standing.is_dead(attempt.generation, generation):\n",
             ),
         ),
         seed=14,

@@ -99,8 +99,8 @@ def _as_openlineage(found: Lineage) -> Any:
     written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
     return OperatorLineage(
         inputs=[
-            InputDataset(one.namespace, one.name, inputFacets={"inputStatistics": read(rowCount=one.rows)})
-            for one in found.inputs
+            InputDataset(source.namespace, source.name, inputFacets={"inputStatistics": read(rowCount=source.rows)})
+            for source in found.inputs
         ],
         outputs=[
             OutputDataset(

@@ -146,7 +146,7 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
         event = committed_event(opened, lane, committed[lane])
         if others:
             event["then"] = [
-                {"lane": one, "windows": [asdict(window) for window in windows(committed[one])]} for one in others
+                {"lane": name, "windows": [asdict(window) for window in windows(committed[name])]} for name in others
             ]
         context["outlet_events"][asset].extra = event
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}

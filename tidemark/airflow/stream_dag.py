@@ -75,11 +75,11 @@ def stream_dag(
 def _lead_to_the_pages(dag: DAG, stream: str, kind: str) -> None:
     """What each task does, and where the pages are, in the DAG's document; and a button of each task to the run's page."""
     said = []
-    for one in dag.topological_sort():  # type: ignore[no-untyped-call]
-        first = (one.doc_md or "").strip().partition("\n\n")[0].replace("\n", " ")
-        said.append(f"- `{one.task_id}`: {first}")
-        if not any(isinstance(link, RunPageLink) for link in one.operator_extra_links):
-            one.operator_extra_links = (*one.operator_extra_links, _RUN_PAGE)
+    for operator in dag.topological_sort():  # type: ignore[no-untyped-call]
+        first = (operator.doc_md or "").strip().partition("\n\n")[0].replace("\n", " ")
+        said.append(f"- `{operator.task_id}`: {first}")
+        if not any(isinstance(link, RunPageLink) for link in operator.operator_extra_links):
+            operator.operator_extra_links = (*operator.operator_extra_links, _RUN_PAGE)
     pages = f"[{stream} in Tidemark]({stream_address(stream)}) · [{PAGES[kind][0]}]({stream_address(stream, PAGES[kind][1])})"
     dag.doc_md = "\n".join([dag.doc_md or "", "", *said, "", pages])
 

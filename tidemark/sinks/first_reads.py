@@ -78,13 +78,13 @@ class FirstWindows:
 
     def _shared(self, wanted: RangeSet) -> Iterable[tuple[int, OffsetRange]]:
         """The parts of some offsets that windows have read first, each with its window."""
-        for one in wanted:
-            intervals = self._intervals.get(one.partition, [])
+        for range_ in wanted:
+            intervals = self._intervals.get(range_.partition, [])
             # The intervals are disjoint, so their ends ascend too.
-            at = bisect.bisect_right(intervals, one.start, key=lambda each: each[1])
-            while at < len(intervals) and intervals[at][0] < one.until:
+            at = bisect.bisect_right(intervals, range_.start, key=lambda each: each[1])
+            while at < len(intervals) and intervals[at][0] < range_.until:
                 start, until, number = intervals[at]
-                yield number, OffsetRange(one.partition, max(start, one.start), min(until, one.until))
+                yield number, OffsetRange(range_.partition, max(start, range_.start), min(until, range_.until))
                 at += 1
 
     def closed(self, chosen: RangeSet, left: RangeSet, *, because: str, blocks: Collection[int]) -> RangeSet:

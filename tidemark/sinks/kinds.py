@@ -122,9 +122,9 @@ def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None
     """
     types = sorted(type_ for type_, kind in KINDS.items() if kind.compaction)
     found = [sink for sink in sinks if sink.type in types]
-    chosen = [one for one in found if name in (None, one.name)]
+    chosen = [sink for sink in found if name in (None, sink.name)]
     if len(chosen) != 1:
-        known = ", ".join(one.name for one in found) or "none"
+        known = ", ".join(sink.name for sink in found) or "none"
         raise WrongUse(f"{stream}: name one sink of type {' or '.join(types)}; there are: {known}")
     return chosen[0]
 

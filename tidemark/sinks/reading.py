@@ -43,11 +43,11 @@ _PART_BYTES = 16 << 20
 
 def pieces(wanted: RangeSet) -> Iterator[OffsetRange]:
     """A set of offsets, cut into pieces that take one scan each."""
-    for one in wanted:
-        at = one.start
-        while at < one.until:
-            until = min(one.until, ((at >> BLOCK_BITS) + 1) << BLOCK_BITS)
-            yield OffsetRange(one.partition, at, until)
+    for range_ in wanted:
+        at = range_.start
+        while at < range_.until:
+            until = min(range_.until, ((at >> BLOCK_BITS) + 1) << BLOCK_BITS)
+            yield OffsetRange(range_.partition, at, until)
             at = until
 
 

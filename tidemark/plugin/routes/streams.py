@@ -84,7 +84,7 @@ def routes(viewing: Viewing) -> APIRouter:
         wanted = Wanted(words, state or "", tag, owner, sort, down)
         found = await run_in_threadpool(_among_all, known, wanted, first, count)
         await viewing.look_again([stream.stream for stream in found.streams], user)
-        near = await viewing.near_limits(user, [one.stream for one in known])
+        near = await viewing.near_limits(user, [line.stream for line in known])
         return replace(found, problems=[*problems, *near])
 
     @router.get("/api/streams/{name}/line", responses=serving.PROBLEMS)
@@ -105,9 +105,9 @@ def _among_all(known: list[StreamNow], wanted: Wanted, first: int, count: int) -
         first=first,
         found=len(ordered),
         of=len(known),
-        unknown=sum(one.state is None for one in chosen),
+        unknown=sum(line.state is None for line in chosen),
         states=counted(chosen),
-        owners=sorted({one.owner for one in known if one.owner is not None})[:_MOST_WORDS],
-        tags=sorted({tag for one in known for tag in one.tags})[:_MOST_WORDS],
+        owners=sorted({line.owner for line in known if line.owner is not None})[:_MOST_WORDS],
+        tags=sorted({tag for line in known for tag in line.tags})[:_MOST_WORDS],
         problems=[],
     )

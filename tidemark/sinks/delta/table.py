@@ -218,11 +218,11 @@ def prepared(base: str) -> DeltaTable:
 
 def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Names that are there, each with a wanted one that differs from it in case alone."""
-    names = {one.lower(): one for one in there}
-    for one in wanted:
-        found = names.get(one.lower(), one)
-        if found != one:
-            yield found, one
+    names = {name.lower(): name for name in there}
+    for name in wanted:
+        found = names.get(name.lower(), name)
+        if found != name:
+            yield found, name
 
 
 def change(base: str, changes: Callable[[DeltaTable], object]) -> None:
@@ -302,9 +302,9 @@ def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
         if name not in _PRUNED:
             continue
         found = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
-        if found and all(one is not None and one.has_min_max for one in found):
-            least[name] = min(one.min for one in found)
-            most[name] = max(one.max for one in found)
+        if found and all(column is not None and column.has_min_max for column in found):
+            least[name] = min(column.min for column in found)
+            most[name] = max(column.max for column in found)
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
 
 
@@ -349,8 +349,8 @@ def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: Commi
     files = [file for file in _files(prepared(base)) if file.generation < generation]
     for at in covers.partitions:
         for some in _together(file for file in files if file.may_have(at, covers)):
-            offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
-            generations = sorted({one.generation for one in some})
+            offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(file.last for file in some) + 1)])
+            generations = sorted({file.generation for file in some})
             change(base, partial(_delete_joined, at=at, generations=generations, offsets=offsets, commit=commit))
 
 
@@ -359,7 +359,7 @@ def _delete_joined(
 ) -> None:
     named = ", ".join(map(str, generations))
     table.merge(
-        pa.table({"_offset": np.concatenate([np.arange(*one) for one in offsets.of(at)])}),
+        pa.table({"_offset": np.concatenate([np.arange(*interval) for interval in offsets.of(at)])}),
         f"mine.{GENERATION} in ({named}) and {_is('mine.', at)} and mine._offset = swept._offset",
         source_alias="swept",
         target_alias="mine",
@@ -393,7 +393,7 @@ class _File(NamedTuple):
 def _files(table: DeltaTable) -> list[_File]:
     """The files of a table by their first offset. One without statistics may have any row."""
     rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    bounds = ([(row.get(f"min.{one}"), row.get(f"max.{one}")) for one in _PRUNED] for row in rows)
+    bounds = ([(row.get(f"min.{column}"), row.get(f"max.{column}")) for column in _PRUNED] for row in rows)
     found = [
         _File(
             row[f"partition.{GENERATION}"],

@@ -29,7 +29,7 @@ _MARK_LENGTH = struct.Struct(">H")
 
 
 def encode_fields(key: Sequence[bytes | None]) -> bytes:
-    return b"".join(_NULL if one is None else _VALUE + _LENGTH.pack(len(one)) + one for one in key)
+    return b"".join(_NULL if part is None else _VALUE + _LENGTH.pack(len(part)) + part for part in key)
 
 
 def decode_fields(encoded: bytes) -> tuple[bytes | None, ...]:

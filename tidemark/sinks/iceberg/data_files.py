@@ -45,7 +45,7 @@ def in_folder(folder: str) -> list[str]:
     """The files that an attempt has written, by the names that receipts give them."""
     with folders.opened(folder) as (filesystem, path):
         listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
-        return sorted(f"{folder}{one.path.removeprefix(path)}" for one in listed if _is_data(one))
+        return sorted(f"{folder}{entry.path.removeprefix(path)}" for entry in listed if _is_data(entry))
 
 
 def _is_data(one: fs.FileInfo) -> bool:

@@ -86,7 +86,7 @@ def _where(part: FolderPart, sink: str, connections: Connections) -> Where:
 
 
 def _tables(found: list[FolderPart], sink: str, connections: Connections) -> set[Where]:
-    return {_where(one, sink, connections) for one in found}
+    return {_where(part, sink, connections) for part in found}
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class _Listed:
 
     def shared(self, generation: int) -> list[str]:
         """The files that may have rows of a generation beside those of others."""
-        return [one.path for one in self.mixed if one.may_have_generation(generation)]
+        return [file.path for file in self.mixed if file.may_have_generation(generation)]
 
     @cached_property
     def _generations(self) -> Mapping[str, set[int]]:
         """The generations of each file that holds rows of several."""
-        return {one.path: data_files.generations(one.path) for one in self.mixed}
+        return {file.path: data_files.generations(file.path) for file in self.mixed}
 
 
 def listed(table: Table | None) -> _Listed:

@@ -67,7 +67,7 @@ class ParquetCompaction:
     def made(self, opened: Opened, settings: Folders, run: str) -> Sequence[Replacement]:
         found = compactions.find(opened.book, settings.name)
         made = [folder for folder in found.value.folders if folder.run == run] if found else []
-        return [Replacement(_named(one.windows), one.rows, one.folder) for one in made]
+        return [Replacement(_named(folder.windows), folder.rows, folder.folder) for folder in made]
 
 
 def _replaceable(group: Sequence[FolderPart]) -> Replaceable:
@@ -187,7 +187,7 @@ def _remove_below(
     ]
     # Read after the folders were listed: the ledger claims a generation before its folder is made.
     others = [compaction for compaction in compactions.of_all_sinks(book) if compaction.sink != known.sink]
-    claimed = {one.claim.generation for one in others if one.claim is not None}
+    claimed = {compaction.claim.generation for compaction in others if compaction.claim is not None}
     named = {folders.path_of(folder.folder) for value in (known, *others) for folder in value.folders}
     for written, found in older:
         if written not in claimed and found.path not in named:
@@ -199,12 +199,12 @@ def _remove_dead(book: Book, base: str, generation: int) -> None:
     listed = [attempt for attempt in on_disk(base) if not attempt.compacted]
     # Read after the folders were listed: an attempt is in its head before it makes its folder.
     standing, heads = book.standing(), book.heads()
-    for one in listed:
-        found = heads.get(one.lane)
+    for attempt in listed:
+        found = heads.get(attempt.lane)
         # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.
-        known = found is not None and (one.seq <= found.head.seq or found.head.state == LaneState.CLOSED)
-        if known and standing.is_dead(one.generation, generation):
-            delete(one.folder)
+        known = found is not None and (attempt.seq <= found.head.seq or found.head.state == LaneState.CLOSED)
+        if known and standing.is_dead(attempt.generation, generation):
+            delete(attempt.folder)
 
 
 def _numbered(filesystem: fs.FileSystem, path: str, key: str) -> Iterator[tuple[int, fs.FileInfo]]:

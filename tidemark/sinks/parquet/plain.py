@@ -55,7 +55,11 @@ class PlainFolders(InFolders):
         """
         from tidemark.sinks.parquet import files, folders
 
-        written = [one for one in places_to_clear(opened.book) if (one.place.type, one.place.name) == (self.kind, sink)]
+        written = [
+            cleared
+            for cleared in places_to_clear(opened.book)
+            if (cleared.place.type, cleared.place.name) == (self.kind, sink)
+        ]
         if not written:
             return
         standing = written[0].standing
@@ -70,7 +74,7 @@ class PlainFolders(InFolders):
         named |= {folders.path_of(folder.folder) for value in made for folder in value.folders}
         compacting = {value.claim.generation for value in made if value.claim is not None}
         committed = {window.generation for window in standing.windows}
-        for base in sorted({one.place.place["base"] for one in written}):
+        for base in sorted({cleared.place.place["base"] for cleared in written}):
             for attempt in files.on_disk(base):
                 if folders.path_of(attempt.folder) in named:
                     continue

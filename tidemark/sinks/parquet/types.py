@@ -164,8 +164,8 @@ def _newest_first(filesystem: fs.FileSystem, path: str, depth: int) -> list[str]
         return [path]
     found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
     inner = [one.path for one in found if one.type == fs.FileType.Directory and "=" in one.base_name]
-    inner.sort(key=lambda one: (one.endswith("lane=ingest"), one), reverse=True)
-    return [folder for one in inner for folder in _newest_first(filesystem, one, depth - 1)]
+    inner.sort(key=lambda below: (below.endswith("lane=ingest"), below), reverse=True)
+    return [folder for below in inner for folder in _newest_first(filesystem, below, depth - 1)]
 
 
 def _kind(of: pa.DataType) -> FieldType:

@@ -88,9 +88,9 @@ def _read_before(
 def _empty(spark: SparkSession, messages: DataFrame, wanted: RangeSet) -> RangeSet:
     """The first ranges without a message, as many as a report shows: between each message and the one before it."""
     edges = [
-        (one.partition.topic, one.partition.incarnation, one.partition.partition, offset)
-        for one in wanted
-        for offset in (one.start - 1, one.until)
+        (range_.partition.topic, range_.partition.incarnation, range_.partition.partition, offset)
+        for range_ in wanted
+        for offset in (range_.start - 1, range_.until)
     ]
     known = spark.createDataFrame(edges, _PLACES).unionAll(messages).distinct()
     before = F.lag(OFFSET).over(Window.partitionBy(*AT).orderBy(OFFSET))

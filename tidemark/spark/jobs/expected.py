@@ -43,7 +43,7 @@ class Expected:
     @property
     def unchanged(self) -> int:
         """How many messages the known stretches have."""
-        return sum(one.tally.read.number for one in self.known)
+        return sum(stretch.tally.read.number for stretch in self.known)
 
     @property
     def dead_letters(self) -> DataFrame:
@@ -99,7 +99,7 @@ def expected_rows(
         return rows_of(messages(in_kafka, counter(spark)), stream, limits, connections=opened.connections)
 
     if only_sums and in_kafka and takes_one_pass(stream):
-        unknown = in_kafka - RangeSet(one.offsets for one in known)
+        unknown = in_kafka - RangeSet(stretch.offsets for stretch in known)
         if not unknown:
             return Expected(*counts_of(known), made, known)
         passed = _in_one_pass(one_pass(spark, partial(messages, unknown), stream, limits, size))

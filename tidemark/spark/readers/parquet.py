@@ -171,7 +171,7 @@ def values_of(
     found = []
     for some in alike.values() or [[]]:
         more = [one for one in columns_of(spark, some[0]) if one.name not in known] if some else []
-        others = F.array(*(F.when(F.col(f"`{one.name}`").isNotNull(), F.lit(one.name)) for one in more))
+        others = F.array(*(F.when(F.col(f"`{column.name}`").isNotNull(), F.lit(column.name)) for column in more))
         found.append(
             rows_of(spark, some, StructType([*ours, *more]), was).select(
                 *COORDINATE,

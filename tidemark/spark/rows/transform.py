@@ -62,19 +62,19 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
     # The other columns of a message: key, value, time, and those that a dead letter needs.
     carried = [column for column in rows.schema if column.name not in {*GIVEN_BACK, *_DECIDED, *given}]
     messages = rows.where(through & (F.col(INDEX) == 0)).select(
-        *GIVEN_BACK, *(one.name for one in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
+        *GIVEN_BACK, *(column.name for column in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
     )
-    nothing = [F.lit(None).cast(one.dataType).alias(one.name) for one in carried]
+    nothing = [F.lit(None).cast(column.dataType).alias(column.name) for column in carried]
     made = result.select(*GIVEN_BACK, *nothing, *map(field, fields), F.lit(True).alias(_IS_ROW))
     null = _nulls(fields)
     beside = rows.where(~through).select(
         *GIVEN_BACK,
-        *(one.name for one in carried),
+        *(column.name for column in carried),
         *_DECIDED,
         F.lit(None).cast("string").alias(_PROBLEM),
         *(field(name) if given.get(name) == kind else null[name] for name, kind in fields.items()),
     )
-    return beside.unionByName(_joined(messages.unionByName(made), [one.name for one in carried], fields))
+    return beside.unionByName(_joined(messages.unionByName(made), [column.name for column in carried], fields))
 
 
 def goes_through() -> Column:

@@ -104,7 +104,7 @@ class LettersInFiles(DeadLetters):
                 there += [
                     (offset, segment.generation, file) for offset in offsets if segment.start <= offset < segment.until
                 ]
-        there.sort(key=lambda one: one[0])
+        there.sort(key=lambda entry: entry[0])
         while there:
             number = max(1, _AT_ONCE_BYTES // max(file.average for _, _, file in there))
             yield from self._read(wanted.partition, there[:number])
@@ -157,7 +157,7 @@ class LettersInFiles(DeadLetters):
                 contents = {name: row[name] for name in self._fields if row[name] is not None}
                 place = Place(at, row["_offset"], row["_index"])
                 found.append((place, StoredRow(place, mark, contents)))
-        yield from sorted(found, key=lambda one: one[0].offset)
+        yield from sorted(found, key=lambda letter: letter[0].offset)
 
     def _rows_of(self, file: str, at: TopicPartition, offsets: set[int]) -> Iterator[dict[str, Any]]:
         chosen = (

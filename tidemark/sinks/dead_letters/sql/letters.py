@@ -172,9 +172,9 @@ class LettersInSQL(DeadLetters):
                 *older, table.c.message_offset >= hull.start, table.c.message_offset < hull.until
             )
             offsets = [
-                one["message_offset"]
-                for one in self._rows_of(there.distinct())
-                if (at, one["message_offset"]) in covers
+                row["message_offset"]
+                for row in self._rows_of(there.distinct())
+                if (at, row["message_offset"]) in covers
             ]
             for first in range(0, len(offsets), _SWEPT_AT_ONCE):
                 some = table.c.message_offset.in_(offsets[first : first + _SWEPT_AT_ONCE])
