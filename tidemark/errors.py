@@ -66,6 +66,7 @@ class PackageMissing(WrongUse):
 # Tidemark, which is on no index: its import name belongs to another project there.
 DELTALAKE = "deltalake>=1.6,<2"
 PYICEBERG = "pyiceberg==0.12.0"
+PROTOBUF = ("protobuf>=6.31,<8", "grpcio-tools>=1.71,<2")
 SQL_PACKAGES = ("SQLAlchemy>=2,<3", "psycopg[binary]>=3.2,<4", "PyMySQL>=1.1,<2")
 PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import SparkSession
 
 from services.site import REPOSITORY
+from tests.support.protobuf_orders import Schema
 from tests.support.rows import messages_of
 from tidemark.offsets.tallies import Outcome as Became
 from tidemark.spark.columns import FAILURE, INDEX, OFFSET, OUTCOME, REASON
@@ -68,45 +68,55 @@ def test_a_sample_gives_the_rows_that_its_page_shows(
     ]
 
 
-def shop() -> descriptor_pb2.FileDescriptorSet:
-    """What `protoc` writes for a message Order { int64 id; string customer; repeated Line lines }."""
-    field = descriptor_pb2.FieldDescriptorProto
-    order = descriptor_pb2.DescriptorProto(name="Order")
-    order.field.add(name="id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
-    order.field.add(name="customer", number=2, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
-    order.field.add(name="lines", number=3, type=field.TYPE_MESSAGE, type_name=".shop.Line", label=field.LABEL_REPEATED)
-    line = descriptor_pb2.DescriptorProto(name="Line")
-    line.field.add(name="sku", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
-    line.field.add(name="count", number=2, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
-    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", message_type=[order, line])
-    file.syntax = "proto3"
-    return descriptor_pb2.FileDescriptorSet(file=[file])
+@pytest.mark.covers("N85")
+def test_protobuf(spark: SparkSession, tmp_path: Path) -> None:
+    proto, file = blocks("Protobuf", "proto", "yaml")
+    schema = Schema(proto)
+    (tmp_path / "orders.desc").write_bytes(schema.data)
+    (tmp_path / "sample.yaml").write_text(file)
+    stream = load(tmp_path / "sample.yaml").stream
+    check_rows(spark, stream)
+    order = schema.written(id="7", lines=[{"sku": "a", "count": 2}], placed="2026-11-21T07:10:00Z")
+    made = rows_of(messages_of(spark, [order, b"\xff\xff"]), stream)
+    found = [row.asDict(recursive=True) for row in made.frame.orderBy(OFFSET, INDEX).collect()]
+    made.close()
+    placed = datetime(2026, 11, 21, 7, 10)
+    row = {"id": 7, "customer": None, "lines": [{"sku": "a", "count": 2}], "placed": placed}
+    assert {name: found[0][name] for name in stream.fields} == row
+    assert (found[1][OUTCOME], found[1][REASON]) == (Became.INVALID, "not a message shop.Order")
+
+
+LAUGHS = b'<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;">]><order><id>1</id><customer>&c;</customer></order>'
+OUTSIDE = b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]><order><id>1</id><customer>&b;</customer></order>'
 
 
 @pytest.mark.covers("N85")
-def test_protobuf_by_a_function(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    section = PAGE.read_text().partition("\n## Protobuf\n")[2]
-    code, file = (re.search(rf"^```{kind}\n(.*?)^```$", section, re.M | re.S)[1] for kind in ("python", "yaml"))
-    (tmp_path / "protobuf_orders.py").write_text(code)
-    (tmp_path / "orders.desc").write_bytes(shop().SerializeToString())
+def test_xml_by_a_function(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, file = blocks("XML", "python", "yaml")
+    (tmp_path / "xml_orders.py").write_text(code)
     (tmp_path / "sample.yaml").write_text(file)
     # The driver looks for it too, before it starts anything.
     monkeypatch.syspath_prepend(str(tmp_path))
-    spark.sparkContext.addPyFile(str(tmp_path / "protobuf_orders.py"))
-    spark.sparkContext.addFile(str(tmp_path / "orders.desc"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(shop().file[0])
-    new = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    spark.sparkContext.addPyFile(str(tmp_path / "xml_orders.py"))
     stream = load(tmp_path / "sample.yaml").stream
     check_rows(spark, stream)
-    order = new(id=7, customer="Anne", lines=[{"sku": "a", "count": 2}]).SerializeToString()
-    made = rows_of(messages_of(spark, [order, None, b"\xff\xff"]), stream)
+    deep = b"<order>" + 100_000 * b"<a>" + 100_000 * b"</a>" + b"<id>1</id></order>"
+    values = [
+        "<order><id>7</id><customer>Zoë</customer></order>".encode(),
+        None,
+        *(LAUGHS, OUTSIDE, b"<order>", b"\xff", b"<order/>", deep),
+    ]
+    made = rows_of(messages_of(spark, values), stream)
     found = [row.asDict(recursive=True) for row in made.frame.orderBy(OFFSET, INDEX).collect()]
     made.close()
-    assert {name: found[0][name] for name in stream.fields} == {
-        "id": 7,
-        "customer": "Anne",
-        "lines": [{"sku": "a", "count": 2}],
-    }
-    assert [row[OUTCOME] for row in found] == [Became.STORED, Became.SKIPPED, Became.FAILED]
-    assert "not a shop.Order" in str(found[2][REASON]) + str(found[2][FAILURE])
+    assert {name: found[0][name] for name in stream.fields} == {"id": 7, "customer": "Zoë"}
+    outcomes = [row[OUTCOME] for row in found]
+    assert outcomes[:-1] == [Became.STORED, Became.SKIPPED, *[Became.FAILED] * 5]
+    assert "DTDForbidden" in str(found[2][FAILURE])
+    assert "DTDForbidden" in str(found[3][FAILURE])
+
+
+def blocks(section: str, *kinds: str) -> list[str]:
+    text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    found = [re.search(rf"^```{kind}\n(.*?)^```$", text, re.M | re.S) for kind in kinds]
+    return [one[1] for one in found if one is not None]

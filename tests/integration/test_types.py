@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.command_line import asked
+from tests.support.digests import AT, expected_digest, kept_way, one_way
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
 from tests.support.registry import serving
@@ -33,9 +34,7 @@ from tests.support.sink_topics import written
 from tests.support.typed_values import VECTORS, json_of, types, values
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.blocks import WHOLE
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash, unsigned
-from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.catalog import opened as iceberg_opened
 from tidemark.sinks.iceberg.compacting import where_of
@@ -44,42 +43,16 @@ from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.values import value_of
-from tidemark.spark.columns import DIGEST, OFFSET, REASON, content_digest, field, text
+from tidemark.spark.columns import OFFSET, REASON, content_digest, field, text
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.readers.places import of_text
-from tidemark.spark.rows.one_pass import one_pass
-from tidemark.spark.rows.outcomes import hashed
 from tidemark.spark.rows.pipeline import rows_of
 from tidemark.spark.sinks import results
 from tidemark.spark.sinks.parquet.compacting import compact
 from tidemark.streams.model import Stream
 from tidemark.types.digests import digested
 from tidemark.types.fields import canonical, spark_type, text_of
-
-AT = TopicPartition("orders", 0, 1)
-
-
-def one_way(messages: DataFrame, stream: Stream) -> dict[int, int]:
-    """The digest of each stored message, as Java computes it."""
-    made = one_pass(messages.sparkSession, lambda counted: messages, stream, (), WHOLE)
-    assert made is not None
-    return {row[OFFSET]: unsigned(row[DIGEST]) for row in made.stored.select(OFFSET, DIGEST).collect()}
-
-
-def kept_way(messages: DataFrame, stream: Stream) -> dict[int, int]:
-    """The same as Spark computes it."""
-    rows = hashed(rows_of(messages, stream).frame, stream.fields)
-    return {row[OFFSET]: unsigned(row[DIGEST]) for row in rows.select(OFFSET, DIGEST).collect()}
-
-
-def expected_digest(offset: int, fields: dict[str, str], row: dict[str, Any]) -> int:
-    columns = [digested(kind, row[name]) for name, kind in fields.items()]
-    return content_hash(row_hash(coordinate_hash(AT, offset), 0), [_bytes(one) for one in columns])
-
-
-def _bytes(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
 
 
 @pytest.mark.covers("N82")

@@ -376,13 +376,13 @@ def test_an_avro_record_that_is_not_read_in_time_says_so(airflow: Airflow, page:
             route.fulfill(status=503, json=late)
         else:
             found = route.fetch()
-            route.fulfill(response=found, json={**found.json(), "not_asked": [], "is_avro": True})
+            route.fulfill(response=found, json={**found.json(), "not_asked": [], "has_record": True})
 
     page.route("**/api/streams/cdn_logs/messages/**", answer)
     query = f"topic={TOPIC}&partition={PARTITION}&offset={sent.hostile}"
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/messages?{query}")
     page.click("text=Show payloads")
-    page.locator("#avro", has_text=f"Not read: {late['detail']}").wait_for()
+    page.locator("#record", has_text=f"Not read: {late['detail']}").wait_for()
     at = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][0]["committed_at"]
     committed = page.locator("#sentence time").first
     assert committed.get_attribute("datetime") == f"{datetime.fromtimestamp(at // 1000, UTC):%Y-%m-%dT%H:%M:%S}.000Z"

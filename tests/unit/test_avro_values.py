@@ -12,6 +12,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from tests.model.planting import planted
 from tests.support.stream_text import MINIMAL
 from tidemark.errors import InvalidStreamFile
 from tidemark.sinks.kafka.avro import schema_of
@@ -50,6 +51,27 @@ def test_a_schema_has_every_type_and_takes_null() -> None:
         out = BytesIO()
         fastavro.schemaless_writer(out, schema, row)
         assert fastavro.schemaless_reader(BytesIO(out.getvalue()), schema, None) == row
+
+
+# What the test itself says, and what the writer does of values that the schema lacks.
+_FOUND = (AssertionError, ValueError, TypeError, ArithmeticError, fastavro.schema.SchemaParseException)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"precision": kind.precision, "scale": kind.scale', '"precision": kind.scale, "scale": kind.scale'),
+        ('"precision": kind.precision, "scale": kind.scale', '"precision": kind.precision'),
+        ('"type": ["null", _avro(kind, one, own)], "default": None', '"type": _avro(kind, one, own)'),
+        ('of = ["null", _avro(kind.of, name, within)]', "of = [_avro(kind.of, name, within)]"),
+        # Two records of one name, of which readers take the first for both.
+        ('own = f"{within}.{name}"', 'own = "tidemark"'),
+        ('"items": of} if kind.name == "array" else', '"items": of} if kind.name != "struct" else'),
+    ],
+)
+def test_planted_bugs_of_the_schema_are_found(old: str, new: str) -> None:
+    with planted("tidemark.sinks.kafka.avro", old, new), pytest.raises(_FOUND):
+        test_a_schema_has_every_type_and_takes_null()
 
 
 @pytest.mark.parametrize(

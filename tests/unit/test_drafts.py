@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.protobuf_orders import ORDER, Schema, framed
 from tests.support.registry import serving
 from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry
-from tidemark.drafts.avro_records import avro_format
 from tidemark.drafts.drafting import outcome, text_of
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import SampledMessage
@@ -174,7 +174,7 @@ AVRO = {
 def test_the_types_of_avro_are_those_that_the_scheme_reads() -> None:
     """All but unions, a record that holds itself, and logical types that Spark reads as numbers."""
     with serving({7: {"schema": json.dumps(AVRO)}}) as served:
-        known = avro_format([b"\0\0\0\0\7?"], "ours", SchemaRegistry(RegistryEndpoint(served.url)))
+        known = format_of([b"\0\0\0\0\7?"], ("ours", SchemaRegistry(RegistryEndpoint(served.url))))
     assert known.scheme["fields"] == {
         "id": "integer",
         "ratio": "double",
@@ -188,6 +188,39 @@ def test_the_types_of_avro_are_those_that_the_scheme_reads() -> None:
         "kind": "string",
     }
     assert known.notes == ("3 fields have a type that scheme avro does not read, or several: 'parts', 'either', 'for'",)
+
+
+@pytest.mark.covers("N112")
+def test_protobuf_by_a_registry_is_drafted_with_its_types() -> None:
+    schema = Schema()
+    orders = [framed(7, schema.written(id=str(one), name="x"), 1) for one in range(5)]
+    others = [framed(7, schema.written("shop.Refund", id="1")), framed(8, b""), framed(7, b"\xff", 1), b"?"]
+    with serving(
+        {7: {"schema": ORDER, "schemaType": "PROTOBUF"}, 9: {"schema": "nothing", "schemaType": "PROTOBUF"}}
+    ) as served:
+        registry = ("ours", SchemaRegistry(RegistryEndpoint(served.url)))
+        known = format_of([*orders, *others], registry)
+        with pytest.raises(WrongUse, match="the registry of ours has no Avro or Protobuf schema of the numbers"):
+            format_of([framed(8, b""), framed(9, b"")], registry)
+    assert known.scheme["message"] == "shop.Order"
+    fields = known.scheme["fields"]
+    assert fields["large"] == "decimal(20,0)"
+    assert fields["counts"] == "map<string, bigint>"
+    # A line's parts are lines again, which no type says.
+    assert fields["lines"] == "array<struct<sku: string, price: double>>"
+    assert (fields["placed"], fields["took"], fields["rank"], fields["more"]) == (
+        "timestamp",
+        "decimal(21,9)",
+        "bigint",
+        "string",
+    )
+    assert [known.refusal(one) for one in [orders[0], *others]] == [
+        None,
+        "a message shop.Refund, and not shop.Order",
+        "the registry has no Protobuf schema 8",
+        "not a message shop.Order",
+        "not in the registry's wire format",
+    ]
 
 
 names = st.one_of(

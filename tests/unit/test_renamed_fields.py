@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from _pytest.outcomes import Failed
 
+from tests.model.planting import planted
 from tests.support.stream_text import MINIMAL
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.sinks.delta import table as delta_table
@@ -24,8 +26,33 @@ def test_a_row_has_the_names_of_today() -> None:
     # Written under today's name, beside a column that somebody has left.
     assert by_today(WAS, {"client": "a", "customer": "b"}) == {"client": "a", "customer": "b"}
     assert both({"c": ["b"]}, {"b": ["a"], "x": ["y"]}) == {"c": ("b", "a"), "b": ("a",), "x": ("y",)}
+    assert both(WAS, {"customer": ("buyer",)}) == {"customer": ("client", "buyer")}
     assert same_names(WAS, ["id", "client"], ["id", "customer"])
     assert not same_names(WAS, ["id", "client"], ["customer", "id"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # The value that an older program wrote takes the place of today's.
+        (" for old in names if name not in stored}", " for old in names}"),
+        # A row keeps the name that it was written under.
+        ("{today.get(name, name): value", "{name: value"),
+        # Of a field that was renamed twice, the first name is forgotten.
+        ("(*names, *found.get(names[at], ()))", "(*names,)"),
+        # The stream file's names take the place of those that a folder has noted.
+        ("(*one.get(name, ()), *other.get(name, ()))", "other.get(name, one.get(name, ()))"),
+        # Any field may take the place of any other.
+        ("old == name or old in was.get(name, ())", "old == name or bool(was)"),
+    ],
+)
+def test_planted_bugs_of_renames_are_found(tmp_path: Path, old: str, new: str) -> None:
+    def check() -> None:
+        test_a_row_has_the_names_of_today()
+        test_a_folder_notes_the_names_of_before(tmp_path)
+
+    with planted("tidemark.types.renamed", old, new), pytest.raises((AssertionError, WrongUse, Failed)):
+        check()
 
 
 @pytest.mark.covers("N108")

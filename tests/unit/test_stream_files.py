@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.command_line import tidemark
 from tests.support.covering import REPOSITORY
 from tests.support.stream_text import MINIMAL
 from tidemark.cli.app import app
@@ -400,6 +401,15 @@ def test_what_cannot_be_decompressed_by_its_stream_file(tmp_path: Path) -> None:
     for kind, said in others.items():
         with pytest.raises(InvalidStreamFile, match=f"decompress: {said}"):
             loaded(tmp_path, f"{MINIMAL.replace('type: json', f'type: {kind}')}decompress: gzip\n")
+
+
+@pytest.mark.covers("N110")
+def test_a_check_says_that_no_json_schema_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "orders.yaml"
+    for scheme, said in (("json", False), ("json\n  wire_format: confluent", True)):
+        path.write_text(MINIMAL.replace("type: json", f"type: {scheme}"))
+        told = tidemark("streams", "check", str(path))[1]
+        assert ("scheme.wire_format: the registry's JSON schemas are not asked for" in told) is said
 
 
 @pytest.mark.covers("N86")

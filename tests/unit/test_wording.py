@@ -57,7 +57,7 @@ def said(folder: Path, text: str) -> str:
             r"3: source.topics.0: expected a text \(found False\): YAML takes yes, no, ",
         ),
         ("topics: [orders]", "topics: [5]", r"3: source.topics.0: expected a text \(found 5\): put it in quotes"),
-        ("type: json", "type: protobuf", "4: scheme: the type 'protobuf' is unknown; types here are: regex, json, "),
+        ("type: json", "type: thrift", "4: scheme: the type 'thrift' is unknown; types here are: regex, json, "),
         ("type: json", "type: jsn", r"4: scheme: the type 'jsn' is unknown \(did you mean json\?\)"),
         ("type: json", "kind: json", "4: scheme: expected a map with the key `type`, which says what this is"),
         (

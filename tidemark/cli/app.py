@@ -49,7 +49,7 @@ from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import ingest
 from tidemark.runs.windows.lanes import code_version
-from tidemark.schemes.kinds import RegexScheme
+from tidemark.schemes.kinds import JsonScheme, RegexScheme
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.folders import problems_among
@@ -139,6 +139,11 @@ def _checked(path: Path, *, against_ledger: bool) -> StreamFile:
     check_one_machine(file.stream, from_environment)
     if isinstance(scheme := file.stream.scheme, RegexScheme):
         _check_by_java(path, [one.regex for one in scheme.patterns])
+    if isinstance(scheme, JsonScheme) and scheme.wire_format is not None:
+        error(
+            f"note: {path}: scheme.wire_format: the registry's JSON schemas are not asked for; the types of this file alone, "
+            "and its checks, say which values are valid"
+        )
     if against_ledger:
         opened = open_stream(path)
         for sink in opened.stream.sinks:

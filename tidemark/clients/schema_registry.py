@@ -1,4 +1,4 @@
-"""A schema registry: which Avro schema a message was written with, by the number in its first bytes.
+"""A schema registry: which schema a message was written with, of Avro or of Protobuf, by the number in its first bytes.
 
 The client asks for `GET /schemas/ids/N`, which Confluent's registry and similar ones answer. What a schema refers to is asked
 for by `GET /subjects/S/versions/V`. For many numbers it asks for the list of all schemas. An answer has a limit in time and
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Coroutine, Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,7 +22,8 @@ import httpx
 
 from tidemark.clients.avro_references import joined
 from tidemark.clients.connections import Connection
-from tidemark.clients.registry_answers import RefusedSchema
+from tidemark.clients.protobuf_files import set_of
+from tidemark.clients.registry_answers import CALLED, RefusedSchema, SchemaKind
 from tidemark.errors import Unreachable, WrongUse
 
 
@@ -95,10 +97,19 @@ class _Unresolved(Exception):
 
 @dataclass(frozen=True)
 class _Schema:
-    """The text of an Avro schema, and what it refers to, as the registry says it."""
+    """The text of a schema, and what it refers to, as the registry says it."""
 
     text: str
     references: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """The texts of a schema and of those that it refers to; Protobuf knows these by their names."""
+
+    text: str
+    referred: tuple[str, ...]
+    by_name: Mapping[str, str]
 
 
 class SchemaRegistry:
@@ -111,17 +122,19 @@ class SchemaRegistry:
         self._timeout_seconds = timeout_seconds
         self._most_bytes = most_bytes
 
-    def schema(self, number: int) -> str | RefusedSchema | None:
-        """The text of an Avro schema, with those that it refers to; None when the number is unknown, or names no Avro schema.
+    def schema(self, number: int, kind: SchemaKind = "AVRO") -> str | RefusedSchema | None:
+        """A schema with those that it refers to; None when the number is unknown, or names a schema of another kind.
 
+        The text of an Avro schema; of Protobuf the set of descriptors in base64, of which the schema's own file is the last.
         Raises Unreachable when the registry does not answer in time. Raises WrongUse when the server refuses, or is no
         registry.
         """
-        return self.schemas([number])[number]
+        return self.schemas([number], kind)[number]
 
-    def schemas(self, numbers: Iterable[int]) -> dict[int, str | RefusedSchema | None]:
+    def schemas(self, numbers: Iterable[int], kind: SchemaKind = "AVRO") -> dict[int, str | RefusedSchema | None]:
         """As `schema`, for many numbers, with several requests at once."""
-        return _in_own_loop(self._schemas(iter(numbers)))
+        found = _in_own_loop(self._schemas(iter(numbers), kind))
+        return {number: _read(one, kind) if isinstance(one, _Sources) else one for number, one in found.items()}
 
     def register(self, subject: str, schema: str) -> int:
         """The number of an Avro schema, which becomes the newest of a subject if it is not one of it yet. Repeatable.
@@ -162,15 +175,15 @@ class SchemaRegistry:
         except WrongUse:
             return None
 
-    async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | RefusedSchema | None]:
-        schemas: dict[int, str | RefusedSchema | None] = {}
+    async def _schemas(self, numbers: Iterator[int], kind: SchemaKind) -> dict[int, _Sources | RefusedSchema | None]:
+        schemas: dict[int, _Sources | RefusedSchema | None] = {}
 
         async def ask(client: httpx.AsyncClient) -> None:
             for number in numbers:
                 url = f"{self._endpoint.url}/schemas/ids/{number}"
                 try:
                     status, body = await self._get(client, url, self._most_bytes)
-                    schemas[number] = await self._avro(client, url, status, body)
+                    schemas[number] = await self._sources(client, url, status, body, kind)
                 except _TooMuch:
                     schemas[number] = RefusedSchema(f"the registry answers with more than {self._most_bytes} bytes")
 
@@ -178,30 +191,28 @@ class SchemaRegistry:
             await asyncio.gather(*(ask(client) for _ in range(_AT_ONCE)))
         return schemas
 
-    async def _avro(self, client: httpx.AsyncClient, url: str, status: int, body: bytes) -> str | RefusedSchema | None:
+    async def _sources(
+        self, client: httpx.AsyncClient, url: str, status: int, body: bytes, kind: SchemaKind
+    ) -> _Sources | RefusedSchema | None:
         if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
             return None
-        schema = _of_schema(url, _answer(url, status, body))
+        schema = _of_schema(url, _answer(url, status, body), kind)
         if schema is None:
             return None
-        if not schema.references:
-            return schema.text
         try:
             # One deadline for all of them.
-            referred = await asyncio.wait_for(self._referred(client, schema), self._timeout_seconds)
-            return joined(schema.text, referred)
+            return await asyncio.wait_for(self._with_referred(client, schema, kind), self._timeout_seconds)
         except _Unresolved as problem:
             return RefusedSchema(str(problem))
-        except ValueError as problem:
-            return RefusedSchema(f"of this schema and those that it refers to, {problem}")
         except TimeoutError as problem:
             raise Unreachable(
                 f"the schema registry does not give what {url} refers to within {self._timeout_seconds:g} s"
             ) from problem
 
-    async def _referred(self, client: httpx.AsyncClient, schema: _Schema) -> list[str]:
-        """The texts of all schemas that one refers to, directly or not. Raises _Unresolved."""
+    async def _with_referred(self, client: httpx.AsyncClient, schema: _Schema, kind: SchemaKind) -> _Sources:
+        """A schema with the texts of all that it refers to, directly or not. Raises _Unresolved."""
         ids: dict[tuple[str, int], str] = {}
+        names: dict[str, str] = {}
         open_ = [*schema.references]
         size = len(schema.text)
         while open_:
@@ -209,6 +220,7 @@ class SchemaRegistry:
             subject, version = _place(reference)
             # Even if they refer to each other.
             if (subject, version) in ids:
+                names[str(reference.get("name"))] = ids[subject, version]
                 continue
             if len(ids) == MOST_REFERENCES:
                 raise _Unresolved(f"it refers to more than {MOST_REFERENCES} schemas")
@@ -216,15 +228,15 @@ class SchemaRegistry:
             status, body = await self._get(client, url, self._most_bytes)
             if status == HTTPStatus.NOT_FOUND:
                 raise _Unresolved(f"it refers to version {version} of {subject!r}, which the registry does not have")
-            read = _of_schema(url, _answer(url, status, body))
+            read = _of_schema(url, _answer(url, status, body), kind)
             if read is None:
-                raise _Unresolved(f"it refers to version {version} of {subject!r}, which is not an Avro schema")
+                raise _Unresolved(f"it refers to version {version} of {subject!r}, which is not {CALLED[kind]}")
             size += len(read.text)
             if size > self._most_bytes:
                 raise _Unresolved(f"with the schemas that it refers to, it has more than {self._most_bytes} bytes")
-            ids[subject, version] = read.text
+            ids[subject, version] = names[str(reference.get("name"))] = read.text
             open_ += read.references
-        return [*ids.values()]
+        return _Sources(schema.text, tuple(ids.values()), names)
 
     async def _numbers(self) -> set[int]:
         ids: list[int] = []
@@ -280,11 +292,22 @@ def _in_own_loop(asking: Coroutine[Any, Any, Answer]) -> Answer:
         return thread.submit(asyncio.run, asking).result()
 
 
-def _of_schema(url: str, answer: Any) -> _Schema | None:
-    """The Avro schema of an answer; None for a schema of another kind. Raises WrongUse for an answer that has none."""
+def _read(sources: _Sources, kind: SchemaKind) -> str | RefusedSchema:
+    try:
+        if kind == "PROTOBUF":
+            return b64encode(set_of(sources.text, sources.by_name)).decode()
+        return joined(sources.text, sources.referred) if sources.referred else sources.text
+    except ValueError as problem:
+        return RefusedSchema(
+            f"of this schema and those that it refers to, {problem}" if sources.referred else str(problem)
+        )
+
+
+def _of_schema(url: str, answer: Any, kind: SchemaKind) -> _Schema | None:
+    """The schema of an answer; None for a schema of another kind. Raises WrongUse for an answer that has none."""
     if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise WrongUse(f"{url} does not answer as a schema registry does")
-    if answer.get("schemaType") not in (None, "AVRO"):
+    if (answer.get("schemaType") or "AVRO") != kind:
         return None
     references = answer.get("references") or []
     return _Schema(answer["schema"], tuple(references) if isinstance(references, list) else (references,))

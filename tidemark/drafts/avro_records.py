@@ -6,16 +6,13 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, is_field_name, some
-from tidemark.errors import WrongUse
 from tidemark.schemes.avro_schema import record
 from tidemark.types.ddl import DEEPEST, quoted
 
 # A byte 0, and the number of a schema.
 _FRAME = 5
-_SHOWN = 5
 _LOGICAL = {
     "timestamp-millis": "timestamp",
     "timestamp-micros": "timestamp",
@@ -45,16 +42,10 @@ def is_framed(value: bytes) -> bool:
     return value[:1] == b"\0" and len(value) > _FRAME
 
 
-def avro_format(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> Format:
-    """The scheme `avro` with the registry of the connection `name`. Raises WrongUse where it has none of the schemas."""
+def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) -> Format:
+    """The scheme `avro` with the registry of the connection `name`, for its schemas by number. Raises ValueError."""
     import fastavro
 
-    numbers = sorted({_schema_number(value) for value in values if is_framed(value)})
-    texts = {number: text for number, text in registry.schemas(numbers).items() if isinstance(text, str)}
-    if not texts:
-        raise WrongUse(
-            f"the registry of {name} has no Avro schema of the numbers that the messages name: {_listed(numbers)}"
-        )
     schemas: dict[int, Any] = {}
     types: dict[str, set[str | None]] = {}
     for number, text in texts.items():
@@ -64,9 +55,7 @@ def avro_format(values: Sequence[bytes], name: str, registry: SchemaRegistry) ->
             types.setdefault(one["name"], set()).add(_avro_type(one["type"], named))
     fields, notes = _fields(types)
     if not fields:
-        raise WrongUse(
-            f"no field of the schemas {_listed(sorted(texts))} has a type that scheme avro reads: use scheme raw"
-        )
+        raise ValueError("no field of theirs has a type that scheme avro reads")
 
     def read(value: bytes) -> Any:
         return fastavro.schemaless_reader(io.BytesIO(value[_FRAME:]), schemas[_schema_number(value)], None)
@@ -97,10 +86,6 @@ def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple
     left = [name for name in types if name not in fields]
     said = f"{len(left)} fields have a type that scheme avro does not read, or several: {some(left)}"
     return fields, (said,) if left else ()
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:_SHOWN]))
 
 
 def _schema_number(value: bytes) -> int:

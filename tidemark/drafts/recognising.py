@@ -1,4 +1,4 @@
-"""The format of a topic: Avro by a registry, JSON, access logs, delimited lines, text, or any bytes.
+"""The format of a topic: Avro or Protobuf by a registry, JSON, access logs, delimited lines, text, or any bytes.
 
 The majority of the messages decides. The others would be dead letters, and the draft says which.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidemark.clients.registry_answers import SchemaKind
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.drafts.access_logs import access_log_format, is_access_log
 from tidemark.drafts.avro_records import avro_format, is_framed
@@ -16,19 +17,25 @@ from tidemark.drafts.columns import share
 from tidemark.drafts.delimited_lines import delimited_format
 from tidemark.drafts.format import Format, no_text, text_in
 from tidemark.drafts.json_objects import json_format, json_in, objects_in
+from tidemark.drafts.protobuf_messages import protobuf_format
 from tidemark.errors import WrongUse
 
 _MOST = 0.5
 # What text has of the characters that are none: those of lines and terminals, and the separators of old formats.
 _IN_TEXT = frozenset(b"\x01\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f")
 _OF_BYTES = bytes(byte for byte in range(32) if byte not in _IN_TEXT)
+_SHOWN = 5
+_BY_REGISTRY: Mapping[SchemaKind, Callable[[Sequence[bytes], str, Mapping[int, str]], Format]] = {
+    "AVRO": avro_format,
+    "PROTOBUF": protobuf_format,
+}
 
 
 def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | None = None) -> Format:
     """The format of some values. `registry`: the name of a connection, and the registry there. Raises WrongUse."""
     if share(values, is_framed) > _MOST:
         if registry is not None:
-            return avro_format(values, *registry)
+            return _by_registry(values, *registry)
         raise WrongUse(
             "the messages begin as those of a schema registry do, with a byte 0 and the number of a schema: name the "
             "connection of the registry, as --registry our_registry"
@@ -36,7 +43,9 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
     if not values:
         return _whole("no value: tombstones, or keys alone", "raw", "the scheme raw has a field for the key")
     if share(values, _is_text) <= _MOST:
-        return _whole("bytes that are no text", "raw", "a function takes Protobuf and the like apart: docs/samples.md")
+        return _whole(
+            "bytes that are no text", "raw", "Protobuf has a scheme, with a file of descriptors: docs/schemes.md"
+        )
     if share(values, _is_xml) > _MOST:
         return _whole("XML", "string", "each document is kept as text: a function takes it apart, docs/functions.md")
     if share(values, _is_object) > _MOST:
@@ -68,6 +77,22 @@ def _is_text(value: bytes) -> bool:
 def _is_xml(value: bytes) -> bool:
     stripped = value.strip()
     return stripped[:1] == b"<" and stripped[-1:] == b">" and len(stripped) > 2
+
+
+def _by_registry(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> Format:
+    """Avro or Protobuf, of whichever kind the registry has schemas of the numbers that values name. Raises WrongUse."""
+    numbers = sorted({int.from_bytes(value[1:5], "big") for value in values if is_framed(value)})
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    for kind, format_ in _BY_REGISTRY.items():
+        schemas = {number: text for number, text in registry.schemas(numbers, kind).items() if isinstance(text, str)}
+        if schemas:
+            try:
+                return format_(values, name, schemas)
+            except ValueError as problem:
+                raise WrongUse(f"the schemas {shown} of the registry of {name}: {problem}: use scheme raw") from problem
+    raise WrongUse(
+        f"the registry of {name} has no Avro or Protobuf schema of the numbers that the messages name: {shown}"
+    )
 
 
 def _of_lines(values: Sequence[bytes]) -> Format:

@@ -21,7 +21,7 @@ from tidemark.ledger.stores.kind import Waits
 from tidemark.offsets.ranges import RangeSet
 from tidemark.plugin.asking import WithoutKafka
 from tidemark.runs.live.open_stream import OpenStream, open_stream
-from tidemark.schemes.kinds import AvroScheme
+from tidemark.schemes.kinds import WithSchemas
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
 from tidemark.views.coverage.bars import Asked, Coverage, coverage_bars
 from tidemark.views.coverage.times import AskedTimes, CoverageInTime, coverage_times, grid_of
@@ -108,9 +108,9 @@ class KnownStreams:
         except InvalidStreamFile as problem:
             file = str(problem)
         took = time.monotonic() - now
-        # The file of an Avro stream's schema may change too, and one that a wrong file names may be there later.
+        # The file of a stream's schema may change too, and one that a wrong file names may be there later.
         lasts = max(_WRONG_SECONDS, _SHARE_OF_LOADING * took) if isinstance(file, str) else float("inf")
-        if isinstance(file, StreamFile) and isinstance(file.stream.scheme, AvroScheme):
+        if isinstance(file, StreamFile) and isinstance(file.stream.scheme, WithSchemas):
             lasts = _SHARE_OF_LOADING * took
         self._loaded[path] = _Loaded(state, file, now + took + lasts)
         return file

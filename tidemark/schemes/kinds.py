@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -28,8 +29,9 @@ from pydantic import (
 from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.java_regex import groups_of
+from tidemark.schemes.protobuf_schema import message_of, normal, problem_with
 from tidemark.schemes.time_forms import TimeForms
-from tidemark.settings.parts import ConnectionName, FieldName, FileName, FunctionName, Items, Part
+from tidemark.settings.parts import ConnectionName, FieldName, FileName, FunctionName, Items, Part, form
 from tidemark.types.ddl import Member, Type, schema_of
 from tidemark.types.fields import NESTED, FieldType, has_variant, is_nested, text_of, type_of
 
@@ -378,7 +380,55 @@ class MessageMetadataScheme(SchemePart):
 FOLDER = "folder"
 
 
-class AvroScheme(SchemePart):
+class WithSchemas(SchemePart):
+    """A scheme whose messages were written with schemas: all with that in a file, or each with one of a registry."""
+
+    given: Annotated[dict[FieldName, FieldType], Field(min_length=1, alias="fields")]
+    schema_file: FileName | None = None
+    registry: ConnectionName | None = None
+    _writer: str = PrivateAttr("")
+    _writers: Mapping[int, str | RefusedSchema | None] | None = PrivateAttr(None)
+
+    def own_fields(self) -> Fields:
+        return {**self.given}
+
+    @property
+    def writer(self) -> str:
+        """The schema in the file, as text; empty with a registry."""
+        return self._writer
+
+    @property
+    def writers(self) -> Mapping[int, str | RefusedSchema | None]:
+        """The registry's schemas that are known so far, by number; None for a schema that the registry lacks."""
+        return self._writers or {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether the registry has been asked."""
+        return self._writers is not None
+
+    def with_writers(self, writers: Mapping[int, str | RefusedSchema | None]) -> Self:
+        copied = self.model_copy()
+        copied._writers = dict(writers)  # noqa: SLF001 - its own, of a copy
+        return copied
+
+    @abstractmethod
+    def read_file(self, path: Path) -> str:
+        """The schema in a file, as text. Raises ValueError, also where it does not have the fields."""
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> Self:
+        if (self.schema_file is None) == (self.registry is None):
+            raise ValueError("expected one of schema_file and registry")
+        if self.schema_file is not None:
+            folder = (info.context or {}).get(FOLDER)
+            if folder is None:
+                raise ValueError("a schema file is looked for next to the stream file, and there is no stream file")
+            self._writer = self.read_file(Path(folder) / self.schema_file)
+        return self
+
+
+class AvroScheme(WithSchemas):
     """One Avro record a message: written with the schema in a file, or with one that the message names in a registry."""
 
     type: Literal["avro"]
@@ -403,45 +453,59 @@ class AvroScheme(SchemePart):
         description="A connection. Each message begins with a byte 0 and the number of its schema in four bytes (Confluent's "
         "wire format).",
     )
-    _writer: str = PrivateAttr("")
-    _writers: Mapping[int, str | RefusedSchema | None] | None = PrivateAttr(None)
 
-    def own_fields(self) -> Fields:
-        return {**self.given}
+    def read_file(self, path: Path) -> str:
+        writer = schema_text(path)
+        if missing := [name for name in self.given if name not in record_fields(writer)]:
+            known = ", ".join(record_fields(writer))
+            raise ValueError(f"fields: {self.schema_file} has no field {missing[0]}; it has {known}")
+        return writer
 
-    @property
-    def writer(self) -> str:
-        """The text of the schema in the file; empty with a registry."""
-        return self._writer
 
-    @property
-    def writers(self) -> Mapping[int, str | RefusedSchema | None]:
-        """The registry's schemas that are known so far, by number; None for a schema that the registry lacks."""
-        return self._writers or {}
+class ProtobufScheme(WithSchemas):
+    """One message of Protocol Buffers a value: of the descriptors in a file, or of a schema that it names in a registry."""
 
-    @property
-    def asked(self) -> bool:
-        """Whether the registry has been asked."""
-        return self._writers is not None
+    type: Literal["protobuf"]
+    message: Annotated[
+        str,
+        form(
+            r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$",
+            "the full name of a message, with its package, like shop.Order",
+        ),
+        Field(max_length=500, description="The full name of the message, as `shop.Order`. Any other is invalid."),
+    ]
+    given: Annotated[
+        dict[FieldName, FieldType],
+        Field(
+            min_length=1,
+            alias="fields",
+            description="Fields of the message by name, which it must have in [one of these types](schemes.md#protobuf). Its "
+            "other fields are ignored.",
+        ),
+    ]
+    schema_file: FileName | None = Field(
+        default=None,
+        description="The set of descriptors that `protoc --include_imports --descriptor_set_out` writes, next to the stream "
+        "file. A field that the message lacks, or has in another type, is refused with code 2. The digest in receipts covers "
+        "both files.",
+    )
+    registry: ConnectionName | None = Field(
+        default=None,
+        description="A connection. Each value begins with a byte 0, the number of its schema in four bytes, and the indexes of "
+        "its message (Confluent's wire format).",
+    )
 
-    def with_writers(self, writers: Mapping[int, str | RefusedSchema | None]) -> AvroScheme:
-        copied = self.model_copy()
-        copied._writers = dict(writers)  # noqa: SLF001 - its own, of a copy
-        return copied
-
-    @model_validator(mode="after")
-    def _read(self, info: ValidationInfo) -> AvroScheme:
-        if (self.schema_file is None) == (self.registry is None):
-            raise ValueError("expected one of schema_file and registry")
-        if self.schema_file is not None:
-            folder = (info.context or {}).get(FOLDER)
-            if folder is None:
-                raise ValueError("a schema file is looked for next to the stream file, and there is no stream file")
-            self._writer = schema_text(Path(folder) / self.schema_file)
-            if missing := [name for name in self.given if name not in record_fields(self._writer)]:
-                known = ", ".join(record_fields(self._writer))
-                raise ValueError(f"fields: {self.schema_file} has no field {missing[0]}; it has {known}")
-        return self
+    def read_file(self, path: Path) -> str:
+        try:
+            found = normal(path.read_bytes())
+            problem = problem_with(message_of(found, self.message), self.given, may_lack=False)
+        except OSError as away:
+            raise ValueError(f"schema_file: {path} cannot be read: {away.strerror}") from away
+        except ValueError as wrong:
+            raise ValueError(f"schema_file: {path.name}: {wrong}") from wrong
+        if problem is not None:
+            raise ValueError(f"fields: {problem} ({path.name})")
+        return b64encode(found).decode()
 
 
 class FunctionScheme(SchemePart):

@@ -13,6 +13,7 @@ from tidemark.schemes.kinds import (
     JsonScheme,
     KeyValueScheme,
     MessageMetadataScheme,
+    ProtobufScheme,
     RawScheme,
     RegexScheme,
     SchemeKind,
@@ -35,6 +36,7 @@ _BUILT_IN = (
     KeyValueScheme,
     MessageMetadataScheme,
     AvroScheme,
+    ProtobufScheme,
     FunctionScheme,
 )
 GROUP = "tidemark.schemes"

@@ -16,7 +16,7 @@ from yaml.constructor import SafeConstructor
 from yaml.reader import Reader, ReaderError
 
 from tidemark.errors import InvalidStreamFile, WrongUse
-from tidemark.schemes.kinds import FOLDER, AvroScheme
+from tidemark.schemes.kinds import FOLDER, WithSchemas
 from tidemark.settings import wording
 from tidemark.streams.model import Stream
 
@@ -82,7 +82,7 @@ def load(path: Path) -> StreamFile:
         # Another package may define the settings: any exception of theirs is a problem of the stream file.
         raise InvalidStreamFile(f"{path}: {type(problem).__name__}: {_one_line(problem)}") from problem
     digest = hashlib.sha256(raw)
-    if isinstance(stream.scheme, AvroScheme):
+    if isinstance(stream.scheme, WithSchemas):
         # The outcome of a message depends on the schema as well as on the stream file.
         digest.update(stream.scheme.writer.encode())
     return StreamFile(path, digest.hexdigest(), stream)

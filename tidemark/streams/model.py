@@ -15,7 +15,7 @@ from pydantic import (
 from tidemark.ledger.stores.kind import LedgerSettings
 from tidemark.ledger.stores.kinds import KINDS as LEDGER_KINDS
 from tidemark.ledger.stores.settings import HBaseLedger, SQLLedger
-from tidemark.schemes.kinds import AvroScheme, Fields, FunctionScheme, JsonScheme
+from tidemark.schemes.kinds import Fields, FunctionScheme, JsonScheme, WithSchemas
 from tidemark.schemes.union import Scheme
 from tidemark.settings.parts import FieldName, FunctionName, Items, Name, Part, Text
 from tidemark.sinks.contract import SinkSettings, Surroundings
@@ -254,11 +254,11 @@ class Stream(Part):
     def _function_alone(self) -> Stream:
         if self.explode is not None and isinstance(self.scheme, FunctionScheme):
             raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
-        if self.explode is not None and isinstance(self.scheme, AvroScheme):
-            raise ValueError("explode: an Avro record is no text that could be split")
+        if self.explode is not None and isinstance(self.scheme, WithSchemas):
+            raise ValueError(f"explode: a value of scheme {self.scheme.type} is no text that could be split")
         if self.decompress is not None and isinstance(self.scheme, FunctionScheme):
             raise ValueError("decompress: a function of your own gets the value as it is; decompress it there")
-        by_registry = isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None
+        by_registry = isinstance(self.scheme, WithSchemas) and self.scheme.registry is not None
         framed = isinstance(self.scheme, JsonScheme) and self.scheme.wire_format is not None
         if self.decompress is not None and (by_registry or framed):
             raise ValueError(
@@ -332,7 +332,7 @@ class Stream(Part):
         used = {self.source.kafka, self.dead_letters.connection, self.ledger.connection}
         if self.dead_letters.copy_to_topic is not None:
             used.add(self.dead_letters.copy_kafka)
-        if isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
+        if isinstance(self.scheme, WithSchemas) and self.scheme.registry is not None:
             used.add(self.scheme.registry)
         used |= {name for sink in self.sinks for name in sink.other_connections}
         return used | {sink.connection for sink in self.sinks}

@@ -37,7 +37,7 @@ def init(
     ] = "",
     topic: Annotated[str, typer.Option(help="the topic to read; otherwise the one with the stream's name")] = "",
     kafka: Annotated[str, typer.Option(help="the connection of Kafka")] = "kafka_default",
-    registry: Annotated[str, typer.Option(help="the connection of a schema registry, for Avro")] = "",
+    registry: Annotated[str, typer.Option(help="the connection of a schema registry, for Avro and Protobuf")] = "",
     messages: Annotated[int, typer.Option(help="how many messages to look at", min=1, max=100_000)] = 1_000,
     only_show: Annotated[bool, typer.Option("--dry-run", help="print the file, and write nothing")] = False,
 ) -> None:

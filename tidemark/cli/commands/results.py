@@ -31,8 +31,8 @@ from tidemark.views.browsing.messages import Asked
 from tidemark.views.browsing.places import Where
 from tidemark.views.messages import message as message_view
 from tidemark.views.messages import where
-from tidemark.views.messages.avro_record import avro_record
 from tidemark.views.messages.payloads import Value
+from tidemark.views.messages.record import record_of
 from tidemark.views.values import as_plain
 
 _OF_DEAD_LETTERS = ("reason", "attempts", "redrives", "key", "value")
@@ -59,9 +59,9 @@ def show(
     the_message = record = None
     if message:
         the_message = message_view.message_shown(located.message)
-        record = message_view.record_shown(avro_record(opened.stream, opened.connections, located.message))
+        record = message_view.record_shown(record_of(opened.stream, opened.connections, located.message))
     if as_json:
-        data({**as_plain(values), **({"message": the_message, "avro": record} if message else {})}, as_json=True)
+        data({**as_plain(values), **({"message": the_message, "record": record} if message else {})}, as_json=True)
         return
     line(f"{values.coordinate}: {values.sentence}")
     windows = [
@@ -102,8 +102,7 @@ def _show_message(message: message_view.TheMessage | None) -> None:
 
 def _show_record(shown: message_view.RecordShown | None) -> None:
     if shown is not None:
-        record = shown.record
-        line(f"Avro: {shown.problem}" if record is None else f"Avro, by {shown.by}: {_text(record)}")
+        line(f"read by {shown.by}: {_text(shown.text)}" if shown.text is not None else f"not read: {shown.problem}")
 
 
 def _text(value: Value) -> str:

@@ -58,7 +58,7 @@ function valueOf(line) {
   made.append(summary);
   made.addEventListener("toggle", () => {
     if (!made.open || made.childElementCount > 1) return;
-    if (line.record) made.append(...parts([["Avro record", line.record]]));
+    if (line.record) made.append(...parts([["record", line.record]]));
     made.append(...parts([["key", line.key], ["value", line.value]]), ...headers(line));
     const told = Object.entries(line.fields).filter(([name]) => name !== "window");
     made.append(...parts(told));

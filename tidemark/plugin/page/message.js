@@ -84,13 +84,13 @@ function showRows(found) {
   }
 }
 
-// An Avro record as JSON: known once the other servers were asked.
+// What the value says, as JSON or as the text that was compressed: known once the other servers were asked.
 function showRecord(found) {
-  const place = document.getElementById("avro");
+  const place = document.getElementById("record");
   place.replaceChildren();
   if (!found) return;
-  place.append(element("h4", found.by ? `Avro, by ${found.by}` : "Avro"));
-  place.append(...(found.record ? parts([["record", found.record]]) : [told(found.problem, "bad told")]));
+  place.append(element("h4", found.by ? `Read: ${found.by}` : "Read"));
+  place.append(...(found.text ? parts([["record", found.text]]) : [told(found.problem, "bad told")]));
 }
 
 function showMessage(found) {
@@ -148,7 +148,7 @@ function show(found) {
   showActions(found);
   showMasking(found);
   showMessage(found);
-  showRecord(found.avro);
+  showRecord(found.record);
   showRows(found);
   fill(document.getElementById("windows"), windowsOf(found), windowRow, "No window");
   const exact = /^\d+$/.test(found.offset);
@@ -157,7 +157,7 @@ function show(found) {
   document.getElementById("answer").hidden = false;
 }
 
-// The rest of the answer, from servers that may be slow or away: rows in files and topics, and an Avro record.
+// The rest of the answer, from servers that may be slow or away: rows in files and topics, and schemas.
 async function askWhole(url, mine, reads) {
   try {
     const found = await loadPatiently(withQuery(url, { whole: "true" }), () => {});
@@ -166,7 +166,7 @@ async function askWhole(url, mine, reads) {
     if (mine !== asking) return;
     const sinks = document.getElementById("asking-sinks");
     if (sinks) sinks.replaceChildren(element("span", error.message, "bad"));
-    if (reads) document.getElementById("avro").replaceChildren(element("h4", "Avro"), told(`Not read: ${error.message}`, "bad told"));
+    if (reads) document.getElementById("record").replaceChildren(element("h4", "Read"), told(`Not read: ${error.message}`, "bad told"));
   }
 }
 
@@ -182,7 +182,7 @@ async function ask(payload) {
     if (mine !== asking) return;
     show(found);
     remember({ topic, partition, offset: found.offset });
-    const reads = payload && found.is_avro && found.message !== null;
+    const reads = payload && found.has_record && found.message !== null;
     if (found.not_asked.length || reads) askWhole(url, mine, reads);
   } catch (error) {
     if (mine !== asking) return;

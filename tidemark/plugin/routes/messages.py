@@ -14,8 +14,8 @@ from tidemark.plugin.asking import dead_letters_of, kafka_of, sinks_of
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.messages import where
-from tidemark.views.messages.avro_record import avro_record, is_avro
 from tidemark.views.messages.message import MessageShown, page_of
+from tidemark.views.messages.record import has_records, record_of
 
 # A topic may have its incarnation behind a #.
 _MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249 + 10, 40
@@ -39,7 +39,7 @@ Payload = Annotated[
 Whole = Annotated[
     bool,
     Query(
-        description="also what other servers know: rows in files and topics, and with `payload` an Avro record as JSON. It may "
+        description="also what other servers know: rows in files and topics, and with `payload` what the value says. It may "
         "take longer: after 504, ask again"
     ),
 ]
@@ -93,9 +93,9 @@ def routes(viewing: Viewing) -> APIRouter:
 
 def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> MessageShown:
     found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
-    record = avro_record(opened.stream, opened.connections, found.message) if whole and payload else None
-    order, avro = list(opened.stream.fields), is_avro(opened.stream)
-    return page_of(found, payload=payload, order=order, is_avro=avro, record=record)
+    record = record_of(opened.stream, opened.connections, found.message) if whole and payload else None
+    order, records = list(opened.stream.fields), has_records(opened.stream)
+    return page_of(found, payload=payload, order=order, has_record=records, record=record)
 
 
 def _replay_dag(stream: str) -> str:

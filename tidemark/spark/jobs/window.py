@@ -24,7 +24,7 @@ from tidemark.runs import processing
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.live.own_output import check_own_output
 from tidemark.runs.windows import lanes
-from tidemark.schemes.kinds import AvroScheme
+from tidemark.schemes.kinds import WithSchemas
 from tidemark.sinks.mounted import Mounts
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.rows.one_pass import takes_one_pass
@@ -125,7 +125,7 @@ def _checked_before(opened: OpenStream) -> bool:
     found = opened.book.head(INGEST)
     last = found.head.last.attempt if found is not None and found.head.last is not None else None
     same = last is not None and (last.stream_digest, last.code_version) == (opened.file.digest, lanes.code_version())
-    return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, AvroScheme)
+    return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, WithSchemas)
 
 
 def _ledger_id(opened: OpenStream) -> str:

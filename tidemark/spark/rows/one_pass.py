@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, sum_tallies
-from tidemark.schemes.kinds import AvroScheme, FunctionScheme
+from tidemark.schemes.kinds import FunctionScheme, WithSchemas
 from tidemark.spark.columns import (
     COORDINATE,
     DIGEST,
@@ -77,7 +77,7 @@ Messages = Callable[[Any], DataFrame]
 def takes_one_pass(stream: Stream) -> bool:
     """Whether each row of a stream may be an expression of one message, by its file. Its plan may still say otherwise."""
     scheme = stream.scheme
-    if isinstance(scheme, AvroScheme) and scheme.registry is not None:
+    if isinstance(scheme, WithSchemas) and scheme.registry is not None:
         # The messages say which schemas to ask the registry for.
         return False
     if isinstance(scheme, FunctionScheme) or stream.explode is not None:

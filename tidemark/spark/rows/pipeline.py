@@ -19,7 +19,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.schemes.kinds import AvroScheme, FunctionScheme, RegexScheme
+from tidemark.schemes.kinds import FunctionScheme, RegexScheme, WithSchemas
 from tidemark.spark.columns import INDEX
 from tidemark.spark.rows import outcomes
 from tidemark.spark.rows.constants import wrong_constant
@@ -31,8 +31,8 @@ from tidemark.spark.rows.tallying import AS_READ, as_read, read_tallies
 from tidemark.spark.rows.transform import given_to, made_of, refuse_invented, repeats, transformed
 from tidemark.spark.rows.trials import failing_messages
 from tidemark.spark.runtime.once import computed_once, draws, marked, repeatable
-from tidemark.spark.schemes.avro_record import schemas_of
 from tidemark.spark.schemes.function import check_function
+from tidemark.spark.schemes.registered import schemas_of
 from tidemark.streams.model import Stream
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def rows_of(
     Raises WrongUse for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
     """
     scheme, several = stream.scheme, _several(stream)
-    registered = isinstance(scheme, AvroScheme) and scheme.registry is not None and not scheme.asked
+    registered = isinstance(scheme, WithSchemas) and scheme.registry is not None and not scheme.asked
     read: tuple[PartitionTally, ...] | None = None
     # What Spark keeps until the rows are made.
     with ExitStack() as scratch:
@@ -195,9 +195,9 @@ def _with_schemas(stream: Stream, messages: DataFrame, connections: Connections)
     # Only the driver asks: Spark's workers do without this library.
     from tidemark.clients.schema_registry import SchemaRegistry
 
-    scheme = cast("AvroScheme", stream.scheme)
+    scheme = cast("WithSchemas", stream.scheme)
     registry = SchemaRegistry(registry_endpoint(connections(scheme.registry or "")))
-    return stream.model_copy(update={"scheme": scheme.with_writers(schemas_of(messages, registry))})
+    return stream.model_copy(update={"scheme": scheme.with_writers(schemas_of(messages, registry, scheme.type))})
 
 
 def _failing(
@@ -223,7 +223,7 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     constant of their SQL that is wrong for every row, such as a regular expression that is none.
     """
     check_function(stream)
-    if not stream.checks and stream.transform is None and not isinstance(stream.scheme, AvroScheme | RegexScheme):
+    if not stream.checks and stream.transform is None and not isinstance(stream.scheme, WithSchemas | RegexScheme):
         return
     rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
     outcomes.check_checks(rows, stream)

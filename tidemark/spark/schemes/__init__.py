@@ -17,12 +17,13 @@ from tidemark.schemes.kinds import (
     JsonScheme,
     KeyValueScheme,
     MessageMetadataScheme,
+    ProtobufScheme,
     RawScheme,
     RegexScheme,
     StringScheme,
 )
 from tidemark.schemes.union import OF_PACKAGES, Scheme
-from tidemark.spark.schemes import as_it_is, avro_record, delimited, json_object, regex
+from tidemark.spark.schemes import as_it_is, avro_record, delimited, json_object, protobuf, regex
 from tidemark.spark.schemes.kept import kept
 
 # Each parser gives messages a column for each field, and REASON: null, or why the message is invalid.
@@ -30,6 +31,7 @@ PARSERS: dict[type[Any], Callable[[DataFrame, Any], DataFrame]] = {
     RegexScheme: regex.parse,
     JsonScheme: json_object.parse,
     AvroScheme: avro_record.parse,
+    ProtobufScheme: protobuf.parse,
     DelimitedScheme: delimited.parse,
     RawScheme: as_it_is.raw,
     StringScheme: as_it_is.string,

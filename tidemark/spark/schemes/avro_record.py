@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import count
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -23,16 +23,10 @@ from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted, not_utf8
+from tidemark.spark.schemes.registered import NO_NUMBER, schema_number
 from tidemark.types.fields import is_decimal, spark_type, type_of
 
-if TYPE_CHECKING:
-    from tidemark.clients.schema_registry import SchemaRegistry
-
 _ID, _RECORD, _READ = "_id", "_record", "_tidemark_read"
-_NO_ID = "not in the wire format of a schema registry"
-# With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
-# registry lists are asked for. Spark cannot plan for more real schemas than this.
-_MOST_SCHEMAS = 1_000
 # Of a decimal in Spark.
 _MOST_DIGITS = 38
 
@@ -55,7 +49,7 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
         if written.problem is not None:
             raise WrongUse(f"{scheme.schema_file}: {written.problem}")
         return _typed(frame, messages.columns, [written], scheme.given, F.lit(None).cast("string"))
-    frame = messages.withColumn(_ID, _schema_id())
+    frame = messages.withColumn(_ID, schema_number())
     known: list[_Written] = []
     for number, text in sorted(scheme.writers.items()):
         if isinstance(text, RefusedSchema):
@@ -66,35 +60,8 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
             known.append(written)
     unknown = F.concat(F.lit("schema "), F.col(_ID).cast("string"), F.lit(" is not an Avro schema of the registry"))
     is_known = F.col(_ID).isin([one.number for one in known]) if known else F.lit(False)
-    reason = F.when(F.col(_ID).isNull(), F.lit(_NO_ID)).when(~is_known, unknown)
+    reason = F.when(F.col(_ID).isNull(), F.lit(NO_NUMBER)).when(~is_known, unknown)
     return _typed(frame, messages.columns, known, scheme.given, reason)
-
-
-def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | RefusedSchema | None]:
-    """The schemas that messages name, each asked for once. Of very many, only those that the registry lists.
-
-    Raises Unreachable, WrongUse.
-    """
-    named = messages.select(_schema_id().alias(_ID)).where(F.col(_ID).isNotNull()).distinct()
-    numbers = sorted(row[_ID] for row in named.limit(_MOST_SCHEMAS + 1).collect())
-    if len(numbers) > _MOST_SCHEMAS:
-        listed = registry.numbers()
-        if listed is not None:
-            known = messages.sparkSession.createDataFrame([(number,) for number in listed], f"{_ID} long")
-            named = named.join(F.broadcast(known), _ID, "left_semi")
-        numbers = sorted(row[_ID] for row in named.collect())
-    found = registry.schemas(numbers)
-    if sum(text is not None for text in found.values()) > _MOST_SCHEMAS:
-        raise WrongUse(
-            f"the messages of this window were written with more than {_MOST_SCHEMAS} schemas of the registry"
-        )
-    return found
-
-
-def _schema_id() -> Column:
-    """The number after a first byte of 0; null for a value of another form."""
-    starts = (F.octet_length(VALUE) >= 5) & (F.hex(F.expr(f"substring({VALUE}, 1, 1)")) == "00")
-    return F.when(starts, F.conv(F.hex(F.expr(f"substring({VALUE}, 2, 4)")), 16, 10).cast("bigint"))
 
 
 def _written(

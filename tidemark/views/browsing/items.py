@@ -18,7 +18,7 @@ _OF_A_HEADER = 50
 class Item:
     """A message, or a row that was made of one. `timestamp`: ms since 1970. `fields`: of a dead letter or a row.
 
-    `index` tells the rows of one message apart. `record`: the value as JSON, where it is an Avro record.
+    `index` tells the rows of one message apart. `record`: what the value says, where it is a record or compressed.
     """
 
     at: Coordinate

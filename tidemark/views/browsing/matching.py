@@ -1,28 +1,25 @@
-"""Trying a filter on items. JSON and Avro that others wrote are read in a process of its own, which has limits."""
+"""Trying a filter on items. JSON and records that others wrote are read in a process of its own, which has limits."""
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from tidemark.clients.connections import Connections
-from tidemark.errors import WrongUse
-from tidemark.schemes.kinds import JsonScheme
 from tidemark.streams.model import Stream
 from tidemark.views.browsing.filters import Cell, Cells, Filter, Path, Subject
 from tidemark.views.browsing.items import Item
-from tidemark.views.messages.avro_record import MOST_BYTES, AvroRecord, Written, is_avro, written_by
+from tidemark.views.messages.record import MOST_BYTES, RecordRead, Written, has_records, written_by
 from tidemark.views.messages.sandbox import cells_with_limits
 
 # Of values that one process reads.
 _AT_ONCE_BYTES = 4_000_000
 # Processes of one question that may die of what they read.
 _MOST_DEATHS = 3
-# A byte 0 and the number of a schema, before JSON.
-_FRAME = 5
+# In place of a value: nothing stands at any path.
+_NOTHING = "nothing"
 
 
 @dataclass
@@ -33,16 +30,8 @@ class Matcher:
     stream: Stream
     connections: Connections
     not_read: int = 0
-    _schemas: dict[int, str | AvroRecord] = field(default_factory=dict)
+    _schemas: dict[int, str | RecordRead] = field(default_factory=dict)
     _deaths: int = 0
-
-    def __post_init__(self) -> None:
-        """Raises WrongUse for paths into values that are compressed."""
-        if self.filter.paths and self.stream.decompress is not None:
-            raise WrongUse(
-                f"filter: the values of {self.stream.name} are compressed ({self.stream.decompress}), and a path looks into "
-                "JSON that is not: compare key, headers or fields"
-            )
 
     def matching(self, items: Sequence[Item]) -> list[Item]:
         """The items that fit, in their order."""
@@ -63,8 +52,8 @@ class Matcher:
         return found
 
     def with_records(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """The items, of an Avro stream with their records as JSON."""
-        if not is_avro(self.stream):
+        """The items; in a stream of records with these as JSON, or as the text that was compressed."""
+        if not has_records(self.stream):
             return tuple(items)
         found = []
         for part in _parts(items):
@@ -79,7 +68,7 @@ class Matcher:
     def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
         """What each item's value has at the paths; None where it was not read."""
         asked = [self._asked(item) for item in items]
-        values = [one for one in asked if one is not None and one["value"] is not None]
+        values = [one.asked for one in asked if isinstance(one, Written)]
         known, deaths = cells_with_limits(
             {"kind": "cells", "paths": paths, "values": values}, _MOST_DEATHS - self._deaths
         )
@@ -87,32 +76,26 @@ class Matcher:
         cells = iter(known)
         found: list[Mapping[Path, Cell | None] | None] = []
         for one in asked:
-            if one is None:
-                found.append(None)
-            elif one["value"] is None:
-                found.append(dict.fromkeys(paths))
+            if not isinstance(one, Written):
+                found.append(None if one is None else dict.fromkeys(paths))
             else:
                 read = next(cells)
                 found.append(None if read is None else dict(zip(paths, map(_cell, read), strict=True)))
         return found
 
-    def _asked(self, item: Item) -> dict[str, Any] | None:
-        """A value as the process takes it, with its schema; None for one that cannot be read. Without a value: null."""
+    def _asked(self, item: Item) -> Written | str | None:
+        """An item's value as it was written; _NOTHING where there is nothing to read, None where it cannot be read."""
         if item.value is None:
-            return {"value": None, "schema": None}
+            return _NOTHING
         if len(item.value) > MOST_BYTES:
             return None
-        if not is_avro(self.stream):
-            value = item.value
-            if isinstance(self.stream.scheme, JsonScheme) and self.stream.scheme.wire_format is not None:
-                # Without the number of its schema. What has none is no JSON of this stream.
-                value = value[_FRAME:] if value.startswith(b"\0") else b""
-            return {"value": b64encode(value).decode(), "schema": None}
+        if not has_records(self.stream):
+            return Written("", item.value)
         written = written_by(self.stream, self.connections, item.value, self._schemas)
-        if not isinstance(written, Written):
-            # Its registry may be away. What is in no record is known: nothing.
-            return None if written.by else {"value": None, "schema": None}
-        return {"value": b64encode(written.record).decode(), "schema": written.schema}
+        if isinstance(written, Written):
+            return written
+        # Its registry may be away. What is in no record is known: nothing.
+        return None if written.by else _NOTHING
 
 
 def _parts(items: Sequence[Item]) -> list[list[Item]]:

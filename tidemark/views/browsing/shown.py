@@ -23,7 +23,7 @@ _SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 class Line:
     """A message, a dead letter or a row. `timestamp`: ms since 1970. `index` tells the rows of one message apart.
 
-    `more_headers`: how many are not shown. `record`: the value as JSON, where it is an Avro record.
+    `more_headers`: how many are not shown. `record`: what the value says, where it is a record or compressed.
     """
 
     coordinate: str

@@ -12,10 +12,10 @@ from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import texts
-from tidemark.views.messages.avro_record import AvroRecord
 from tidemark.views.messages.fates import Fate, in_words
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
 from tidemark.views.messages.reading_again import Again, again
+from tidemark.views.messages.record import RecordRead
 from tidemark.views.messages.where import DEAD_LETTERS, Located, newest_gap
 from tidemark.views.values import Number
 
@@ -144,21 +144,21 @@ class TheMessage:
 
 @dataclass(frozen=True)
 class RecordShown:
-    """An Avro record as JSON, or why there is none."""
+    """What a value says: a record as JSON, or what was compressed; or why there is none."""
 
     by: str
-    record: Value | None
+    text: Value | None
     problem: str
 
 
 @dataclass(frozen=True)
 class MessageShown(Where):
-    """Where a message went, and the message. `avro` needs `whole`, and `payload`."""
+    """Where a message went, and the message. `record` needs `whole`, and `payload`."""
 
     message: TheMessage | None
     payload: bool
-    is_avro: bool
-    avro: RecordShown | None
+    has_record: bool
+    record: RecordShown | None
     again: Again
     may_see_payload: bool
 
@@ -173,8 +173,8 @@ def page_of(
     *,
     payload: bool,
     order: Sequence[str] = (),
-    is_avro: bool = False,
-    record: AvroRecord | None = None,
+    has_record: bool = False,
+    record: RecordRead | None = None,
     may_see_payload: bool = False,
 ) -> MessageShown:
     """The same with the message, for people in a browser. Without `payload`, values are masked: only their sizes are there.
@@ -196,8 +196,8 @@ def page_of(
         **vars(where),
         message=message_shown(found.message, look),
         payload=payload,
-        is_avro=is_avro,
-        avro=record_shown(record),
+        has_record=has_record,
+        record=record_shown(record),
         again=again(found),
         may_see_payload=may_see_payload,
     )
@@ -221,11 +221,11 @@ def headers_shown(
     ]
 
 
-def record_shown(record: AvroRecord | None) -> RecordShown | None:
-    """An Avro record, for people in a browser who may see payloads."""
+def record_shown(record: RecordRead | None) -> RecordShown | None:
+    """What a value says, for people in a browser who may see payloads."""
     if record is None:
         return None
-    return RecordShown(record.by, None if record.json is None else shown(record.json.encode()), record.problem)
+    return RecordShown(record.by, None if record.text is None else shown(record.text.encode()), record.problem)
 
 
 Fields = Mapping[str, Look]

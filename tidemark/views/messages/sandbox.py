@@ -21,13 +21,15 @@ from typing import Any
 SECONDS = 2.0
 _PATIENCE_SECONDS = 20.0
 _MEMORY_BYTES = 1 << 30
+# Of a value that was compressed.
+_MOST_DECOMPRESSED = 16 << 20
 # Of processor time for the patterns of one name.
 _SECONDS_A_NAME = 0.1
 _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
 
 
 def asked_with_limits(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a new process to a question of kind `avro` or `names`; `problem` says why there is none."""
+    """The answer of a new process to a question of kind `record` or `names`; `problem` says why there is none."""
     ended, lines = _asked(question)
     if not ended or not lines:
         return {"problem": _TOO_MUCH}
@@ -72,7 +74,7 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     question = json.loads(sys.stdin.buffer.read())
-    for answer in {"avro": _avro, "cells": _cells, "names": _names}[question["kind"]](question):
+    for answer in {"record": _record, "cells": _cells, "names": _names}[question["kind"]](question):
         # Each is said before the next one is read, which may end the process.
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
@@ -105,46 +107,116 @@ def _too_slow(*_: Any) -> None:
 
 
 def _cells(question: Mapping[str, Any]) -> Iterator[list[Any] | None]:
-    """What stands at some paths of each value, which is JSON, or Avro where it has a schema: null where nothing does.
+    """What stands at some paths of each value, which is JSON, or a record where it has a schema: null where nothing does.
 
-    Else its text, and whether it is one, and no object or list. A value that is neither JSON nor Avro has none of them. None
-    for a value whose schema is none.
+    Else its text, and whether it is one, and no object or list. A value that is neither JSON nor a record has none of them.
+    None for a value whose schema is none.
     """
     # Nothing of what is read refers to itself, and looking for that takes most of the time.
     gc.disable()
     readers: dict[str, Any] = {}
     for one in question["values"]:
         schema = one["schema"]
-        if schema is not None and schema not in readers:
-            readers[schema] = _reader_or_none(schema)
-        unread = schema is not None and readers[schema] is None
+        if schema and schema not in readers:
+            readers[schema] = _reader_or_none(one["as"], schema)
+        unread = schema and readers[schema] is None
         yield None if unread else _of_value(one, question["paths"], readers)
 
 
-def _reader_or_none(schema: str) -> Any:
+def _reader_or_none(kind: str, schema: str) -> Any:
     try:
-        return _reader(json.loads(schema))
+        return _READERS[kind](schema)
     except MemoryError:
         raise
     except Exception:  # whatever somebody has registered
         return None
 
 
-def _reader(schema: Any) -> Any:
+def _avro(schema: str) -> Any:
     from fastavro import parse_schema, schemaless_reader
 
-    parsed = parse_schema(schema)
+    parsed = parse_schema(json.loads(schema))
     return lambda value: schemaless_reader(BytesIO(value), parsed, None)
 
 
+def _protobuf(schema: str) -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+
+    asked, pool = json.loads(schema), descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(b64decode(asked["set"])).file:
+        pool.Add(file)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(asked["message"]))
+    return lambda value: json_format.MessageToDict(
+        kind.FromString(value),
+        always_print_fields_with_no_presence=True,
+        preserving_proto_field_name=True,
+        descriptor_pool=pool,
+    )
+
+
+_READERS = {"avro": _avro, "protobuf": _protobuf}
+
+
+def _plain_value(one: Mapping[str, Any]) -> bytes:
+    """A value as it was before it was compressed. Raises what its library does, or ValueError, where it was not."""
+    value, how = b64decode(one["value"]), one["decompress"]
+    if how is None:
+        return value
+    # No value is compressed into nothing, though some of these take it for that.
+    found = _DECOMPRESSED[how](value) if value else None
+    if found is None or len(found) > _MOST_DECOMPRESSED:
+        raise ValueError("empty, or too long")
+    return found
+
+
+def _of_gzip(value: bytes) -> bytes:
+    import gzip
+
+    with gzip.GzipFile(fileobj=BytesIO(value)) as file:
+        return file.read(_MOST_DECOMPRESSED + 1)
+
+
+def _of_zstd(value: bytes) -> bytes:
+    import zstandard
+
+    found, left = b"", value
+    # Several frames may follow one another. What it becomes is limited by the memory of this process.
+    while left:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        found += frame.decompress(left)
+        if not frame.eof or len(found) > _MOST_DECOMPRESSED:
+            raise ValueError("cut off, or too long")
+        left = frame.unused_data
+    return found
+
+
+def _of_snappy(value: bytes) -> bytes:
+    import snappy
+
+    if value.startswith(b"\xff\x06\x00\x00sNaPpY"):
+        reader = snappy.StreamDecompressor()
+        found = bytes(reader.decompress(value))
+        if reader.remains:
+            raise ValueError("cut off")
+        return found
+    if value.startswith(b"\x82SNAPPY\x00"):
+        from kafka.codec import snappy_decode
+
+        return bytes(snappy_decode(value))
+    return bytes(snappy.decompress(value))
+
+
+_DECOMPRESSED = {"gzip": _of_gzip, "zstd": _of_zstd, "snappy": _of_snappy}
+
+
 def _of_value(one: Mapping[str, Any], paths: list[list[str | int]], readers: Mapping[str, Any]) -> list[Any]:
-    value = b64decode(one["value"])
     try:
+        value = _plain_value(one)
         # Numbers keep their digits.
         found = (
-            json.loads(value, parse_int=_Digits, parse_float=_Digits)
-            if one["schema"] is None
-            else readers[one["schema"]](value)
+            readers[one["schema"]](value)
+            if one["schema"]
+            else json.loads(value, parse_int=_Digits, parse_float=_Digits)
         )
         return [_cell(_at(found, path)) for path in paths]
     except MemoryError:
@@ -176,23 +248,30 @@ def _cell(found: Any) -> list[Any] | None:
     return [found if isinstance(found, str) else _plain(found), True]
 
 
-def _avro(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield _record(question)
+def _record(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield _text_of(question)
 
 
-def _record(question: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as JSON."""
-    schema = json.loads(question["schema"])
+def _text_of(question: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as JSON, or a value without a schema as the text that it is when it is decompressed."""
     try:
-        record: Any = _reader(schema)(bytes.fromhex(question["value"]))
-        text = json.dumps(record, default=_plain, ensure_ascii=False, indent=2)
+        value = _plain_value(question)
+    except MemoryError:
+        raise
+    except Exception:  # whatever the bytes are
+        return {"problem": f"not {question['decompress']}, or too long when it is decompressed"}
+    try:
+        text = value.decode("utf-8", "backslashreplace")
+        if question["schema"]:
+            record: Any = _READERS[question["as"]](question["schema"])(value)
+            text = json.dumps(record, default=_plain, ensure_ascii=False, indent=2)
     except MemoryError:
         raise
     except Exception as problem:  # whatever the bytes or the schema are
         return {"problem": f"not a record of the schema: {type(problem).__name__}"}
     if len(text) > question["most"]:
-        return {"problem": f"the record takes more than {question['most']:_} characters as JSON".replace("_", " ")}
-    return {"json": text}
+        return {"problem": f"it takes more than {question['most']:_} characters".replace("_", " ")}
+    return {"text": text}
 
 
 def _plain(value: Any) -> str:

@@ -1,0 +1,79 @@
+"""Files of Protocol Buffers as sets of descriptors: what `protoc` makes of the texts that a schema registry has.
+
+The texts are other people's, so `protoc` reads them in a process of its own, which has limits.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tidemark.errors import PROTOBUF, PackageMissing
+
+_MAIN: Final = "_schema_of_the_registry.proto"
+_SECONDS: Final = 20.0
+# Memory is limited in the process itself.
+_PROGRAM: Final = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+from grpc_tools import protoc
+sys.exit(protoc.main(sys.argv))
+"""
+_MOST_SAID: Final = 200
+# An error of a file. Its libraries say other things, too.
+_OF_A_FILE: Final = re.compile(r"[^\s:]+\.proto:(?![\d:]* warning:)")
+
+
+def set_of(text: str, imports: Mapping[str, str]) -> bytes:
+    """The FileDescriptorSet of a file, of which it is the last, and of all that it imports.
+
+    `imports` are the texts of files by the names that they are imported by; Google's own need not be among them. Raises
+    ValueError for a text that protoc refuses, and PackageMissing.
+    """
+    return _set_of(text, tuple(sorted(imports.items())))
+
+
+@lru_cache(maxsize=100)
+def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
+    found = importlib.util.find_spec("grpc_tools")
+    if found is None or found.origin is None:
+        packages = " ".join(f"'{one}'" for one in PROTOBUF)
+        raise PackageMissing(f"Protobuf by a schema registry needs the package grpcio-tools: pip install {packages}")
+    with TemporaryDirectory(prefix="tidemark-protobuf-") as given:
+        folder = Path(given).resolve()
+        made = folder / "set"
+        for name, one in ((_MAIN, text), *imports):
+            path = folder / "files" / _relative(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(one, encoding="utf-8")
+        command = [sys.executable, "-P", "-c", _PROGRAM, f"-I{folder / 'files'}"]
+        command += [f"-I{Path(found.origin).parent / '_proto'}", "--include_imports", f"--descriptor_set_out={made}"]
+        try:
+            done = subprocess.run([*command, _MAIN], capture_output=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise ValueError(f"protoc did not read it in {_SECONDS:g} s") from None
+        if done.returncode != 0 or not made.is_file():
+            raise ValueError(f"protoc cannot read it: {_first_problem(done.stderr, folder / 'files')}")
+        return made.read_bytes()
+
+
+def _first_problem(said: bytes, folder: Path) -> str:
+    """What protoc says is wrong, in one line: the place, and why."""
+    lines = said.decode(errors="replace").replace(f"{folder}/", "").splitlines()
+    wrong = [line for line in lines if _OF_A_FILE.match(line)]
+    return wrong[0].replace(f"{_MAIN}:", "line ", 1)[:_MOST_SAID] if wrong else "it does not say why"
+
+
+def _relative(name: str) -> PurePosixPath:
+    """The path of an import. Raises ValueError for one that leads out of its folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts:
+        raise ValueError(f"it imports {name[:_MOST_SAID]!r}, which is no name of a file")
+    return path

@@ -1,0 +1,139 @@
+"""What the value of a message says, for people who look at one: an Avro or Protobuf record as JSON, or what was compressed.
+
+Other values are shown as they are. Avro may say that a list has a billion entries, and some bytes decompress to gigabytes. So
+values are read in a process of their own, which has limits (`sandbox.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.kafka.slots import KafkaMessage
+from tidemark.clients.registry_answers import CALLED, KINDS, RefusedSchema
+from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
+from tidemark.errors import TidemarkError
+from tidemark.schemes.kinds import JsonScheme, ProtobufScheme, WithSchemas
+from tidemark.schemes.protobuf_schema import behind_indexes
+from tidemark.streams.model import Stream
+from tidemark.views.messages.sandbox import asked_with_limits
+
+# A larger value is not read.
+MOST_BYTES = 1_000_000
+_REGISTRY_SECONDS = 3.0
+_MAGIC = 5
+_NOT_FRAMED = "not in the wire format of a schema registry"
+
+
+@dataclass(frozen=True)
+class RecordRead:
+    """What a value was read by, in a few words; its text, JSON where it has a schema, or why there is none."""
+
+    by: str
+    text: str | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A value as it was written: by a schema, and compressed, or one of these. `by` says it in a few words.
+
+    `schema` is the text of an Avro schema, or JSON of the set of descriptors in base64 and the name of the message.
+    """
+
+    by: str
+    value: bytes
+    kind: Literal["avro", "protobuf", "plain"] = "plain"
+    schema: str = ""
+    decompress: str | None = None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The value as the process takes it."""
+        value = b64encode(self.value).decode()
+        return {"value": value, "as": self.kind, "schema": self.schema, "decompress": self.decompress}
+
+
+def has_records(stream: Stream) -> bool:
+    """Whether the values of a stream are to be read before people see what they say."""
+    scheme = stream.scheme
+    framed = isinstance(scheme, JsonScheme) and scheme.wire_format is not None
+    return isinstance(scheme, WithSchemas) or framed or stream.decompress is not None
+
+
+def record_of(stream: Stream, connections: Connections, message: KafkaMessage | None) -> RecordRead | None:
+    """What a message says; None without a value, and in a stream whose values say it. Raises nothing that depends on it."""
+    if not has_records(stream) or message is None or message.value is None:
+        return None
+    if len(message.value) > MOST_BYTES:
+        return RecordRead(
+            "", None, f"a value of more than {MOST_BYTES:_} bytes is read by runs alone".replace("_", " ")
+        )
+    written = written_by(stream, connections, message.value)
+    if isinstance(written, RecordRead):
+        return written
+    answer = asked_with_limits({"kind": "record", "most": MOST_BYTES, **written.asked})
+    return RecordRead(written.by, answer.get("text"), answer.get("problem", ""))
+
+
+def written_by(
+    stream: Stream, connections: Connections, value: bytes, known: dict[int, str | RecordRead] | None = None
+) -> Written | RecordRead:
+    """The value of a stream of records as it was written; or why there is none. `known` keeps schemas that were asked for."""
+    scheme, how = stream.scheme, stream.decompress
+    unpacked = "" if how is None else f"decompressed by {how}"
+    if not isinstance(scheme, WithSchemas):
+        if not isinstance(scheme, JsonScheme) or scheme.wire_format is None:
+            return Written(unpacked, value, decompress=how)
+        number = _number(value)
+        return RecordRead("", None, _NOT_FRAMED) if number is None else Written(_named(number), value[_MAGIC:])
+    if scheme.registry is None:
+        by = ", ".join(filter(None, (str(scheme.schema_file), unpacked)))
+        return _by_schema(scheme, scheme.writer, by, value, how)
+    number = _number(value)
+    if number is None:
+        return RecordRead("", None, _NOT_FRAMED)
+    known = {} if known is None else known
+    if number not in known:
+        known[number] = _registered(connections, scheme, scheme.registry, number)
+    schema = known[number]
+    return (
+        schema if isinstance(schema, RecordRead) else _by_schema(scheme, schema, _named(number), value[_MAGIC:], None)
+    )
+
+
+def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str | None) -> Written | RecordRead:
+    if not isinstance(scheme, ProtobufScheme):
+        return Written(by, value, "avro", schema, how)
+    try:
+        name = scheme.message
+        if scheme.registry is not None:
+            name, value = behind_indexes(schema, value)
+        return Written(by, value, "protobuf", json.dumps({"set": schema, "message": name}), how)
+    except ValueError as problem:
+        return RecordRead("", None, str(problem))
+
+
+def _number(value: bytes) -> int | None:
+    return int.from_bytes(value[1:_MAGIC], "big") if len(value) >= _MAGIC and value[0] == 0 else None
+
+
+def _named(number: int) -> str:
+    return f"schema {number} of the registry"
+
+
+def _registered(connections: Connections, scheme: WithSchemas, registry: str, number: int) -> str | RecordRead:
+    kind = KINDS[scheme.type]
+    try:
+        endpoint = registry_endpoint(connections(registry))
+        schema = SchemaRegistry(endpoint, timeout_seconds=_REGISTRY_SECONDS).schema(number, kind)
+    except TidemarkError as away:
+        return RecordRead(_named(number), None, f"{type(away).__name__}: {away}")
+    if schema is None:
+        return RecordRead(_named(number), None, f"schema {number} is not {CALLED[kind]} of the registry")
+    if isinstance(schema, RefusedSchema):
+        return RecordRead(_named(number), None, f"schema {number}: {schema.why}")
+    return schema
