@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import Coordinate, parse_records
+from tidemark.offsets.coordinates import Coordinate, Named, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
@@ -269,6 +271,27 @@ def test_an_export_has_everything_and_is_taken_as_records() -> None:
     for form in ("csv", "jsonl"):
         named = parse_records(exported(items, form))  # type: ignore[arg-type]
         assert ({str(one) for one in named.exact}, bool(named.open)) == (wanted, False)
+
+
+@pytest.mark.covers("U28")
+@pytest.mark.parametrize(
+    "names", [("offset",), ("topic", "partition", "offset"), ("key", "incarnation"), ("key_base64",)]
+)
+def test_fields_that_are_called_as_a_coordinate_name_no_other_message(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do they in a file of results, in which Tidemark's own columns have a _ before their names."""
+    values = {"topic": "others", "partition": "7", "offset": "999", "incarnation": "3"}
+    item = Item(Coordinate(at(0), 5), fields={name: values.get(name, "9").encode() for name in names})
+    for form in ("csv", "jsonl"):
+        text = exported([item], form, names)  # type: ignore[arg-type]
+        assert parse_records(text) == Named(exact=RangeSet([OffsetRange(at(0), 5, 6)]))
+    row = {"_topic": ["orders"], "_partition": [0], "_offset": [5], "_incarnation": [1]}
+    fields = {name: [values[name]] for name in names if name in values}
+    pq.write_table(pa.table({**fields, **row}), tmp_path / "results.parquet")
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    assert records_in("results.parquet") == Named(exact=RangeSet([OffsetRange(at(0), 5, 6)]))
+    assert parse_records(lines_of(tmp_path / "results.parquet")) == records_in("results.parquet")
 
 
 @pytest.mark.covers("U28")

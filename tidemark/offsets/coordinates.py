@@ -31,8 +31,8 @@ _GROUPS = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _DASHES = re.compile(r"@\s*(?P<start>\d{1,19})\s*[\u2012-\u2015]\s*(?P<last>\d{1,19})$")
 _MAX_PARTITION = 2**31 - 1
 
-# The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
-_COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
+# The first names are those of Tidemark's own files, in which the second may be fields: what messages say of themselves.
+_COLUMNS = (("_topic", "_partition", "_offset"), ("topic", "partition", "offset"))
 _ARRAY = re.compile(r"\s*\[\s*(?=[\[{\]])")
 _SPACE = re.compile(r"\s*")
 # And of the incarnation, beside these: then the coordinate has four parts.
@@ -300,7 +300,7 @@ _HEADER = (
 
 def _is_header(words: str) -> bool:
     said = words.lower()
-    return sum(name in said for name in _COLUMNS[0]) > 1 and not any(word.isdigit() for word in words)
+    return sum(name in said for name in _COLUMNS[1]) > 1 and not any(word.isdigit() for word in words)
 
 
 def _in_another_form(words: str, last: str) -> str | None:

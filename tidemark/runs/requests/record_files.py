@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 FOLDER = "TIDEMARK_SELECTIONS"
 _LOCAL = "file://"
 
-# The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
-_COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
+# The first names are those of Tidemark's own files, in which the second may be fields: what messages say of themselves.
+_COLUMNS = (("_topic", "_partition", "_offset"), ("topic", "partition", "offset"))
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1

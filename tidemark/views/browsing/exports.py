@@ -14,13 +14,16 @@ from tidemark.offsets.times import in_iso
 from tidemark.views.browsing.items import Item
 
 Format = Literal["csv", "jsonl"]
-_PLACE = ("topic", "partition", "offset")
+# What each line has beside the fields: first the coordinate.
+_OURS = ("topic", "partition", "offset", "incarnation", "timestamp", "key", "value", "headers")
 
 
 def exported(items: Iterable[Item], form: Format, fields: Sequence[str] = ()) -> str:
     """The items in a format. Bytes that are no UTF-8 are in base64: `{"base64": ...}` in JSON, in columns of their own in CSV.
 
-    Each item has the `fields` besides. A cell of CSV that a spreadsheet would take for a formula has an apostrophe before it.
+    Each item has the `fields` besides. Where one of them is called as what each line has, that has a _ before its name: a
+    message says nothing of another one's coordinate. A cell of CSV that a spreadsheet would take for a formula has an
+    apostrophe before it.
     """
     lines = [_values(one, fields) for one in items]
     if form == "jsonl":
@@ -28,17 +31,28 @@ def exported(items: Iterable[Item], form: Format, fields: Sequence[str] = ()) ->
     return _csv(lines, fields)
 
 
+def _named(fields: Sequence[str]) -> list[str]:
+    """The names of what each line has."""
+    mark = "_" if {*_OURS, "key_base64", "value_base64"} & set(fields) else ""
+    return [f"{mark}{name}" for name in _OURS]
+
+
 def _values(item: Item, fields: Sequence[str]) -> dict[str, Any]:
     at = item.at.partition
-    values: dict[str, Any] = {
-        **dict(zip(_PLACE, (at.topic, at.partition, item.at.offset), strict=True)),
-        "incarnation": at.incarnation,
-        "timestamp": None if item.timestamp is None else in_iso(item.timestamp),
-        "key": _text(item.key),
-        "value": _text(item.value),
-        "headers": [[name, _text(value)] for name, value in item.headers],
+    ours = (
+        at.topic,
+        at.partition,
+        item.at.offset,
+        at.incarnation,
+        None if item.timestamp is None else in_iso(item.timestamp),
+        _text(item.key),
+        _text(item.value),
+        [[name, _text(value)] for name, value in item.headers],
+    )
+    return {
+        **dict(zip(_named(fields), ours, strict=True)),
+        **{name: _text(item.fields.get(name)) for name in fields},
     }
-    return {**values, **{name: _text(item.fields.get(name)) for name in fields}}
 
 
 def _text(value: bytes | None) -> str | dict[str, str] | None:
@@ -54,8 +68,9 @@ def _csv(lines: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> str:
     """The same columns whatever is in them, so that files can be put together."""
     out = io.StringIO()
     writer = csv.writer(out)
-    texts = ("key", "value", *fields)
-    names = (*_PLACE, "incarnation", "timestamp", "key", "value", "headers", *fields)
+    ours = _named(fields)
+    texts = (*ours[5:7], *fields)
+    names = (*ours, *fields)
     writer.writerow([*names, *(f"{name}_base64" for name in texts)])
     for one in lines:
         plain = [None if isinstance(one[name], dict) else one[name] for name in names]
