@@ -16,6 +16,12 @@ OF_OTHERS = [
     "exists(SELECT 1)",
     "id = (/* all */ WITH a AS (SELECT 1) SELECT * FROM a)",
     "note = 'it''s' OR id IN (SELECT 2)",
+    "id IN (FROM messages SELECT value)",
+    "id = (FROM messages SELECT max(id))",
+    "id = (from range(3) select max(id))",
+    "id IN ( TABLE other )",
+    "id IN (VALUES (1), (2))",
+    "note IN (values 'a')",
 ]
 OF_ONE = [
     "exists(tags, one -> one = 'x')",
@@ -23,6 +29,8 @@ OF_ONE = [
     'note LIKE "%(SELECT%"',
     "`over` (`select`) = 1",
     "over = 1 AND selected(id)",
+    "(from IS NULL) OR (table = 1) OR (values > 2) OR selected(from)",
+    "(from = 'a' AND (table IS NULL))",
     "id = 1 -- not OVER (w)",
     "id /* (SELECT 1) */ = 1",
     r"note = 'a\' OVER ('",

@@ -11,7 +11,11 @@ from pydantic import AfterValidator, Field
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*+`|--[^\n]*+|/\*(?:(?!\*/).)*+\*/", re.DOTALL)
 _OF_OTHERS = {
     "a window (OVER)": re.compile(r"\bOVER\s*+\(", re.IGNORECASE),
-    "a subquery": re.compile(r"\(\s*+(?:SELECT|WITH)\b", re.IGNORECASE),
+    # A field may be called from, table or values, so what follows has to tell.
+    "a subquery": re.compile(
+        r"\(\s*+(?:(?:SELECT|WITH)\b|FROM\s(?:[^()]*+\([^()]*+\))?[^()]*?\bSELECT\b|TABLE\s++[\w.]++\s*+\)|VALUES\s*+['(\d])",
+        re.IGNORECASE,
+    ),
 }
 
 
