@@ -41,7 +41,7 @@ from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked, messages
 from tidemark.views.browsing.places import Where
-from tidemark.views.browsing.shown import MOST_HEADERS, MOST_SHOWN, page_of
+from tidemark.views.browsing.shown import MOST_HEADERS, MOST_SHOWN, SAID, page_of
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import as_values, message_shown
@@ -229,13 +229,25 @@ def test_values_are_masked_cut_and_never_obeyed() -> None:
         Coordinate(at(0), 1), 5, b"secret", hostile, (("\u202eh", b"secret"),), {"reason": b"r", "detail": b"secret"}
     )
     found = Found((item,), (), None, None, 1, 1)
-    hidden, shown = (page_of(found, payload=payload, may_see_payload=True).lines[0] for payload in (False, True))
+    hidden, shown = (
+        page_of(found, payload=payload, may_see_payload=True, letters=True).lines[0] for payload in (False, True)
+    )
     assert "secret" not in str(hidden)
     assert isinstance(hidden.fields["detail"], Masked)
     assert isinstance(hidden.fields["reason"], Value)
     assert isinstance(shown.value, Value)
     assert (shown.value.text[:29], shown.value.more) == ("<img src=x>\\u202e\\x1b[31m\\xff", len(hostile) - MOST_SHOWN)
     assert shown.headers[0].name.text == "\\u202eh"
+
+
+@pytest.mark.covers("U28", "Q16")
+def test_fields_of_rows_are_masked_whatever_they_are_called() -> None:
+    """Of a dead letter, Tidemark says the reason. Of a row, `reason` is what its message says."""
+    item = Item(Coordinate(at(0), 1), fields=dict.fromkeys((*SAID, "detail", "amount"), b"secret"))
+    found = Found((item,), (), None, None, 1, 1)
+    (line,) = page_of(found, payload=False, may_see_payload=False).lines
+    assert set(map(type, line.fields.values())) == {Masked}
+    assert "secret" not in str(line)
 
 
 @pytest.mark.covers("U28")

@@ -122,7 +122,9 @@ def routes(viewing: Viewing) -> APIRouter:
         left out.
         """
         answer, may = await found(name, kind, asked, user, sink, payload=payload)
-        return await viewing.apart(user, lambda: page_of(answer, payload=payload, may_see_payload=may))
+        return await viewing.apart(
+            user, lambda: page_of(answer, payload=payload, may_see_payload=may, letters=kind == "dead-letters")
+        )
 
     @router.get("/api/streams/{name}/browse/{kind}/file", responses=serving.PROBLEMS, response_class=PlainTextResponse)
     async def file(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +17,7 @@ MOST_SHOWN = 2_000
 # Of a message's headers, and of each one's name and value.
 MOST_HEADERS, MOST_OF_A_HEADER = 20, 200
 # What a dead letter says that does not quote its message.
-_SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
+SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,14 @@ class Browsed:
     may_see_payload: bool
 
 
-def page_of(found: Found, *, payload: bool, may_see_payload: bool) -> Browsed:
-    """For people in a browser. Without `payload`, values are masked."""
+def page_of(found: Found, *, payload: bool, may_see_payload: bool, letters: bool = False) -> Browsed:
+    """For people in a browser. Without `payload`, values are masked; of dead letters (`letters`) not what Tidemark says.
+
+    A row may have fields of the same names, which its message has filled.
+    """
+    said = SAID if letters else ()
     return Browsed(
-        lines=[_line(one, found.topics, payload=payload) for one in found.items],
+        lines=[_line(one, found.topics, said, payload=payload) for one in found.items],
         searched=[str(one) for one in found.searched],
         go_on=found.go_on,
         ended=found.ended,
@@ -80,7 +85,7 @@ def page_of(found: Found, *, payload: bool, may_see_payload: bool) -> Browsed:
     )
 
 
-def _line(item: Item, topics: Topics, *, payload: bool) -> Line:
+def _line(item: Item, topics: Topics, said: Collection[str], *, payload: bool) -> Line:
     cut = partial(shown, most=MOST_SHOWN)
     look = cut if payload else masked
     at = item.at
@@ -102,5 +107,5 @@ def _line(item: Item, topics: Topics, *, payload: bool) -> Line:
         headers=headers,
         more_headers=len(item.headers) - len(headers),
         record=looked(item.record) if payload else None,
-        fields={name: cut(item.fields[name]) if name in _SAID else look(item.fields[name]) for name in item.fields},
+        fields={name: cut(item.fields[name]) if name in said else look(item.fields[name]) for name in item.fields},
     )
