@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.command_line import asked, tidemark
 from tests.support.live_streams import LiveStream, Make
-from tests.support.oracle import CDN, LEDGERS
+from tests.support.oracle import CDN, LEDGERS, Example, Outcome
 from tidemark.commit.protocol import Step
 from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
@@ -303,3 +304,44 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     again = live.select(LaneKind.REPLAY, selecting.in_known_incarnations(live.opened, parse_ranges(text)))
     assert sum(tally.read.number for record in again for tally in record.tallies) == rest["offsets"]
     live.assert_exactly_what_was_read()
+
+
+ITEMS = Example(
+    "items",
+    {
+        "source": {"topics": []},
+        "scheme": {"type": "json", "fields": {"id": "integer"}, "unknown": "keep"},
+        "sinks": [{"type": "hbase", "table": "-"}],
+        "dead_letters": {"table": "-"},
+    },
+    ("items",),
+    1,
+    lambda count, first: (
+        (None, json.dumps({"id": one, "name": f"é{one}", "of": {"a": 1}}).encode())
+        for one in range(first, first + count)
+    ),
+    lambda value: Outcome(None, None),
+)
+
+
+@pytest.mark.covers("N111")
+def test_keys_of_the_newest_messages_are_added_to_the_file(make: Make) -> None:
+    live = make(ITEMS)
+    live.produce(20)
+    live.file.write_text("# of the shop\n" + live.file.read_text())
+    live.file.chmod(0o640)
+    before = live.file.read_text()
+    command = ("streams", "add-fields", str(live.file))
+    tidemark(*command, code=2)
+    shown, said = tidemark(*command, "--dry-run")
+    assert live.file.read_text() == before
+    assert "+" in shown
+    assert "note: name what is nested by its parts, by hand: of" in said
+    shown, said = tidemark(*command, "--yes")
+    assert "looked at 20 messages" in said
+    assert live.file.read_text().startswith("# of the shop\n")
+    assert live.file.stat().st_mode & 0o777 == 0o640
+    assert {**live.opened.fields}.keys() == {"id", "name", "unknown"}
+    tidemark("streams", "check", "--against-ledger", str(live.file))
+    _, said = tidemark(*command, "--yes")
+    assert "by hand: of" in said

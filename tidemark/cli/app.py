@@ -23,6 +23,7 @@ from tidemark.cli.commands import (
     complete,
     engine,
     erase,
+    fields,
     init,
     ledger,
     messages,
@@ -160,6 +161,9 @@ def _check_by_java(path: Path, regexes: list[str]) -> None:
         )
     for number, why in (refused or {}).items():
         raise WrongUse(f"scheme.patterns.{number}.regex: Java cannot read it: {why}")
+
+
+streams.command("add-fields")(fields.add_fields)
 
 
 @streams.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tidemark.drafts.columns import OF_JSON, VARIANT, Column, type_of
@@ -71,6 +71,22 @@ def objects_in(value: bytes) -> list[bytes] | None:
     if not isinstance(parsed, list) or not parsed or not all(isinstance(element, dict) for element in parsed):
         return None
     return [json.dumps(element).encode() for element in parsed]
+
+
+def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
+    """The keys of JSON objects that are not among the named ones, as fields. VARIANT: of several types, or nested.
+
+    Left out are rare keys, and those that differ from a named one in case alone, as in a draft.
+    """
+    objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
+    taken = {name.lower() for name in named}
+    found = []
+    for name in _fields(objects):
+        given = [object_[name] for object_ in objects if object_.get(name) is not None]
+        if name.lower() not in taken and given:
+            kind = type_of(given, OF_JSON, VARIANT)
+            found.append(Column(name, kind, len(given), example(given, dict(OF_JSON).get(kind))))
+    return found
 
 
 def json_format(values: Sequence[bytes]) -> Format:

@@ -1,0 +1,87 @@
+"""Fields added to a stream file: the new lines stand where a person would write them, and all others stay as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.stream_text import MINIMAL
+from tidemark.drafts.adding import with_fields
+from tidemark.drafts.columns import VARIANT, Column
+from tidemark.drafts.json_objects import unnamed
+from tidemark.errors import WrongUse
+from tidemark.streams.loading import load
+
+ADDED = [Column("paid", "boolean", 3, "true"), Column("on", "string", 2, "x")]
+SCHEMES = {
+    "lines": (
+        "scheme:\n  type: json\n  fields:\n    id: integer  # the key\n    name: string\n  # all others\n  unknown: keep\n",
+        "scheme:\n  type: json\n  fields:\n    id: integer  # the key\n    name: string\n"
+        "    paid: boolean  # new\n    'on': string  # new\n  # all others\n  unknown: keep\n",
+    ),
+    "flow": (
+        "scheme: {type: json, fields: {id: integer, name: string}, unknown: keep}  # short\n",
+        "scheme: {type: json, fields: {id: integer, name: string, paid: boolean, 'on': string}, unknown: keep}  # short\n",
+    ),
+    "several lines of flow": (
+        "scheme:\n  type: json\n  fields: {\n    id: integer,\n    name: string,  # of the customer\n  }\n",
+        "scheme:\n  type: json\n  fields: {\n    id: integer,\n    name: string, paid: boolean, 'on': string,  # of the "
+        "customer\n  }\n",
+    ),
+    "plain schema": (
+        "scheme:\n  type: json\n  schema: id BIGINT, tags ARRAY<STRING>  # DDL\n",
+        "scheme:\n  type: json\n  schema: id BIGINT, tags ARRAY<STRING>, `paid` BOOLEAN, `on` STRING  # DDL\n",
+    ),
+    "quoted schema": (
+        'scheme:\n  type: json\n  schema: "id BIGINT, `order` STRING"\n',
+        'scheme:\n  type: json\n  schema: "id BIGINT, `order` STRING, `paid` BOOLEAN, `on` STRING"\n',
+    ),
+    "schema in lines": (
+        "scheme:\n  type: json\n  schema: |\n    id BIGINT,\n    name STRING\n\n  # all others\n  unknown: keep\n",
+        "scheme:\n  type: json\n  schema: |\n    id BIGINT,\n    name STRING,\n    `paid` BOOLEAN,\n    `on` STRING\n\n"
+        "  # all others\n  unknown: keep\n",
+    ),
+}
+HEAD, _, REST = MINIMAL.partition("scheme:\n")
+BEHIND = REST[REST.index("sinks:") :]
+
+
+@pytest.mark.covers("N111")
+@pytest.mark.parametrize("form", SCHEMES)
+@pytest.mark.parametrize("last", [False, True])
+def test_fields_are_added_and_nothing_else_changes(form: str, last: bool, tmp_path: Path) -> None:
+    before, wanted = SCHEMES[form]
+    # The scheme may end the file, and the file without a line end.
+    text, whole = (
+        (HEAD + BEHIND + before.rstrip("\n"), HEAD + BEHIND + wanted.rstrip("\n"))
+        if last
+        else (HEAD + before + BEHIND, HEAD + wanted + BEHIND)
+    )
+    added = with_fields(text, ADDED, "new")
+    assert added.rstrip("\n") == whole.rstrip("\n")
+    path = tmp_path / "orders.yaml"
+    path.write_text(added)
+    fields = load(path).stream.fields
+    assert [name for name in fields if name != "unknown"][-2:] == ["paid", "on"]
+
+
+@pytest.mark.covers("N111")
+def test_what_is_written_otherwise_is_written_by_hand() -> None:
+    with pytest.raises(WrongUse, match="neither fields nor a schema of its own in this file: write it by hand"):
+        with_fields(HEAD + "scheme: &json\n  type: json\n" + BEHIND, ADDED, "new")
+    commented = "scheme:\n  type: json\n  schema: |\n    id BIGINT -- the key\n"
+    with pytest.raises(WrongUse, match="the schema has comments of its own: write it by hand"):
+        with_fields(HEAD + commented + BEHIND, ADDED, "new")
+
+
+@pytest.mark.covers("N111")
+def test_keys_that_are_not_named_have_the_type_that_fits() -> None:
+    values = [{"id": 1, "Name": "a", "paid": True, "more": {"a": 1}, "a b": 1}, {"id": 2, "on": "x", "no": None}]
+    found = unnamed([*(json.dumps(one).encode() for one in values), b"no JSON"], ["id", "name"])
+    assert [(one.name, one.type, one.values) for one in found] == [
+        ("paid", "boolean", 1),
+        ("more", VARIANT, 1),
+        ("on", "string", 1),
+    ]

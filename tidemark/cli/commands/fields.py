@@ -1,0 +1,110 @@
+"""`tidemark streams add-fields`: keys that messages have by now, taken into the stream file."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.options import Stream
+from tidemark.cli.output import data, error, line
+from tidemark.drafts.adding import with_fields
+from tidemark.drafts.columns import VARIANT, Column
+from tidemark.drafts.json_objects import unnamed
+from tidemark.drafts.sampling import newest
+from tidemark.errors import InvalidStreamFile, WrongUse
+from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.open_stream import OpenStream
+from tidemark.schemes.kinds import JsonScheme
+from tidemark.streams.loading import load
+
+
+@changes()
+def add_fields(
+    stream: Stream,
+    asking: Asking,
+    messages: Annotated[int, typer.Option(help="how many messages to look at", min=1, max=100_000)] = 1_000,
+) -> None:
+    """Look at the newest messages for keys that the stream file does not name, and add them to its fields.
+
+    For the scheme `json`. Shows the change, and asks. All other lines of the file stay, with their comments. Rows of before
+    have null in a new field, until they are replayed.
+
+    Example: tidemark streams add-fields orders
+    """
+    opened = finding.opened(stream)
+    scheme = opened.stream.scheme
+    others = (opened.stream.explode, opened.stream.decompress)
+    if not isinstance(scheme, JsonScheme) or scheme.wire_format is not None or any(others):
+        raise WrongUse("only messages that are one JSON object each, of the scheme json, have keys to add")
+    values = _values(opened, messages)
+    found = unnamed(values, [one.name for one in scheme.columns])
+    rows = [(one.name, "nested, or of several types" if one.type == VARIANT else one.type, f"{one.values:,}", one.example)
+            for one in found]  # fmt: skip
+    error(f"looked at {len(values):,} messages")
+    if not rows:
+        error("the stream file names all of their keys")
+        return
+    data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
+    if nested := [one.name for one in found if one.type == VARIANT]:
+        error(f"note: name what is nested by its parts, by hand: {', '.join(nested)}")
+    if added := [one for one in found if one.type != VARIANT]:
+        _add(opened, scheme, added, len(values), asking)
+
+
+def _values(opened: OpenStream, messages: int) -> list[bytes]:
+    topics = topics_now(opened)
+    seen = [message for topic in topics for message in newest(opened.log, topic, -(-messages // len(topics)))]
+    return [message.value for message in seen if message.value is not None]
+
+
+def _add(opened: OpenStream, scheme: JsonScheme, added: Sequence[Column], looked_at: int, asking: Asking) -> None:
+    path = opened.file.path
+    before = path.read_bytes()
+    text = before.decode()
+    said = f"added on {datetime.now(UTC).date()}, from {looked_at:,} messages"
+    changed = with_fields(text, added, said)
+    _check(path, changed, [*(one.name for one in scheme.columns), *(one.name for one in added)])
+    for one in difflib.unified_diff(text.splitlines(), changed.splitlines(), str(path), str(path), lineterm="", n=1):
+        line(one)
+    if opened.stream.transform is not None:
+        error("note: results have what the transform gives; add the new fields there too")
+    if not asking.agrees(f"add {len(added)} fields to {path}?"):
+        return
+    if path.read_bytes() != before:
+        raise WrongUse(f"{path} was changed meanwhile, and was left as it is: look again")
+    _replace(path, changed)
+    error(f"wrote {path}")
+    error(f"next: tidemark streams check --against-ledger {shlex.quote(str(path))}")
+
+
+def _check(path: Path, text: str, names: Sequence[str]) -> None:
+    """Raises WrongUse unless the text is a stream file whose scheme has exactly these fields."""
+    # Beside it, since it may name other files.
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=path.suffix) as draft:
+        draft.write(text.encode())
+        draft.flush()
+        try:
+            scheme = load(Path(draft.name)).stream.scheme
+        except InvalidStreamFile as problem:
+            said = str(problem).replace(draft.name, str(path))
+            raise WrongUse(f"with the new fields the stream file would not be valid: {said}") from None
+    if not isinstance(scheme, JsonScheme) or [one.name for one in scheme.columns] != [*names]:
+        raise WrongUse(f"{path}: the fields are written in a way that this command does not know; write them by hand")
+
+
+def _replace(path: Path, text: str) -> None:
+    """All of it or nothing, with the file's rights."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fields-") as folder:
+        draft = Path(folder) / path.name
+        draft.write_bytes(text.encode())
+        draft.chmod(path.stat().st_mode)
+        draft.replace(path.resolve())
