@@ -37,14 +37,6 @@ _WINDOWS = 10
 
 
 def thousand_partitions(bench: Workbench) -> Pairs:
-    numbers = iter(range(10**6))
-
-    def new_store() -> LedgerStore:
-        example = open_stream(EXAMPLE)
-        store = ledger_store(example.stream.ledger, f"bench_{next(numbers)}_{time.time_ns()}", example.connections)
-        store.prepare()
-        return store
-
     recorded = _Recording(new_store())
     _windows(recorded)
     calls = recorded.calls
@@ -56,6 +48,14 @@ def thousand_partitions(bench: Workbench) -> Pairs:
         return _bare(new_store(), calls)
 
     return in_pairs(bench.pairs, ours, bare)
+
+
+def new_store() -> LedgerStore:
+    """An empty ledger on the servers of the site."""
+    example = open_stream(EXAMPLE)
+    store = ledger_store(example.stream.ledger, f"bench_{time.time_ns()}", example.connections)
+    store.prepare()
+    return store
 
 
 def _windows(store: LedgerStore) -> float:

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bench import against_clients, against_spark, audits, ledger, selections, shapes, sizes, small_windows
+from bench import (
+    against_clients,
+    against_spark,
+    audits,
+    latest_publishing,
+    ledger,
+    selections,
+    shapes,
+    sizes,
+    small_windows,
+)
 from bench.pairs import Pairs
 from bench.workbench import Workbench
 
@@ -272,6 +282,22 @@ MEASURES = (
         "both: the same",
         1.15,
         sizes.delta_in_a_bucket,
+        messages=0,
+    ),
+    Measure(
+        "latest-history",
+        "publishing 1,000 changes of 100,000 keys in a table of newest rows after 1,000 windows, against after 100",
+        "both: from the ledger's commit to the table's version; the older windows have no rows",
+        1.2,
+        latest_publishing.after_many,
+        messages=0,
+    ),
+    Measure(
+        "latest-merge",
+        "the same, against delta-rs' merge of the same rows with the guard and the buckets in its condition",
+        "ours: from the ledger's commit to the table's version. Theirs: the merge, with nothing that takes rows out again",
+        2.0,
+        latest_publishing.beside_a_merge,
         messages=0,
     ),
 )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -19,14 +20,17 @@ from deltalake import DeltaTable
 from pyiceberg.expressions import EqualTo
 
 from tests.support.claiming import claim_lane
+from tests.support.memory import MemoryStore
 from tests.support.protocol_world import hold
-from tests.support.streams_in_memory import TEXT, StreamInMemory, at
+from tests.support.streams_in_memory import StreamInMemory, at
 from tidemark.clients.connections import Connection
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Run, Step
-from tidemark.ledger.book import now_ms
+from tidemark.ledger.book import Book, now_ms
+from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, Record, SinkReceipt, Window
-from tidemark.offsets.ranges import RangeSet
+from tidemark.ledger.recovery import backup as backups
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest as ingests
@@ -62,6 +66,8 @@ class Change(NamedTuple):
     deleted: bool = False
 
 
+# A message: the partition with its incarnation, and the offset.
+Message = tuple[TopicPartition, int]
 # A code gives the rows of a message, by its partition and offset.
 Code = Callable[[int, int], Sequence[Change]]
 
@@ -83,15 +89,15 @@ class LatestInMemory(StreamInMemory):
     def __post_init__(self) -> None:
         sink = f"  - type: {self.kind}\n    folder: orders_latest\n    key: id\n    buckets: {BUCKETS}\n{self.more}"
         self.text = (
-            TEXT.replace("  - type: hbase\n    table: orders\n", sink)
+            self.text.replace("  - type: hbase\n    table: orders\n", sink)
             .replace("    id: integer\n", "    id: integer\n    value: string\n")
             .replace("dead_letters:\n  table: orders_dead\n", "dead_letters:\n  type: parquet\n  folder: orders_dead\n")
         )
         super().__post_init__()
         before = self.opened
         self.opened = OpenStream(before.file, before.book, before.log, SinkSweeper(self._connection), self._connection)
-        # By (partition, offset): the rows of the newest committed attempt.
-        self.committed: dict[tuple[int, int], Sequence[Change]] = {}
+        # The rows of the newest committed attempt at each message.
+        self.committed: dict[Message, Sequence[Change]] = {}
 
     def _connection(self, name: str) -> Connection:
         return super()._connection(name)
@@ -142,6 +148,11 @@ class LatestInMemory(StreamInMemory):
     def versions(self) -> int:
         """How many versions the table has had."""
 
+    @property
+    @abstractmethod
+    def module(self) -> ModuleType:
+        """The format's module, which writes files and commits versions."""
+
     def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:
         """Process the lane's pending window; a process that is killed after a step raises Killed."""
         book = self.opened.book
@@ -184,7 +195,7 @@ class LatestInMemory(StreamInMemory):
 
     def erase(self, wanted: RangeSet, run: str = "erasure") -> Record:
         record = super().erase(wanted, run)
-        self.committed = {one: rows for one, rows in self.committed.items() if (at(one[0]), one[1]) not in wanted}
+        self.committed = {one: rows for one, rows in self.committed.items() if one not in wanted}
         return record
 
     def compact(self, run: str) -> None:
@@ -192,16 +203,27 @@ class LatestInMemory(StreamInMemory):
         history = self.sink.history(self.opened.connections)
         steps.compact(self.opened, history, run, CompactionRequest(), _rewritten)
 
+    def restore(self, backup: Path) -> None:
+        """Go on with a ledger that is made of a backup, in another place."""
+        book = Book(MemoryStore(), self.name, clock=lambda: self.now)
+        backups.restore(book, backup)
+        self.opened = replace(self.opened, book=book)
+
     def wanted(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
-        """By key what the model says: partition, offset and index of its newest row, the value, and whether it is deleted."""
+        """By key what the model says: offset, partition and index of its newest row, the value, and whether it is deleted."""
+        register = self.opened.book.register()
+        assert register is not None
+        epochs = Epochs(register[1].topics)
+        newest: dict[int, tuple[int, int, int, int]] = {}
         found: dict[int, tuple[tuple[int, int, int], str, bool]] = {}
-        for (partition, offset), rows in self.committed.items():
+        for (log, offset), rows in self.committed.items():
             for index, row in enumerate(rows):
                 if row.key is None:
                     continue
-                place = (offset, partition, index)
-                if row.key not in found or place > found[row.key][0]:
-                    found[row.key] = (place, row.value, row.deleted)
+                place = (epochs.of(log, offset), offset, log.partition, index)
+                if row.key not in newest or place > newest[row.key]:
+                    newest[row.key] = place
+                    found[row.key] = (place[1:], row.value, row.deleted)
         return found
 
     def shown(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
@@ -265,6 +287,10 @@ class DeltaLatestInMemory(LatestInMemory):
     def versions(self) -> int:
         return DeltaTable(self.base).version()
 
+    @property
+    def module(self) -> ModuleType:
+        return delta_latest
+
 
 @dataclass
 class IcebergLatestInMemory(LatestInMemory):
@@ -321,6 +347,10 @@ class IcebergLatestInMemory(LatestInMemory):
         assert found is not None
         return len(found.snapshots())
 
+    @property
+    def module(self) -> ModuleType:
+        return iceberg_latest
+
 
 @dataclass
 class _Work:
@@ -330,12 +360,12 @@ class _Work:
     lane: str
     seq: int
     run: str
-    rows: dict[tuple[int, int], Sequence[Change]] = field(default_factory=dict)
+    rows: dict[Message, Sequence[Change]] = field(default_factory=dict)
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._covers = covers
-        offsets = [(one.partition.partition, offset) for one in covers for offset in range(one.start, one.until)]
-        self.rows = {(partition, offset): self.world.code(partition, offset) for partition, offset in offsets}
+        messages = [(one.partition, offset) for one in covers for offset in range(one.start, one.until)]
+        self.rows = {(at, offset): self.world.code(at.partition, offset) for at, offset in messages}
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         self._place = self.world.plain.place(
@@ -367,15 +397,15 @@ class _Work:
 WRITTEN = pa.schema([one for one in columns(FIELDS) if one.name != GENERATION])
 
 
-def _written(rows: dict[tuple[int, int], Sequence[Change]]) -> Iterator[dict[str, Any]]:
-    for (partition, offset), changes in rows.items():
+def _written(rows: dict[Message, Sequence[Change]]) -> Iterator[dict[str, Any]]:
+    for (log, offset), changes in rows.items():
         for index, one in enumerate(changes):
             # Two keys may have one hash.
             hashed = None if one.key is None else xxhash.xxh64_intdigest(str(one.key // 2).encode()) >> 1
             yield {
                 "_topic": "orders",
-                "_incarnation": 1,
-                "_partition": partition,
+                "_incarnation": log.incarnation,
+                "_partition": log.partition,
                 "_offset": offset,
                 "_index": index,
                 "_tombstone": False,

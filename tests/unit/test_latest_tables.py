@@ -14,23 +14,31 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.latest_tables import (
+    BUCKETS,
     Change,
     Code,
     DeltaLatestInMemory,
     IcebergLatestInMemory,
     Killed,
     LatestInMemory,
+    Message,
 )
-from tests.support.streams_in_memory import offsets
+from tests.support.streams_in_memory import TEXT, offsets
 from tidemark.commit.protocol import Step
 from tidemark.errors import OwnedByAnother, Unreachable, WrongUse
-from tidemark.ledger.ordering import Epochs
+from tidemark.ledger.book import Book
+from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
 from tidemark.ledger.records import INGEST, LaneKind, TopicIncarnation
+from tidemark.ledger.recovery.backup import back_up, retire
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.windows import lanes
+from tidemark.runs.windows.ingest import plan_ingest
 from tidemark.sinks.latest.rows import newest
+from tidemark.sinks.latest.table import LatestTable
 from tidemark.sinks.mounted import check_mounted
+from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.parts import steady
 
 SEEDS = 8
@@ -64,14 +72,15 @@ class Story:
         self.erased = RangeSet()
         # A lane that died after its commit, which is not published.
         self.waiting: list[str] = []
+        # A backup of the ledger, and what the model knew then.
+        self.backup: tuple[Path, dict[Message, Any], RangeSet] | None = None
 
     def run(self) -> str:
         self.runs += 1
         return f"run {self.runs}"
 
     def ingest(self) -> None:
-        self.end = [one + self.of.randrange(0, 6) for one in self.end]
-        self.world.ends(*((0, one) for one in self.end))
+        self._produce()
         self._killed(lambda until: self.world.ingest(self.run(), until=until), INGEST)
 
     def replay(self) -> None:
@@ -93,6 +102,79 @@ class Story:
     def compact(self) -> None:
         if self.runs:
             self.world.compact(self.run())
+            # The files that the backup's ledger names are gone.
+            self.backup = None
+
+    def add_partition(self) -> None:
+        """Keys move: from now on the newer message may have the lower offset."""
+        if len(self.end) < 4:
+            self.end.append(0)
+
+    def wait(self) -> None:
+        """Until all producers know the partitions."""
+        self.world.now += 2 * PRODUCERS_LOOK_MS
+
+    def back_up(self) -> None:
+        self._settled()
+        path = self.world.folder / f"{self.run()}.backup"
+        back_up(self.world.opened.book, path)
+        self.backup = path, dict(self.world.committed), self.erased
+
+    def restore(self) -> None:
+        """The ledger's server is lost. What came after the backup is read again, perhaps by other code."""
+        if self.backup is not None:
+            path, self.world.committed, self.erased = self.backup[0], dict(self.backup[1]), self.backup[2]
+            self.waiting = []
+            self.world.restore(path)
+            assert self.world.counting() == self.world.wanted()
+            self.world.code = random_code(self.of.randrange(4))
+            # Others see what the ledger knows no more until its first publication.
+            self.end = [one + 1 for one in self.end]
+            self._produce()
+            self.world.ingest(self.run())
+
+    def move(self) -> None:
+        self._settled()
+        before, path = self.world.opened.book, self.world.folder / f"{self.run()}.moved"
+        retire(before, "moved")
+        back_up(before, path)
+        self.world.restore(path)
+        self.backup = None
+        # A process wakes up that knows the older place of the ledger alone.
+        record = self.of.choice([one.record for one in before.committed() if one.record.places])
+        with pytest.raises(WrongUse, match="this ledger of orders was retired"):
+            self.world.plain.publish(before, self.world.opened.connections, record.places[0].place, record)
+
+    def together(self) -> None:
+        """Two lanes have pinned their windows, and publish them at the same time."""
+        wanted = self._some()
+        if not wanted:
+            return
+        self._settled()
+        self._produce()
+        self.world.code = random_code(self.of.randrange(4))
+        lane = claim_lane(self.world.opened, LaneKind.REPLAY, run := self.run(), wanted, "a test")
+        pending = [lanes.plan_lane(self.world.opened, lane, run), plan_ingest(self.world.opened, self.run())]
+        first, *others = self.of.sample([lane, INGEST] if all(pending) else [lane], 1 + all(pending))
+        real, when = steady, self.of.choice(("before", "after"))
+
+        def sleeping(*given: Any) -> Any:
+            self.patch.setattr(STEADY, real)
+            found = None if when == "before" else real(*given)
+            for other in others:
+                self.world.process(other, self.run())
+            return real(*given) if when == "before" else found
+
+        self.patch.setattr(STEADY, sleeping)
+        self.world.process(first, self.run())
+        self.patch.setattr(STEADY, real)
+        for other in others:
+            # Only if nothing was published, for a window without places.
+            if (pending_ := self.world.opened.book.head(other)) is not None and pending_.head.pending is not None:
+                self.world.process(other, self.run())
+        lanes.finish(self.world.opened, lane)
+        # The last windows of both.
+        self.world.ingest(self.run())
 
     def late(self) -> None:
         """Processes wake up that had published windows long ago, or are told to."""
@@ -124,14 +206,23 @@ class Story:
         self.patch.setattr(STEADY, real)
 
     def step(self) -> None:
-        steps = (self.ingest, self.ingest, self.replay, self.replay, self.erase, self.compact, self.late, self.paused)
-        self.of.choice(steps)()
+        often = (self.ingest, self.replay, self.together, self.paused)
+        rare = (self.erase, self.compact, self.late, self.back_up, self.restore, self.move)
+        self.of.choice((*often, *often, *rare, self.add_partition, self.wait))()
         self.check()
 
     def check(self) -> None:
         assert self.world.counting() == self.world.wanted()
         if not self.waiting:
             assert self.world.shown() == self.world.wanted()
+
+    def _table(self) -> LatestTable:
+        place = self.world.plain.table_place(self.world.sink, self.world.base)
+        return self.world.plain.table(self.world.opened.connections, place)
+
+    def _produce(self) -> None:
+        self.end = [one + self.of.randrange(0, 6) for one in self.end]
+        self.world.ends(*((0, one) for one in self.end))
 
     def _some(self) -> RangeSet:
         """Offsets that were read and not erased."""
@@ -147,11 +238,17 @@ class Story:
 
     def _killed(self, work: Callable[[Step | None], object], lane: str) -> None:
         """Do some work, whose process may die, and mostly another one then finishes it."""
-        until = self.of.choice((None, None, Step.SINK_STORED, Step.VERIFIED, Step.COMMITTED))
+        before = (None, None, Step.SINK_STORED, Step.VERIFIED, Step.COMMITTED)
+        publishing = (("_written", self.world.module), ("change", type(self._table())), ("mark_settled", Book))
+        until = self.of.choice((*before, *publishing))
         self._settled()
         try:
-            work(until)
-        except Killed:
+            with self.patch.context() as patched:
+                if isinstance(until, tuple):
+                    name, owner = until
+                    patched.setattr(owner, name, _dying(getattr(owner, name)))
+                work(until if isinstance(until, Step) else None)
+        except (Killed, Dead):
             self.waiting.append(lane)
             if self.of.random() < 0.7:
                 self.check_waiting()
@@ -167,6 +264,18 @@ class Story:
             else:
                 self.world.finish(lane, self.run())
         self.waiting = []
+
+
+class Dead(BaseException):
+    """Raised where a process is killed, and no code of its own catches it."""
+
+
+def _dying(does: Callable[..., Any]) -> Callable[..., Any]:
+    def dies(*given: Any, **named: Any) -> Any:
+        does(*given, **named)
+        raise Dead
+
+    return dies
 
 
 @pytest.mark.covers("L1", "L2")
@@ -253,6 +362,65 @@ def test_plain_readers_find_rows_by_each_column(world: LatestInMemory, monkeypat
     for column in rows[0]:
         for value in {rows[0][column], rows[-1][column]} - {None}:
             assert world.found(column, value) == {sum(row[column] == value for row in rows)}, (column, value)
+
+
+@pytest.mark.covers("L4")
+def test_a_window_is_published_without_those_before_it(world: LatestInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.code = lambda partition, offset: [Change(offset % 4, f"{partition}@{offset}")]
+    world.ingest()
+    for number in range(6, 9):
+        world.ends((0, number), (0, 0))
+        world.ingest()
+    # A replay that takes nothing out, whose generation is newer than that of the window.
+    before = {one.record.lane: one.record for one in world.opened.book.committed()}[INGEST]
+    world.replay(offsets((0, 0, 4)), "replay 1")
+    world.ends((0, 9), (0, 0))
+    with pytest.raises(Killed):
+        world.ingest(until=Step.COMMITTED)
+    records = {(one.record.lane, one.record.seq): one.record for one in world.opened.book.committed()}
+    last = records[INGEST, before.seq + 1]
+
+    opened: list[str] = []
+    real = folders.opened
+
+    def noted(name: str) -> Any:
+        opened.append(name)
+        return real(name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folders, "opened", noted)
+        # That of the ledger.
+        patched.setattr(Book, "records_with_bytes", lambda _: pytest.fail("the history was read"))
+        for record in (last, records[lanes.lane_name(LaneKind.REPLAY, "replay 1"), 1], before):
+            place = record.places[0].place
+            opened.clear()
+            world.plain.publish(world.opened.book, world.opened.connections, place, record)
+            history = {name for name in opened if name.startswith(f"{place['base']}/lane")}
+            assert {name for name in history if not name.startswith(place["folder"])} == set()
+            assert history
+    assert world.shown() == world.wanted()
+    # One bucket of three was written.
+    assert sum("bucket" in name for name in opened) <= 2 * BUCKETS
+
+
+@pytest.mark.covers("L1")
+def test_a_topic_that_is_made_anew_has_the_newer_messages(tmp_path: Path) -> None:
+    for kind, made in KINDS.items():
+        (tmp_path / kind).mkdir()
+        world = made(
+            tmp_path / kind, text=TEXT.replace("  start: earliest\n", "  start: earliest\n  on_recreated: accept\n")
+        )
+        world.code = one_key
+        world.ends((0, 5), (0, 0))
+        world.ingest()
+        world.kafka.ids["orders"] = "another id"
+        world.ends((0, 2), (0, 0))
+        world.ingest()
+        assert world.shown() == world.counting() == world.wanted() == {1: ((1, 0, 0), "0@1", False)}
+        # The first window, once more.
+        (first, _) = (one.record for one in world.opened.book.committed())
+        world.plain.publish(world.opened.book, world.opened.connections, first.places[0].place, first)
+        assert world.shown() == world.counting() == world.wanted()
 
 
 @pytest.mark.covers("L2", "L3")

@@ -1,4 +1,4 @@
-"""The newest windows of all lanes, found without reading the history."""
+"""The newest windows, found without reading the whole history."""
 
 from __future__ import annotations
 
@@ -26,6 +26,32 @@ def newest_windows(book: Book, register: Register, heads: Mapping[str, StoredHea
         head = heads[lane].head if lane in heads else None
         records |= {(record.lane, record.seq): record for record in newest_of_lane(book, lane, head, limit)}
     return sorted(records.values(), key=lambda record: -record.committed_at)[:limit]
+
+
+def newer_windows(book: Book, register: Register, generation: int) -> list[Record]:
+    """The committed windows with higher generations. `register` was read before.
+
+    Nothing else is read if nobody has drawn a generation since; otherwise the heads of all lanes, and of those with newer
+    windows the newest ones.
+    """
+    if register.generation <= generation:
+        return []
+    heads = book.heads() if register.closed else open_heads(book, register)
+    found = (_newer_of_lane(book, stored.head, generation) for stored in heads.values())
+    return [record for some in found for record in some]
+
+
+def _newer_of_lane(book: Book, head: Head, generation: int) -> list[Record]:
+    # Within a lane, generations rise.
+    if head.last is None or head.last.attempt.generation <= generation:
+        return []
+    limit = 1
+    while True:
+        records = newest_of_lane(book, head.lane, head, limit)
+        newer = [record for record in records if record.attempt.generation > generation]
+        if len(newer) < len(records) or len(records) < limit:
+            return newer
+        limit *= 2
 
 
 def _by_time(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> Iterator[tuple[int, str]]:

@@ -547,6 +547,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # was lost may have had all below.
     ordinal: int = 0
     least_ordinal: int = 0
+    # Drawn when this ledger was made of a backup after which there may have been more: it has forgotten what came then.
+    restored: str = ""
     # The last acceptance of a generation that was far ahead.
     clock: AcceptedClock | None = None
     closed: int = 0

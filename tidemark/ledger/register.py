@@ -174,7 +174,7 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
             continue
         if edited is register:
             return register
-        _check_in_use(register)
+        check_in_use(register)
         edited = given_up(book, edited)
         edited = structs.replace(edited, token=new_token())
         value = encode(edited)
@@ -186,7 +186,8 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
         return edited
 
 
-def _check_in_use(register: Register) -> None:
+def check_in_use(register: Register) -> None:
+    """Raises WrongUse for the register of a ledger that was retired."""
     if register.retired is not None:
         raise WrongUse(
             f"this ledger of {register.stream} was retired, and is used no more: {register.retired}. Name the ledger that "
@@ -356,7 +357,7 @@ def open_lanes(book: Book) -> dict[str, StoredHead]:
     """
     register = book.register()
     if register is not None:
-        _check_in_use(register[1])
+        check_in_use(register[1])
     open_now = register[1].lanes if register else {}
     heads = book.heads_of(open_now)
     for lane, entry in open_now.items():

@@ -179,6 +179,7 @@ def restore(book: Book, path: Path) -> Summary:
         generation=max(register.generation, book.clock(), *map(_generation, heads.values())),
         ordinal=ordinal,
         least_ordinal=register.least_ordinal if begin.final else ordinal,
+        restored=register.restored if begin.final else new_token(),
         token=new_token(),
         retired=None,
     )

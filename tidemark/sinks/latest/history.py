@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH
@@ -83,6 +84,13 @@ class History:
                 found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
                 if found.files:
                     yield ds.dataset(found.files, schema=alike(found), filesystem=filesystem, format=FORMAT)
+
+
+def rows_of_file(name: str, columns: pa.Schema) -> pa.Table:
+    """The rows of a table's file with those of some columns that it has: one of before a column was added lacks it."""
+    with folders.opened(name) as (filesystem, path), filesystem.open_input_file(path) as file:
+        found = pq.ParquetFile(file)
+        return found.read([one for one in columns.names if one in found.schema_arrow.names])
 
 
 def conformed(rows: pa.Table, columns: pa.Schema) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What a table with the newest row of each key says of itself: the key, the number of buckets, and how files are compressed."""
+"""What a table with the newest row of each key says of itself: the key, the number of buckets, and more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from tidemark.errors import WrongUse
 from tidemark.sinks.parquet.settings import Compression
 
 KEY, BUCKETS, COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
+# That of `Version.restored`.
+RESTORED = "tidemark.restored"
 
 
 def marks(key: Sequence[str], buckets: int, compression: Compression) -> dict[str, str]:

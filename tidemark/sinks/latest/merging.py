@@ -5,12 +5,16 @@ A table follows from the history alone: of each key it has the newest row that c
 1. loads the newest version of the table;
 2. reads the ledger;
 3. takes out rows that count no more, and brings back what they had overwritten, from the history;
-4. adds the newer rows of the windows that are to be seen;
+4. adds the newer rows of the window that is to be seen;
 5. commits the version after the one that it has loaded, or else begins again.
 
 So a process that wakes up late does no harm. Either the table has another version by now, and it begins again; or its ledger
-was read after all that the table shows, and rows that count no more are in none of its steps. Nothing has to be noted in the
-table: what is done once more changes nothing, and makes no version.
+was read after all that the table shows, and rows that count no more are in none of its steps. What is done once more changes
+nothing, and makes no version.
+
+Rows stop counting only where a later window covers their offsets, and that window's own publication takes them out. So a
+window of offsets that were read for the first time needs no third step, and no history: only its own rows, if no newer window
+covers them.
 """
 
 from __future__ import annotations
@@ -25,7 +29,6 @@ import pyarrow as pa
 from tidemark.ledger.ordering import Epochs
 from tidemark.sinks.latest.history import History
 from tidemark.sinks.latest.rows import BUCKET, KEY_HASH, newest
-from tidemark.sinks.parquet.compactions import WindowName
 
 # Buckets are read together as long as their files have so many bytes, and the new rows are so many.
 _MOST_BYTES, _MOST_ROWS = 64 << 20, 200_000
@@ -43,6 +46,11 @@ class Version(Protocol):
     def columns(self) -> pa.Schema: ...
 
     @property
+    def restored(self) -> str:
+        """What the register of the ledger says that it was made from: see `Register.restored`."""
+        ...
+
+    @property
     def sizes(self) -> dict[int, int]:
         """The buckets that have rows, each with the bytes of its files."""
         ...
@@ -56,43 +64,47 @@ class Version(Protocol):
         ...
 
 
+def coordinates(version: Version, buckets: Collection[int]) -> pa.Table:
+    """Where the rows of some buckets come from: their coordinates, generations and buckets."""
+    return version.rows(buckets, pa.schema([version.columns.field(name) for name in (*_COORDINATE, BUCKET)]))
+
+
 @dataclass(frozen=True)
 class Merge:
-    """The ledger as it was read after the version, the history, and the order of its messages."""
+    """What changes a version of a table, by the ledger as it was read after the version.
+
+    `fresh` has the rows of the windows that are to be seen. `history`, if rows of the table may count no more: all that count.
+    """
 
     version: Version
-    history: History
+    fresh: History
     epochs: Epochs
+    history: History | None = None
 
-    def changed(self, windows: Collection[WindowName], *, replaced: bool) -> Iterator[tuple[int, pa.Table]]:
-        """The buckets that change when some committed windows are to be seen, each with all its rows.
-
-        `replaced`: rows that are there may count no more, wherever they are. Else nobody looks for them in other buckets than
-        those of the windows.
-        """
-        fresh = self.history.only(windows)
-        new = fresh.sizes()
-        stale = self._stale() if replaced else set()
+    def changed(self) -> Iterator[tuple[int, pa.Table]]:
+        """The buckets that change, each with all its rows."""
+        new = self.fresh.sizes()
+        stale = self._stale(self.history) if self.history is not None else set()
         for some in self._together(sorted({*new, *stale}), new):
-            yield from self._merged(some, fresh)
+            yield from self._merged(some)
 
-    def _stale(self) -> set[int]:
+    def _stale(self, history: History) -> set[int]:
         """The buckets with rows that count no more."""
         found = set()
         for some in self._together(sorted(self.version.sizes), {}):
-            columns = pa.schema([self.version.columns.field(name) for name in (*_COORDINATE, BUCKET)])
-            rows = self.version.rows(some, columns)
-            found |= {*rows.filter(pa.array(~self.history.count(rows))).column(BUCKET).to_pylist()}
+            rows = coordinates(self.version, some)
+            found |= {*rows.filter(pa.array(~history.count(rows))).column(BUCKET).to_pylist()}
         return found
 
-    def _merged(self, some: Collection[int], fresh: History) -> Iterator[tuple[int, pa.Table]]:
+    def _merged(self, some: Collection[int]) -> Iterator[tuple[int, pa.Table]]:
         columns = self.version.columns
-        current = self.version.rows(some, columns)
-        counting = self.history.count(current)
-        kept = current.filter(pa.array(counting))
-        made = [kept, fresh.rows(columns, some)]
-        lost = current.filter(pa.array(~counting))
-        if lost.num_rows:
+        kept = self.version.rows(some, columns)
+        lost = kept.slice(0, 0)
+        if self.history is not None:
+            counting = self.history.count(kept)
+            kept, lost = kept.filter(pa.array(counting)), kept.filter(pa.array(~counting))
+        made = [kept, self.fresh.rows(columns, some)]
+        if self.history is not None and lost.num_rows:
             # What these rows had overwritten. Rows of another key with the same hash do no harm: they are not the newest.
             made.append(self.history.rows(columns, some, np.unique(lost.column(KEY_HASH).to_numpy())))
         rows = pa.concat_tables(made)

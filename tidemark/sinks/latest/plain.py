@@ -52,20 +52,19 @@ class PlainLatestRows(PlainFolders):
         }
 
     def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
-        from tidemark.sinks.latest.table import publish, said_of
+        from tidemark.sinks.latest.table import publish
 
         for sink in _names(place, [record]):
-            window = {(record.lane, record.seq)}
-            publish(self.table(connections, place), book, sink, window, said_of(record), replaced=record.owes_sweep)
+            publish(self.table(connections, place), book, sink, record)
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         """Take out the rows of erased messages, and bring back what they had overwritten."""
-        from tidemark.sinks.latest.table import publish, said_of
+        from tidemark.sinks.latest.table import said_of, take_out
 
         super().erase(connections, place, erasing)
         for sink in _names(place, (one.record for one in erasing.standing.windows)):
             table = self.table(connections, place)
-            publish(table, erasing.standing.book, sink, (), {**said_of(erasing.record), ERASES: "true"}, replaced=True)
+            take_out(table, erasing.standing.book, sink, {**said_of(erasing.record), ERASES: "true"})
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.ledger.erased import places_to_clear

@@ -7,24 +7,40 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.book import Book, Committed, View
+from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import Record, Register
+from tidemark.ledger.register import check_in_use
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.latest.history import History
-from tidemark.sinks.latest.merging import Merge, Version
-from tidemark.sinks.latest.rows import history_of
+from tidemark.sinks.latest.merging import Merge, Version, coordinates
+from tidemark.sinks.latest.rows import GENERATION, history_of
 from tidemark.sinks.parquet.compactions import WindowName
+from tidemark.sinks.parquet.files import Counts
 from tidemark.sinks.parquet.parts import FolderPart, steady
 
 T = TypeVar("T")
 # Writes all rows of a bucket into a file that no version names yet, and gives its name; None for no rows.
 Write = Callable[[int, pa.Table], str | None]
-# Of a version, the buckets that change, each with the file that takes the place of its files.
-Stage = Callable[[Version, Write], dict[int, str | None]]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What the next version has: the buckets that change, each with the file that takes the place of its files.
+
+    `restored` is what that version says of the ledger, as `Version` has it.
+    """
+
+    files: Mapping[int, str | None]
+    restored: str
+
+
+Stage = Callable[[Version, Write], Staged]
 
 
 class LatestTable(Protocol):
@@ -47,33 +63,91 @@ class LatestTable(Protocol):
     def change(self, stage: Stage, said: dict[str, str]) -> None:
         """Write buckets again, all in one version. If the table has another version by then, begin again with that one.
 
-        Makes no version if nothing changes. `said` is noted in it. Raises Conflict when others are first again and again.
+        Makes no version if nothing changes, and it would say the same of the ledger. `said` is noted in it. Raises Conflict
+        when others are first again and again.
         """
         ...
 
 
-def publish(
-    table: LatestTable, book: Book, sink: str, windows: Collection[WindowName], said: dict[str, str], *, replaced: bool
-) -> None:
-    """Let readers see some committed windows of a sink; `replaced`: and no rows that count no more. Repeatable."""
+def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
+    """Let readers see a committed window of a sink, and no rows that count no more because of it. Repeatable."""
 
-    def stage(version: Version, write: Write) -> dict[int, str | None]:
+    def stage(version: Version, write: Write) -> Staged:
         # The version was loaded before.
-        def merged(parts: list[FolderPart], authority: Authority) -> dict[int, str | None]:
-            changed = _merge(table, book, version, parts, authority).changed(windows, replaced=replaced)
-            return {bucket: write(bucket, rows) for bucket, rows in changed}
+        register = _in_use(book)
+        window = Committed(record, book.covers(record.window))
+        if not _stands_alone(book, register, sink, version, window):
+            return _from_all(table, book, sink, version, write, {(record.lane, record.seq)})
 
-        return steady(book, sink, merged, table.kind)
+        def merged(parts: list[FolderPart], authority: Authority) -> Staged:
+            fresh = _history(table, parts, authority)
+            changed = Merge(version, fresh, Epochs(register.topics)).changed()
+            return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, version.restored)
 
-    table.change(stage, said)
+        return steady(book, sink, merged, table.kind, window)
+
+    table.change(stage, said_of(record))
 
 
-def _merge(table: LatestTable, book: Book, version: Version, parts: list[FolderPart], authority: Authority) -> Merge:
-    register = book.register()
-    if register is None:
+def take_out(table: LatestTable, book: Book, sink: str, said: dict[str, str]) -> None:
+    """Take out the rows of a sink that count no more, and bring back what they had overwritten. Repeatable."""
+    table.change(lambda version, write: _from_all(table, book, sink, version, write, ()), said)
+
+
+def _stands_alone(book: Book, register: Register, sink: str, version: Version, window: Committed) -> bool:
+    """Whether a window only adds rows to a version: all of its rows count, and it takes none out.
+
+    Not if a newer window covers some of its offsets, or if the version has rows of the offsets that the window has read again.
+    Nor if the ledger was restored since: the version may have rows of windows that the ledger knows no more.
+    """
+    if version.restored != register.restored:
+        return False
+    newer = (one.window for one in newer_windows(book, register, window.generation))
+    if any(one.counts_for(sink) and book.covers(one) & window.covers for one in newer):
+        return False
+    return not (window.record.kind.reads_again and _has_older(version, window))
+
+
+def _has_older(version: Version, window: Committed) -> bool:
+    within = Counts(Authority([(window.generation, window.covers)]))
+    for bucket in version.sizes:
+        rows = coordinates(version, [bucket])
+        older = rows.column(GENERATION).to_numpy() != window.generation
+        if (older & within.of(rows, np.full(rows.num_rows, window.generation))).any():
+            return True
+    return False
+
+
+def _from_all(
+    table: LatestTable, book: Book, sink: str, version: Version, write: Write, windows: Collection[WindowName]
+) -> Staged:
+    """By the whole history of the ledger."""
+
+    def merged(parts: list[FolderPart], authority: Authority) -> Staged:
+        register = _in_use(book)
+        history = _history(table, parts, authority)
+        changed = Merge(version, history.only(windows), Epochs(register.topics), history).changed()
+        return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, register.restored)
+
+    return steady(book, sink, merged, table.kind)
+
+
+def _in_use(book: Book) -> Register:
+    """Raises WrongUse for a ledger that is used no more: another one knows windows that are in the table by now."""
+    found = _register(book)
+    check_in_use(found)
+    return found
+
+
+def _register(book: Book) -> Register:
+    found = book.register()
+    if found is None:
         raise LedgerContradiction(f"{book.stream} has no register, although windows of it were committed")
-    history = History.of(parts, authority, history_of(table.base))
-    return Merge(version, history, Epochs(register[1].topics))
+    return found[1]
+
+
+def _history(table: LatestTable, parts: list[FolderPart], authority: Authority) -> History:
+    return History.of(parts, authority, history_of(table.base))
 
 
 def said_of(record: Record) -> dict[str, str]:
@@ -137,11 +211,14 @@ def _newest(
 ) -> Newest:
     if version is None:
         return Newest(None, {}, parts, Epochs({}))
-    merge = _merge(table, book, version, parts, authority)
+    register = _register(book)
+    epochs = Epochs(register.topics)
     # What another stream has erased is in the table, and readers do not show it.
-    replaced = bool(book.hidden) or any(one.owes_sweep for one in windows.values())
-    changed = dict(merge.changed(windows, replaced=replaced)) if windows or replaced else {}
-    return Newest(version, changed, parts, merge.epochs)
+    stale = bool(book.hidden) or version.restored != register.restored
+    stale |= any(one.owes_sweep for one in windows.values())
+    history = _history(table, parts, authority)
+    changed = dict(Merge(version, history.only(windows), epochs, history if stale else None).changed())
+    return Newest(version, changed, parts, epochs)
 
 
 def _unpublished(book: Book, view: View) -> dict[WindowName, Record]:

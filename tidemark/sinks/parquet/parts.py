@@ -89,18 +89,25 @@ def _part(
     return FolderPart(*at, tuple(windows), compacted, holds, lost, erased=without)
 
 
-def steady(book: Book, sink: str, read: Callable[[list[FolderPart], Authority], T], kind: str = TYPE) -> T:
+def steady(
+    book: Book,
+    sink: str,
+    read: Callable[[list[FolderPart], Authority], T],
+    kind: str = TYPE,
+    window: Committed | None = None,
+) -> T:
     """Read until no compaction has replaced a folder meanwhile. Gives the rows that counted when the heads were read.
 
-    The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader.
+    The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader. `window`:
+    only that one, all of whose rows count; then the history of the ledger is not read.
     """
     while True:
         known = compactions.find(book, sink)
-        view = book.view(sink)
+        windows, authority = _counting(book, sink, window)
         try:
-            there = parts(view.windows, view.authority, sink, known.value if known else None, kind)
+            there = parts(windows, authority, sink, known.value if known else None, kind)
             _check_there(there)
-            found = read(there, view.authority)
+            found = read(there, authority)
         except Exception:
             # A missing file is an error, unless a compaction has replaced its folder.
             if _same_folders(known, compactions.find(book, sink)):
@@ -108,6 +115,13 @@ def steady(book: Book, sink: str, read: Callable[[list[FolderPart], Authority], 
             continue
         if _same_folders(known, compactions.find(book, sink)):
             return found
+
+
+def _counting(book: Book, sink: str, window: Committed | None) -> tuple[Sequence[Committed], Authority]:
+    if window is not None:
+        return [window], Authority([(window.generation, window.covers)])
+    view = book.view(sink)
+    return view.windows, view.authority
 
 
 def _check_there(found: Iterable[FolderPart]) -> None:

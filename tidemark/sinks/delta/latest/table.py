@@ -17,7 +17,6 @@ from functools import cached_property
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -26,12 +25,11 @@ from pyarrow import fs
 
 from tidemark.ledger.book import now_ms
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.latest.history import conformed
-from tidemark.sinks.latest.marks import COMPRESSION, check_marks, key_of, marks
+from tidemark.sinks.latest.history import conformed, rows_of_file
+from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, columns
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.files import FORMAT
 from tidemark.sinks.parquet.settings import Compression
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed import NEVER, Names
@@ -73,6 +71,10 @@ class DeltaVersion:
         ours = columns({})
         return pa.schema([ours.field(one.name) if one.name in ours.names else one for one in there])
 
+    @property
+    def restored(self) -> str:
+        return self.table.metadata().configuration.get(RESTORED, "")
+
     @cached_property
     def key(self) -> tuple[str, ...]:
         return key_of(self.table.metadata().configuration)
@@ -97,12 +99,9 @@ class DeltaVersion:
         found = [columns.empty_table()]
         for bucket in buckets:
             for name in self.paths(bucket):
-                with folders.opened(name) as (filesystem, path):
-                    there = ds.dataset(path, filesystem=filesystem, format=FORMAT)
-                    # A file of before a column was added lacks it: its rows have null.
-                    rows = there.to_table(columns=[one for one in columns.names if one in there.schema.names])
-                    rows = rows.append_column(BUCKET, pa.repeat(pa.scalar(bucket, pa.int32()), rows.num_rows))
-                    found.append(conformed(rows, columns))
+                rows = rows_of_file(name, columns)
+                rows = rows.append_column(BUCKET, pa.repeat(pa.scalar(bucket, pa.int32()), rows.num_rows))
+                found.append(conformed(rows, columns))
         return pa.concat_tables(found)
 
 
@@ -135,38 +134,52 @@ class DeltaLatest:
         def changed(table: DeltaTable) -> None:
             version = DeltaVersion(self.base, table)
             compression = table.metadata().configuration.get(COMPRESSION, "snappy")
-            made = stage(version, lambda bucket, rows: _written(self.base, bucket, rows, compression))
-            actions = [one for bucket, name in made.items() for one in self._actions(version, bucket, name)]
+            added: dict[str, AddAction] = {}
+
+            def write(bucket: int, rows: pa.Table) -> str | None:
+                if not rows.num_rows:
+                    return None
+                action = _written(self.base, bucket, rows, compression)
+                added[action.path] = action
+                return action.path
+
+            made = stage(version, write)
+            actions: list[AddAction | RemoveAction] = [
+                RemoveAction(one, True, now_ms(), partition_values=_partition(bucket))
+                for bucket in made.files
+                for one in version.files.get(bucket, ())
+            ]
+            actions += [added[name] for name in made.files.values() if name is not None]
             if actions:
                 properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
                 table.create_write_transaction(
                     actions, "append", table.schema(), [BUCKET], commit_properties=properties
                 )
 
+            if made.restored != version.restored:
+                # After the rows: whoever dies in between leaves a table that is looked at once more.
+                mark = {RESTORED: made.restored}
+                delta_table.opened(self.base).alter.set_table_properties(mark, raise_if_not_exists=False)
+
         delta_table.change(self.base, changed)
 
-    def _actions(self, version: DeltaVersion, bucket: int, name: str | None) -> list[AddAction | RemoveAction]:
-        values: dict[str, str | None] = {BUCKET: str(bucket)}
-        now = now_ms()
-        gone = version.files.get(bucket, ())
-        found: list[AddAction | RemoveAction] = [RemoveAction(one, True, now, partition_values=values) for one in gone]
-        if name is not None:
-            with folders.opened(f"{self.base}/{name}") as (filesystem, path):
-                size = filesystem.get_file_info(path).size
-                with filesystem.open_input_file(path) as file:
-                    statistics = json.dumps(delta_table.statistics(pq.read_metadata(file)))
-            found.append(AddAction(name, size, values, now, True, statistics))
-        return found
+
+def _partition(bucket: int) -> dict[str, str | None]:
+    return {BUCKET: str(bucket)}
 
 
-def _written(base: str, bucket: int, rows: pa.Table, compression: str) -> str | None:
-    if not rows.num_rows:
-        return None
+def _written(base: str, bucket: int, rows: pa.Table, compression: str) -> AddAction:
+    """Write a file of a bucket, and say how a version adds it."""
+    made = pa.BufferOutputStream()
+    pq.write_table(rows.drop_columns([BUCKET]), made, compression=compression)
+    file = made.getvalue()
     name = f"{BUCKET}={bucket}/{uuid4()}.parquet"
     with folders.opened(f"{base}/{name}") as (filesystem, path):
         # A bucket of an object store has no folders.
         if isinstance(filesystem, fs.LocalFileSystem):
             # Not the table's folder, which is gone if its disk is.
             filesystem.create_dir(path.rpartition("/")[0], recursive=False)
-        pq.write_table(rows.drop_columns([BUCKET]), path, filesystem=filesystem, compression=compression)
-    return name
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(file)
+    statistics = json.dumps(delta_table.statistics(pq.read_metadata(pa.BufferReader(file))))
+    return AddAction(name, file.size, _partition(bucket), now_ms(), True, statistics)

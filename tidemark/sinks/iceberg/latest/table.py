@@ -16,7 +16,6 @@ from functools import cached_property
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyiceberg.table import Table, Transaction
 from pyiceberg.typedef import Record
@@ -29,12 +28,10 @@ from tidemark.sinks.iceberg.catalog import LakeIO, Where, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import Itself
 from tidemark.sinks.iceberg.schema import arrow_schema
-from tidemark.sinks.latest.history import conformed
-from tidemark.sinks.latest.marks import COMPRESSION, check_marks, key_of, marks
+from tidemark.sinks.latest.history import conformed, rows_of_file
+from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
-from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.files import FORMAT
 from tidemark.sinks.parquet.settings import Compression
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed import NEVER, Names
@@ -94,6 +91,10 @@ class IcebergVersion:
     def columns(self) -> pa.Schema:
         return arrow_schema(self.table.schema())
 
+    @property
+    def restored(self) -> str:
+        return self.table.properties.get(RESTORED, "")
+
     @cached_property
     def key(self) -> tuple[str, ...]:
         return key_of(self.table.properties)
@@ -113,14 +114,10 @@ class IcebergVersion:
         return [one.path for one in self.files.get(bucket, ())]
 
     def rows(self, buckets: Collection[int], columns: pa.Schema) -> pa.Table:
-        found = [columns.empty_table()]
-        for name in (path for bucket in buckets for path in self.paths(bucket)):
-            with folders.opened(name) as (filesystem, path):
-                there = ds.dataset(path, filesystem=filesystem, format=FORMAT)
-                # A file of before a column was added lacks it: its rows have null.
-                rows = there.to_table(columns=[one for one in columns.names if one in there.schema.names])
-                found.append(conformed(rows, columns))
-        return pa.concat_tables(found)
+        names = (path for bucket in buckets for path in self.paths(bucket))
+        return pa.concat_tables(
+            [columns.empty_table(), *(conformed(rows_of_file(one, columns), columns) for one in names)]
+        )
 
 
 @dataclass(frozen=True)
@@ -152,16 +149,18 @@ class IcebergLatest:
                 return _written(name, rows, table.properties.get(COMPRESSION, "snappy"))
 
             done = stage(version, write)
-            old = [(one, "") for bucket in done for one in version.files.get(bucket, ())]
+            old = [(one, "") for bucket in done.files for one in version.files.get(bucket, ())]
             described = (
                 data_files.described(table.metadata, name, Record(bucket))
-                for bucket, name in done.items()
+                for bucket, name in done.files.items()
                 if name is not None
             )
             new = [one for one in described if one is not None]
+            if marked := done.restored != version.restored:
+                transaction.set_properties({RESTORED: done.restored})
             if old or new:
                 iceberg_table.snapshot(table, transaction, old, new, said)
-            return bool(old or new)
+            return bool(old or new or marked)
 
         iceberg_table.change(self.where, staged)
 

@@ -1,0 +1,178 @@
+"""Publishing a window of a table with the newest row of each key: after many windows, and beside a merge by hand.
+
+The ledger is in the servers of the site, the table in a folder of this machine. Windows before the measured ones have no rows,
+but the first one, which has a row of each key.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+
+from bench.ledger import NoSweeps, new_store
+from bench.pairs import Pairs, in_pairs
+from bench.workbench import Workbench
+from tidemark.commit import protocol
+from tidemark.commit.fence import unwatched
+from tidemark.commit.protocol import Fence, Listener, Run
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import (
+    INGEST,
+    Attempt,
+    Head,
+    LaneKind,
+    Receipt,
+    Record,
+    SinkReceipt,
+    TopicIncarnation,
+    Window,
+    WindowRange,
+    positions,
+)
+from tidemark.ledger.register import change_topics, open_lane
+from tidemark.ledger.stores.contract import LedgerStore
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.sinks.delta.latest.table import DeltaLatest, prepare
+from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
+from tidemark.sinks.latest.table import publish
+from tidemark.sinks.parquet import files
+
+_AT = TopicPartition("changes", 0)
+_FIELDS = {"id": "integer", "value": "string"}
+_KEYS, _CHANGES = 100_000, 1_000
+_NAME = "by_id"
+
+
+def after_many(bench: Workbench) -> Pairs:
+    """After 1,000 windows, against after 100."""
+    with_history, without = Published(new_store(), 1_000), Published(new_store(), 100)
+    try:
+        return in_pairs(bench.pairs, with_history.publish_next, without.publish_next)
+    finally:
+        with_history.close()
+        without.close()
+
+
+def beside_a_merge(bench: Workbench) -> Pairs:
+    """After 100 windows, against delta-rs' merge of the same rows with the guard and the buckets in its condition."""
+    table = Published(new_store(), 100)
+    by_hand = Path(tempfile.mkdtemp(prefix="merged"))
+    write_deltalake(by_hand, rows(0, _KEYS, table.buckets), partition_by=[BUCKET])
+    offsets = iter(range(_KEYS, 10**9, _CHANGES))
+
+    def merge() -> float:
+        fresh = rows(next(offsets), _CHANGES, table.buckets)
+        began = time.perf_counter()
+        touched = ", ".join(map(str, sorted({*fresh.column(BUCKET).to_pylist()})))
+        merged = DeltaTable(by_hand).merge(
+            fresh,
+            predicate=f"t.id = s.id AND t.{BUCKET} = s.{BUCKET} AND t.{BUCKET} IN ({touched})",
+            source_alias="s",
+            target_alias="t",
+        )
+        merged.when_matched_update_all("s._offset > t._offset").when_not_matched_insert_all().execute()
+        return time.perf_counter() - began
+
+    try:
+        return in_pairs(bench.pairs, table.publish_next, merge)
+    finally:
+        table.close()
+        shutil.rmtree(by_hand)
+
+
+class Published:
+    """A table, and a ledger with so many windows of it."""
+
+    def __init__(self, store: LedgerStore, windows: int, buckets: int = 16) -> None:
+        self.buckets = buckets
+        self.folder = Path(tempfile.mkdtemp(prefix="newest"))
+        base = f"file://{self.folder}"
+        self._table = DeltaLatest(base)
+        self._place = {"base": history_of(base), "location": base}
+        self.book = Book(store, "bench")
+        start = positions({_AT: 0})
+        open_lane(self.book, INGEST, LaneKind.INGEST, run="bench", start=start)
+        topic = TopicIncarnation(topic_id="id", incarnation=1, since=1, partitions=1)
+        change_topics(self.book, lambda topics: {**topics, "changes": (topic,)})
+        register = self.book.register()
+        assert register is not None
+        files.own(history_of(base), "bench", register[1].ledger, _NAME)
+        prepare(base, _FIELDS, "bench", register[1].ledger, ["id"], buckets, "snappy")
+        self._publish(self._committed(_KEYS, _KEYS))
+        for _ in range(windows - 1):
+            self._committed(_CHANGES, 0)
+
+    def publish_next(self) -> float:
+        """The seconds that it takes to publish one more window."""
+        return self._publish(self._committed(_CHANGES, _CHANGES))
+
+    def _publish(self, record: Record) -> float:
+        began = time.perf_counter()
+        publish(self._table, self.book, _NAME, record)
+        return time.perf_counter() - began
+
+    def _committed(self, offsets: int, number: int) -> Record:
+        assert protocol.pin(self.book, NoSweeps(), INGEST, lambda head: _window(head, offsets)) is not None
+        head = self.book.head(INGEST)
+        assert head is not None
+        run = Run(name="bench", code_version="bench", stream_digest="0" * 64)
+        work = _Writes(self._place, number, self.buckets)
+        return protocol.process(self.book, NoSweeps(), work, unwatched, INGEST, head.head.seq + 1, run)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+def rows(first: int, number: int, buckets: int) -> pa.Table:
+    """Changes of keys that are scattered over all buckets, or of all keys, from an offset on."""
+    offsets = np.arange(first, first + number)
+    ids = offsets * 7919 % _KEYS
+    given = {"_topic": ["changes"] * number, "id": ids, "value": [f"value {one}" for one in offsets]}
+    given |= {"_offset": offsets, KEY_HASH: ids, BUCKET: ids % buckets, "_digest": offsets}
+    given |= {"_tombstone": [False] * number, DELETED: [False] * number}
+    schema = pa.schema([one for one in columns(_FIELDS) if one.name != GENERATION])
+    whole = {one.name: given.get(one.name, [1 if one.name == "_incarnation" else 0] * number) for one in schema}
+    return pa.table(whole, schema=schema)
+
+
+def _window(head: Head, offsets: int) -> Window:
+    first = head.offsets()[_AT]
+    one = WindowRange(
+        topic=_AT.topic, incarnation=1, partition=0, start=first, until=first + offsets, log_start=0, log_end=2**40
+    )
+    isolation = "read_committed"
+    return Window(
+        seq=head.seq + 1, ranges=(one,), topic_ids={_AT.topic: "id"}, isolation=isolation, pinned_at=1, run="b"
+    )
+
+
+class _Writes:
+    """Writes the first rows of a window, as Spark would."""
+
+    def __init__(self, place: dict[str, str], number: int, buckets: int) -> None:
+        self._place, self._number, self._buckets = place, number, buckets
+
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        (self._range,) = window.ranges
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        folder = f"{self._place['base']}/lane={INGEST}/seq={self._range.start}/generation={attempt.generation}"
+        self._place = {**self._place, "folder": folder}
+        there = Path(folder.removeprefix("file://"))
+        there.mkdir(parents=True)
+        pq.write_table(rows(self._range.start, self._number, self._buckets), there / "part-0.parquet")
+
+    def verify(self) -> Receipt:
+        one = self._range
+        stored = Count.of(self._number, 0)
+        tally = PartitionTally(topic=one.topic, incarnation=1, partition=0, rows=stored)
+        sink = SinkReceipt(name=_NAME, type="delta_latest", place=self._place)
+        return Receipt(tallies=(tally,), sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)
