@@ -51,11 +51,11 @@ from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.sweeping import SinkSweeper
+from tidemark.streams.loading import load
 
 BUCKETS = 3
 # Its types do not say which arguments it takes.
 EQUAL: Any = EqualTo
-FIELDS = {"id": "integer", "value": "string"}
 
 
 class Change(NamedTuple):
@@ -203,6 +203,14 @@ class LatestInMemory(StreamInMemory):
         history = self.sink.history(self.opened.connections)
         steps.compact(self.opened, history, run, CompactionRequest(), _rewritten)
 
+    def rewrite(self, old: str, new: str) -> None:
+        """Change the stream file."""
+        path = self.opened.file.path
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        self.opened = replace(self.opened, file=load(path))
+
     def restore(self, backup: Path) -> None:
         """Go on with a ledger that is made of a backup, in another place."""
         book = Book(MemoryStore(), self.name, clock=lambda: self.now)
@@ -259,7 +267,8 @@ class DeltaLatestInMemory(LatestInMemory):
         return PlainDeltaLatest()
 
     def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
-        delta_latest.prepare(self.base, self.opened.fields, stream, self.ledger, key, buckets, "snappy")
+        more = (key, buckets, "snappy", self.opened.was)
+        delta_latest.prepare(self.base, self.opened.fields, stream, self.ledger, *more)
 
     def planned(self) -> Sequence[Replaceable]:
         return DeltaLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
@@ -311,7 +320,8 @@ class IcebergLatestInMemory(LatestInMemory):
 
     def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
         where = where_of(self.opened, self._sink)
-        iceberg_latest.prepare(where, self.opened.fields, stream, self.ledger, key, buckets, "snappy")
+        more = (key, buckets, "snappy", self.opened.was)
+        iceberg_latest.prepare(where, self.opened.fields, stream, self.ledger, *more)
 
     def planned(self) -> Sequence[Replaceable]:
         return IcebergLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
@@ -373,7 +383,8 @@ class _Work:
         )
         there = Path(self._place["folder"].removeprefix("file://"))
         there.mkdir(parents=True)
-        made = pa.Table.from_pylist([*_written(self.rows)], schema=WRITTEN)
+        schema = pa.schema([one for one in columns(self.world.opened.fields) if one.name != GENERATION])
+        made = pa.Table.from_pylist([*_written(self.rows)], schema=schema)
         # Two tasks.
         half = made.num_rows // 2
         pq.write_table(made.slice(0, half), there / "part-0.parquet")
@@ -394,9 +405,6 @@ class _Work:
         return Receipt(tallies=tallies, sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)
 
 
-WRITTEN = pa.schema([one for one in columns(FIELDS) if one.name != GENERATION])
-
-
 def _written(rows: dict[Message, Sequence[Change]]) -> Iterator[dict[str, Any]]:
     for (log, offset), changes in rows.items():
         for index, one in enumerate(changes):
@@ -412,6 +420,8 @@ def _written(rows: dict[Message, Sequence[Change]]) -> Iterator[dict[str, Any]]:
                 "_digest": offset,
                 "id": one.key,
                 "value": one.value,
+                # Of streams that have this field too.
+                "number": offset,
                 DELETED: one.deleted,
                 KEY_HASH: hashed,
                 BUCKET: None if hashed is None else hashed % BUCKETS,

@@ -403,6 +403,61 @@ def test_a_window_is_published_without_those_before_it(world: LatestInMemory, mo
     assert sum("bucket" in name for name in opened) <= 2 * BUCKETS
 
 
+@pytest.mark.covers("N91", "N108")
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_change_as_the_format_lets_them(kind: str, tmp_path: Path) -> None:
+    world = KINDS[kind](tmp_path)
+    world.rewrite("    id: integer\n", "    id: int\n    number: int\n")
+    world.code = lambda partition, offset: [Change(offset % 3, f"{partition}@{offset}")]
+    world.ends((0, 5), (0, 0))
+    world.ingest()
+
+    def numbers() -> dict[int, Any]:
+        assert world.shown() == world.counting() == world.wanted()
+        return {row["id"]: row["number"] for row in world.seen()}
+
+    assert numbers() == {0: 3, 1: 4, 2: 2}
+    # Wider: the key too. Of the rows that come back, the history has the narrower type.
+    world.rewrite("    id: int\n", "    id: integer\n")
+    world.rewrite("    number: int\n", "    number: integer\n")
+    world.ends((0, 7), (0, 0))
+    if kind == "delta_latest":
+        for refuses in (world.prepare, lambda: world.plain.check_fields(world.opened, world.sink)):
+            with pytest.raises(WrongUse, match=r"has the column id as int, .* as integer, and Delta cannot widen it"):
+                refuses()
+        world.rewrite("    id: integer\n", "    id: int\n")
+        world.rewrite("    number: integer\n", "    number: int\n")
+    world.ingest()
+    assert numbers() == {0: 6, 1: 4, 2: 5}
+    world.code = lambda partition, offset: []
+    world.replay(offsets((0, 5, 7)), "replay 1")
+    assert numbers() == {0: 3, 1: 4, 2: 2}
+    # One is added, then one is left out.
+    world.code = lambda partition, offset: [Change(offset % 3, f"{partition}@{offset}")]
+    world.rewrite("    value: string\n", "    value: string\n    day: date\n")
+    world.ends((0, 8), (0, 0))
+    world.ingest()
+    assert {(row["id"], row["day"]) for row in world.seen()} == {(0, None), (1, None), (2, None)}
+    kept = "    number: int\n" if kind == "delta_latest" else "    number: integer\n"
+    world.rewrite(kept, "")
+    world.ends((0, 9), (0, 0))
+    world.ingest()
+    assert numbers() == {0: 3, 1: 7, 2: None}
+    # A bucket that is written again keeps what older rows have in it.
+    world.vacuum(hours=0)
+    world.code = lambda partition, offset: []
+    world.replay(offsets((0, 8, 9)), "replay 2")
+    assert numbers() == {0: 3, 1: 7, 2: 2}
+    # Another name.
+    world.rewrite("    value: string\n", "    text: string\n")
+    world.rewrite("stream: orders\n", "stream: orders\nwas: {text: value}\n")
+    for check in (world.prepare, lambda: world.plain.check_fields(world.opened, world.sink)):
+        with pytest.raises(
+            WrongUse, match=r"has the column value, and the stream file says that it is now text: .*replay"
+        ):
+            check()
+
+
 @pytest.mark.covers("L1")
 def test_a_topic_that_is_made_anew_has_the_newer_messages(tmp_path: Path) -> None:
     for kind, made in KINDS.items():

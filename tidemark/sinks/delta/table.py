@@ -37,7 +37,7 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts
-from tidemark.sinks.parquet.types import hint
+from tidemark.sinks.parquet.types import hint, refuse_other_name
 from tidemark.sinks.versions import versions_of as versions_of
 from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
 from tidemark.types.renamed import NEVER, Names
@@ -160,13 +160,9 @@ def check_columns(base: str, fields: Mapping[str, FieldType], was: Names = NEVER
 
 
 def _refuse_other_name(base: str, table: DeltaTable, was: Names) -> None:
-    there = {field.name for field in table.schema().fields}
-    for name, before in was.items():
-        if old := [one for one in before if one in there]:
-            raise WrongUse(
-                f"{base} has the column {old[0]}, and the stream file says that it is now {name}: delta-rs cannot rename a "
-                f"column. Name another folder and fill it by a replay, or let a transform go on with the name {old[0]}"
-            )
+    refuse_other_name(
+        base, [one.name for one in table.schema().fields], was, "delta-rs cannot rename a column", "folder"
+    )
 
 
 def _refuse_other_case(base: str, table: DeltaTable, wanted: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -128,6 +128,16 @@ def hint(old: FieldType, new: FieldType) -> str:
     """What keeps the old type, of a field that earlier versions stored as text."""
     was_text = old == "string" and type_of(new).name in ("decimal", "date", "timestamp_ntz", *NESTED)
     return "; with the scheme json, `as_text` goes on with its text" if was_text else ""
+
+
+def refuse_other_name(where: object, there: Collection[str], was: Names, why: str, another: str) -> None:
+    """Raises WrongUse for a column of a table that is to have another name. `another`: what to name instead of the table's."""
+    for name, before in was.items():
+        if old := [one for one in before if one in there]:
+            raise WrongUse(
+                f"{where} has the column {old[0]}, and the stream file says that it is now {name}: {why}. Name another "
+                f"{another}, and fill it by a replay, or let a transform go on with the name {old[0]}"
+            )
 
 
 def _word(kind: FieldType) -> str:

@@ -21,7 +21,6 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.typedef import Record
 from pyiceberg.types import BooleanType, IcebergType, IntegerType, LongType
 
-from tidemark.errors import WrongUse
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import LakeIO, Where, opened
@@ -33,6 +32,7 @@ from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet.settings import Compression
+from tidemark.sinks.parquet.types import refuse_other_name
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed import NEVER, Names
 
@@ -63,14 +63,8 @@ def prepare(
 def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
     """As `iceberg_table.as_stored`. Raises WrongUse too for a column that is to have another name."""
     table = opened(where)
-    there = {one.name for one in table.schema().fields} if table is not None else set()
-    for name, before in was.items():
-        if old := [one for one in before if one in there]:
-            raise WrongUse(
-                f"{where} has the column {old[0]}, and the stream file says that it is now {name}: the history below the table "
-                f"has the older name. Name another table and folder and fill them by a replay, or let a transform go on with "
-                f"the name {old[0]}"
-            )
+    there = [one.name for one in table.schema().fields] if table is not None else []
+    refuse_other_name(where, there, was, "the history below the table has the older name", "table and folder")
     return iceberg_table.as_stored(where, fields)
 
 
