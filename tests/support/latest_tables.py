@@ -267,8 +267,8 @@ class DeltaLatestInMemory(LatestInMemory):
         return PlainDeltaLatest()
 
     def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
-        more = (key, buckets, "snappy", self.opened.was)
-        delta_latest.prepare(self.base, self.opened.fields, stream, self.ledger, *more)
+        fields, was = self.opened.fields, self.opened.was
+        delta_latest.prepare(self.base, fields, stream, self.ledger, key, buckets, "snappy", was)
 
     def planned(self) -> Sequence[Replaceable]:
         return DeltaLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
@@ -320,8 +320,8 @@ class IcebergLatestInMemory(LatestInMemory):
 
     def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
         where = where_of(self.opened, self._sink)
-        more = (key, buckets, "snappy", self.opened.was)
-        iceberg_latest.prepare(where, self.opened.fields, stream, self.ledger, *more)
+        fields, was = self.opened.fields, self.opened.was
+        iceberg_latest.prepare(where, fields, stream, self.ledger, key, buckets, "snappy", was)
 
     def planned(self) -> Sequence[Replaceable]:
         return IcebergLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
