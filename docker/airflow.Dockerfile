@@ -19,7 +19,8 @@ FROM ${PYTHON} AS packages
 COPY docker/requirements.lock docker/wheel.lock /build/
 # What is needed to make the wheel only has an environment of its own. What no program here reads is left out: the
 # libraries' own tests, Spark's shell for Connect, its store for streaming queries, its way to Kubernetes and what MLlib
-# computes with, Arrow Flight, and Hive's client. Whoever runs the programs may not write here, so they are compiled now.
+# computes with, Arrow Flight, Hive's client, and what builds packages. Whoever runs the programs may not write here, so they
+# are compiled now.
 RUN --mount=type=cache,target=/root/.cache/pip,sharing=locked \
     python3 -m venv /build/wheel \
     && python3 -m venv --without-pip /opt/venv \
@@ -34,7 +35,7 @@ RUN --mount=type=cache,target=/root/.cache/pip,sharing=locked \
     && cd /opt/venv/lib/python3.*/site-packages \
     && rm -rf pyspark/jars/connect-repl pyspark/jars/rocksdbjni-* pyspark/jars/*kubernetes-* pyspark/examples \
     && rm -rf pyspark/jars/breeze* pyspark/jars/spire* pyspark/jars/cats-* pyspark/jars/algebra* \
-    && rm -rf pyarrow/include pyarrow/*flight* hive_metastore \
+    && rm -rf pyarrow/include pyarrow/*flight* hive_metastore setuptools _distutils_hack distutils-precedence.pth \
     && find . -type d -name tests -prune -exec rm -rf {} + \
     && { /opt/venv/bin/python -m compileall -q -j 0 . || true; } \
     && /opt/venv/bin/python -c 'import deltalake, pyarrow.compute, pyarrow.dataset, pyarrow.fs, pyarrow.parquet, pyspark.sql'

@@ -1,4 +1,4 @@
-"""Avro records whose schemas a real registry has: a stream from nothing, and schemas that refer to others."""
+"""Avro and Protobuf whose schemas a real registry has: streams from nothing, and schemas that refer to others."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from services import control, environment
 from services.site import Site
 from tests.support.command_line import asked, tidemark
 from tests.support.live_streams import Kafka
+from tests.support.protobuf_orders import Schema, framed
 
 ADDRESS = {
     "type": "record",
@@ -47,10 +48,15 @@ class Registry:
 
     def register(self, subject: str, schema: dict[str, Any], *references: tuple[str, str]) -> int:
         """The schema's number. `references`: a name of a type, and the subject that has it as version 1."""
-        body = {
-            "schema": json.dumps(schema),
-            "references": [{"name": name, "subject": where, "version": 1} for name, where in references],
-        }
+        return self._register(subject, {"schema": json.dumps(schema)}, references)
+
+    def register_protobuf(self, subject: str, text: str, *references: tuple[str, str]) -> int:
+        """The same, of the text of a .proto file. `references`: the name of an import, and the subject that has it."""
+        return self._register(subject, {"schema": text, "schemaType": "PROTOBUF"}, references)
+
+    def _register(self, subject: str, schema: dict[str, str], references: tuple[tuple[str, str], ...]) -> int:
+        referred = [{"name": name, "subject": where, "version": 1} for name, where in references]
+        body = {**schema, "references": referred}
         request = urllib.request.Request(
             f"{self.url}/subjects/{subject}/versions",
             json.dumps(body).encode(),
@@ -109,5 +115,38 @@ def test_a_stream_from_nothing(registry: Registry, kafka: Kafka) -> None:
     found = sorted((one["fields"] for one in asked("results", "orders", "--limit", "1000")), key=lambda f: int(f["id"]))
     assert [Decimal(str(one["amount"])) for one in found] == [row["amount"] for row in rows]
     assert [json.loads(one["to"])["city"] for one in found] == [row["to"]["city"] for row in rows]
+    said, _ = tidemark("audit", "orders")
+    assert "missing 0, different 0" in said
+
+
+LINE = """syntax = "proto3"; package shop; message Line { string sku = 1; }"""
+MESSAGE = """syntax = "proto3"; package shop; import "line.proto";
+message Refund { int64 id = 1; }
+message Order { int64 id = 1; uint64 amount = 2; repeated Line lines = 3; }"""
+
+
+@pytest.mark.full
+@pytest.mark.covers("N112")
+def test_a_stream_of_protobuf_from_nothing(registry: Registry, kafka: Kafka) -> None:
+    topic = f"orders-{secrets.token_hex(3)}"
+    registry.register_protobuf(f"{topic}-line", LINE)
+    number = registry.register_protobuf(f"{topic}-value", MESSAGE, ("line.proto", f"{topic}-line"))
+    schema = Schema(MESSAGE, line=LINE)
+    kafka.create(topic, 1)
+    orders = [
+        schema.written(id=str(one), amount=str(2**64 - 1 - one), lines=[{"sku": f"s{one}"}]) for one in range(1, 101)
+    ]
+    values = [framed(number, one, 1) for one in orders]
+    others = [framed(number, schema.written("shop.Refund", id="1"), 0), b"{}"]
+    kafka.send((topic, 0, None, value) for value in [*values, *others])
+
+    _, said = tidemark("init", "orders", "--topic", topic, "--registry", "schema_registry")
+    assert "100 of them would be rows, 2 dead letters" in said
+    tidemark("streams", "check")
+    (window,) = asked("run", "orders")["windows"]
+    assert (window["read"], window["stored"], window["dead_letters"]) == (102, 100, 2)
+    found = sorted((one["fields"] for one in asked("results", "orders", "--limit", "1000")), key=lambda f: int(f["id"]))
+    assert [int(one["amount"]) for one in found] == [2**64 - 1 - one for one in range(1, 101)]
+    assert [json.loads(one["lines"]) for one in found] == [[{"sku": f"s{one}"}] for one in range(1, 101)]
     said, _ = tidemark("audit", "orders")
     assert "missing 0, different 0" in said

@@ -211,7 +211,7 @@ def test_protobuf_by_a_registry_is_drafted_with_its_types() -> None:
     assert (fields["placed"], fields["took"], fields["rank"], fields["more"]) == (
         "timestamp",
         "decimal(21,9)",
-        "bigint",
+        "integer",
         "string",
     )
     assert [known.refusal(one) for one in [orders[0], *others]] == [

@@ -12,6 +12,8 @@ from tidemark.drafts.format import Format, example, is_field_name, some
 from tidemark.schemes.protobuf_schema import behind_indexes, drafted, message_of
 
 _FRAME = 5
+# The word for a field that is no part of another.
+_ALONE = {"bigint": "integer"}
 
 
 def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, str]) -> Format:
@@ -32,7 +34,7 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
         for field, kind in drafted(one).items():
             types.setdefault(field, set()).add(kind)
     fields = {
-        field: kind
+        field: _ALONE.get(kind, kind)
         for field, found in types.items()
         if len(found) == 1 and is_field_name(field) and (kind := next(iter(found))) is not None
     }
