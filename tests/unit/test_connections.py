@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.exc import DBAPIError
 
 from tidemark.clients.connections import Connection, connection_from_airflow, variable
 from tidemark.clients.environment import from_environment
@@ -18,7 +20,7 @@ from tidemark.clients.hbase.endpoint import hbase2_endpoint, hbase_endpoint
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.lake import lake_folder
 from tidemark.clients.schema_registry import registry_endpoint
-from tidemark.clients.sql import database
+from tidemark.clients.sql import Database, check, database
 from tidemark.clients.zookeeper import Certificates, zookeeper_endpoint
 from tidemark.errors import WrongUse
 
@@ -248,3 +250,20 @@ def test_mysql_with_tls(tmp_path: Path) -> None:
 def test_what_of_mysqls_tls_would_not_be_safe(extra: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         database(replace(_MYSQL, extra=extra))
+
+
+@pytest.mark.covers("O10")
+@pytest.mark.parametrize(
+    "said",
+    [
+        psycopg.OperationalError("connection failed: FATAL: unsupported startup parameter: options"),
+        psycopg.errors.DuplicatePreparedStatement('prepared statement "_pg3_0" already exists'),
+        psycopg.errors.InvalidSqlStatementName('prepared statement "_pg3_0" does not exist'),
+    ],
+)
+def test_a_pooler_before_a_database_is_named(said: psycopg.Error) -> None:
+    """As PgBouncer says it, and PostgreSQL behind one that gives its connections to several clients."""
+    where = Database("postgresql", "db", 6432, "tidemark", "tidemark")
+    problem = DBAPIError.instance("SELECT 1", {}, said, psycopg.Error)
+    with pytest.raises(WrongUse, match=r"A pooler such as PgBouncer stands in between.* name PostgreSQL itself"):
+        check(where, problem, ["tidemark_ledger"])

@@ -235,6 +235,8 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
         raise WrongUse(f"{where} does not take it: {words}. {_NEVER_TAKEN[state]}") from problem
     _check_understood(where, problem, tables)
     # While it connects, psycopg knows no state.
+    if _NO_OPTIONS in words:
+        raise WrongUse(f"{where} does not take it: {words}. {_POOLER}") from problem
     if state in _NOT_LET_IN or any(word in words for word in _REFUSED):
         raise AuthenticationFailed(f"{where}: {words}") from problem
 
@@ -374,7 +376,15 @@ _NEVER_READ: tuple[object, ...] = (
     *("SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"),
 )
 _PACKET = "Raise the server's max_allowed_packet to twice the largest message of the topic, and some more"
+# What a pooler says of limits that a connection brings, and what PostgreSQL says of what another client left in one.
+_NO_OPTIONS = "unsupported startup parameter"
+_POOLER = (
+    "A pooler such as PgBouncer stands in between, and Tidemark's limits of time do not get through: name PostgreSQL itself "
+    "in the connection"
+)
 _NEVER_TAKEN: dict[object, str] = {
+    "42P05": _POOLER,
+    "26000": _POOLER,
     1153: _PACKET,
     1301: _PACKET,
     1406: "The name is too long for its column",
