@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.ledger.incarnations import Change, Topics, accepted, learned, newest
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs, noted
-from tidemark.ledger.records import TopicChange
+from tidemark.ledger.records import RaisedOrder, TopicChange, TopicIncarnation
 from tidemark.offsets.ranges import TopicPartition
 
 LEARNED: Topics = learned({}, {"logs": "a"}, 1)
@@ -107,6 +108,32 @@ def test_a_recreated_topic_is_newer_than_all_before() -> None:
     assert [order(topics, 0, offset) for offset in (0, 1000)] == [order(added, 0, offset) for offset in (0, 1000)]
     # Ends of an incarnation that the ledger does not know are not noted.
     assert noted(added, {at(0, 2): 3}, 300) is added
+
+
+def test_many_messages_have_the_epochs_that_each_has() -> None:
+    """Of topics, incarnations and partitions among each other; the highest is that of no message above it."""
+    added = RaisedOrder(at=1, ends=((0, 5), (1, 7)), later=((0, 9),))
+    topics = {
+        "logs": (
+            TopicIncarnation(topic_id="a", incarnation=1, since=1, partitions=3, raised=(added,)),
+            TopicIncarnation(topic_id="b", incarnation=2, since=2),
+        ),
+        "other": (TopicIncarnation(topic_id="c", incarnation=1, since=1),),
+    }
+    epochs = Epochs(topics)
+    messages = [
+        (topic, incarnation, partition, offset)
+        for offset in (0, 5, 7, 9)
+        for partition in (0, 1, 2)
+        for topic, incarnation in (("logs", 1), ("other", 1), ("logs", 2))
+    ]
+    each = [epochs.of(TopicPartition(topic, partition, of), offset) for topic, of, partition, offset in messages]
+    arrays = [np.array(values) for values in zip(*messages, strict=True)]
+    assert epochs.of_all(*arrays).tolist() == each
+    assert epochs.highest == max(each) == 4
+    assert Epochs({}).highest == 0
+    # A partition that was gone when all producers had noticed is as far as it can be from its beginning on.
+    assert epochs.of(at(1), 6) == 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 400_000)), max_size=12))
