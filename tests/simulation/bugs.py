@@ -621,6 +621,44 @@ PLANTED |= {
             ),
         ),
     ),
+    "rows that count no more stay in a table of newest rows": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.latest.merging",
+                "        kept = current.filter(pa.array(counting))\n",
+                "        kept, counting = current, counting | True\n",
+            ),
+        ),
+    ),
+    "what an erased row had overwritten does not come back": Bug(
+        "new", (("tidemark.sinks.latest.merging", "        if lost.num_rows:\n", "        if False:\n"),)
+    ),
+    "a reader of newest rows does not add what is not settled": Bug(
+        "new",
+        (("tidemark.sinks.latest.table", "if windows or replaced else {}", "if False else {}"),),
+    ),
+    "a table of newest rows is loaded before the ledger": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.latest.table",
+                "        read_all = partial(_newest, table, book, _unpublished(book, view), table.opened())\n",
+                "        early, view = table.opened(), book.view(sink)\n"
+                "        read_all = partial(_newest, table, book, _unpublished(book, view), early)\n",
+            ),
+        ),
+    ),
+    "a bucket of an Iceberg table keeps its older files": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.iceberg.latest.table",
+                '            old = [(one, "") for bucket in done',
+                '            old = [(one, "") for bucket in ()',
+            ),
+        ),
+    ),
     "a log is cut before the ingest has read of it": Bug(
         "new",
         (
@@ -658,6 +696,11 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "rows that count no more stay in a table of newest rows": 17,
+    "what an erased row had overwritten does not come back": 17,
+    "a reader of newest rows does not add what is not settled": 197,
+    "a table of newest rows is loaded before the ledger": 377,
+    "a bucket of an Iceberg table keeps its older files": 77,
     "a topic that was left is missed at the next run": 10,
     "a topic of a pattern that is gone is forgotten": 10,
     "an ingest begins a second after its time": 101,

@@ -6,6 +6,7 @@ versions, each put if it is absent: two programs that commit at the same time ar
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,13 +29,17 @@ from pyarrow._fs import _MockFileSystem
 from tests.simulation.actors import COMMIT_LOST, COMMIT_UNSURE, COMMITS, current, effect, reached, written
 from tidemark.clients.connections import Connection
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.parquet import files, folders
 
 # Of a folder whose files are removed one by one.
 HALF_REMOVED = "a file removed"
-LAKE, TABLES = "lake_default", "tables"
+LAKE, TABLES, CATALOG = "lake_default", "tables", "iceberg_default"
 _SCHEME = "file://"
 _IN_MEMORY = "/lake"
+_names = itertools.count()
+# What is replaced while a stage is open.
+_patched = ExitStack()
 
 
 class Lake:
@@ -52,6 +57,11 @@ class Lake:
         self.known: dict[Any, Any] = {}
 
     def connection(self, name: str) -> Connection:
+        if name == CATALOG:
+            from tests.simulation import frozen
+
+            frozen.enter(_patched)
+            return Connection(name, f"{self.tables()}/catalog.db", kind="sqlite")
         return Connection(name, extra={"path": _IN_MEMORY if name == LAKE else self.tables()})
 
     def tables(self) -> str:
@@ -92,11 +102,19 @@ class _Whole(BytesIO):
 
     def __init__(self, put: Callable[[bytes], None]) -> None:
         super().__init__()
-        self._put = put
+        self._put: Callable[[bytes], None] | None = put
+
+    def close(self) -> None:
+        put, self._put = self._put, None
+        if put is not None:
+            changed(lambda: put(self.getvalue()))
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            changed(lambda: self._put(self.getvalue()))
+            self.close()
+
+    def __del__(self) -> None:
+        """What nobody has closed is not there."""
 
 
 class _Effects:
@@ -260,7 +278,7 @@ def _there(here: Lake, part: Any) -> Any:
 @contextmanager
 def stored(of: Callable[[], Lake]) -> Iterator[None]:
     """While the block runs, the product finds its folders in the lake that `of` gives."""
-    global lake
+    global lake, _patched
     lake = of
     dataset = ds.dataset
 
@@ -270,12 +288,15 @@ def stored(of: Callable[[], Lake]) -> Iterator[None]:
 
     arrow = SimpleNamespace(**{**vars(ds), "dataset": listed})
     with ExitStack() as stack:
+        _patched = stack
         stack.enter_context(patch.object(folders, "_located", _located))
         stack.enter_context(patch.object(files, "ds", arrow))
         stack.enter_context(patch.object(files, "_table", _remembered(files._table, _there)))
         stack.enter_context(patch.object(delta_table, "DeltaTable", Table))
         by_changes = _remembered(delta_table.files_of, lambda here, base: (base, here.changes))
         stack.enter_context(patch.object(delta_table, "files_of", by_changes))
+        # Names of files come from the world, too.
+        stack.enter_context(patch.object(delta_latest, "uuid4", lambda: f"{lake().changes:08}-{next(_names)}"))
         stack.enter_context(patch.object(delta_table, "random", SimpleNamespace(uniform=lambda least, most: most)))
         yield
 

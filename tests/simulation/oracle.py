@@ -19,7 +19,7 @@ from tests.simulation.actors import REFUSED, current
 from tests.simulation.clocks import BEGIN
 from tests.simulation.kafka import Log, Message
 from tests.simulation.leftovers import dead_folders, erased_in, is_named
-from tests.simulation.others import OTHERS
+from tests.simulation.others import LAKES, OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.remembering import Steady
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
@@ -527,7 +527,9 @@ class Oracle:
         found = totals(book or self.book, table, AGGREGATES)
         return {int(key[0] or b""): (int(values["n"]), int(values["s"])) for key, values in found}
 
-    def latest(self, book: Book | None = None) -> dict[tuple[str, int], int]:
+    def latest(self, book: Book | None = None, sink: str = LATEST) -> dict[tuple[str, int], int]:
+        if sink in LAKES:
+            return others.newest(self.world.opened, book or self.book, self._settings(sink))
         table = latest_table(self.world.opened.connections, HBASE, LATEST)
         rows = SteadyValues.of(book or self.book, table, LATEST).newest()
         return {(row.place.partition.topic, int(row.fields["id"])): int(row.fields["number"]) for row in rows}
@@ -545,8 +547,10 @@ class Oracle:
         if SUMS in self.expected and not self.unsure[SUMS] and self._is_new(SUMS, windows):
             found, want = self.sums(), self.states[-1].sums()
             check(found == want, f"totals are {found}, and should be {want}")
-        if LATEST in self.expected and not self.unsure[LATEST] and self._is_new(LATEST, windows):
-            want_latest, found_latest = _newest(self.expected[LATEST]), self.latest()
+        for sink in (LATEST, *LAKES):
+            if sink not in self.expected or self.unsure[sink] or not self._is_new(sink, windows):
+                continue
+            want_latest, found_latest = _newest(self.expected[sink]), self.latest(sink=sink)
             check(found_latest == want_latest, f"the newest values are {found_latest}, and should be {want_latest}")
 
     def _is_new(self, sink: Sink, windows: list[tuple[int, bool]]) -> bool:
@@ -589,11 +593,11 @@ class Oracle:
         wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
         check(not wrong, f"a reader of totals saw {found}, which never counted of keys {wrong}: {states}")
 
-    def saw_latest(self, found: Mapping[tuple[str, int], int], since: int) -> None:
+    def saw_latest(self, found: Mapping[tuple[str, int], int], since: int, sink: str = LATEST) -> None:
         self.learn()
         if self._later:
             return
-        states = [_newest(state.of[LATEST]) for state in self.states[since:]]
+        states = [_newest(state.of[sink]) for state in self.states[since:]]
         keys = {key for state in states for key in state} | found.keys()
         wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
         check(not wrong, f"a reader of the newest values saw what never counted of keys {wrong}")
@@ -709,6 +713,9 @@ class Oracle:
         wrong = verify(self.book)
         check(not wrong, f"the ledger is not whole: {wrong}")
         self._nothing_erased_is_left()
+        for sink in LAKES.keys() & self.expected.keys():
+            held = others.newest_at(self.world.opened, self._settings(sink)) & self.erased.keys()
+            check(not held, f"the newest version of {sink} has erased messages: {said(held)}")
         self._copies()
         self._coverage()
         self._ordinals()

@@ -1,4 +1,6 @@
-"""The sinks that are no tables of HBase: `parquet`, `delta` and `kafka`. Their layouts, sweeps and readers are the product's.
+"""The sinks that are no tables of HBase: `parquet`, `delta`, `kafka` and `delta_latest`.
+
+Their layouts, sweeps and readers are the product's.
 
 What Spark does for them is to write rows: here one Arrow table for a window, or one message after another.
 """
@@ -9,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
+from zlib import crc32
 
 import pyarrow as pa
 
 from tests.simulation.actors import current, effect, written
 from tests.simulation.kafka import Message
-from tests.simulation.lake import LAKE, TABLES, write
+from tests.simulation.lake import CATALOG, LAKE, TABLES, write
 from tidemark.clients.connections import Connection
 from tidemark.errors import TidemarkError, Unreachable
 from tidemark.ledger.book import Book
@@ -25,8 +28,11 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.delta import attempts as delta
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.kafka.messages import Origin, kafka_messages
 from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.latest import rows as latest
+from tidemark.sinks.latest import table as latest_table
 from tidemark.sinks.parquet import files, types
 from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.stored import Place as RowPlace
@@ -42,6 +48,20 @@ OTHERS: dict[str, dict[str, Any]] = {
     "delta": {"type": "delta", "files": TABLES, "folder": "orders"},
     "kafka": {"type": "kafka", "kafka": TARGET, "topic": TARGET_TOPIC, "value": "number", "key": "id"},
 }
+# With the newest row of each key, which is made when a window is settled.
+LAKES: dict[str, dict[str, Any]] = {
+    "delta_latest": {"type": "delta_latest", "files": TABLES, "folder": "newest", "key": "id", "buckets": 2},
+    "iceberg_latest": {
+        "type": "iceberg_latest",
+        "files": TABLES,
+        "folder": "frozen",
+        "key": "id",
+        "buckets": 2,
+        "catalog": CATALOG,
+        "table": "lake.newest",
+    },
+}
+WRITTEN = {**OTHERS, **LAKES}
 PARQUET, DELTA, KAFKA = "parquet", "delta", "kafka"
 FILES = (PARQUET, DELTA)
 _MOST_BYTES = 1 << 30
@@ -123,6 +143,8 @@ class Writer:
             "parquet": self._store_parquet,
             "delta": self._store_delta,
             "kafka": self._store_kafka,
+            "delta_latest": self._store_changes,
+            "iceberg_latest": self._store_changes,
         }
         return store[self.settings.type]()
 
@@ -153,6 +175,22 @@ class Writer:
             lambda folder: write(folder, self._rows()),
         )
         return _held(*held) if held else {}
+
+    def _store_changes(self) -> Acknowledgements:
+        """As `LatestResults`: a folder of the history, whose rows have the hash of their key."""
+        self.work.fence.check()
+        folder, rows = self.receipt().place["folder"], self._rows()
+        named = zip(rows.column("_topic").to_pylist(), rows.column("id").to_pylist(), strict=True)
+        hashes = [crc32(f"{topic} {key}".encode()) for topic, key in named]
+        more = {
+            latest.DELETED: pa.array([False] * rows.num_rows, pa.bool_()),
+            latest.KEY_HASH: pa.array(hashes, pa.int64()),
+            latest.BUCKET: pa.array([one % self.settings.buckets for one in hashes], pa.int32()),
+        }
+        for name, column in more.items():
+            rows = rows.append_column(name, column)
+        write(folder, rows)
+        return _held(folder)
 
     def _rows(self) -> pa.Table:
         rows = [
@@ -205,6 +243,17 @@ def prepare(opened: OpenStream, settings: Any) -> None:
     elif settings.type == "delta":
         columns = delta_table.columns(opened.fields)
         delta_table.prepare(settings.base(opened.connections), columns, opened.book.stream, register[1].ledger)
+    elif settings.type in LAKES:
+        base, owner = settings.base(opened.connections), (opened.book.stream, register[1].ledger)
+        files.own(latest.history_of(base), *owner, settings.name)
+        made_with = settings.key, settings.buckets, settings.compression
+        table = _table(opened, settings)
+        if isinstance(table, delta_latest.DeltaLatest):
+            delta_latest.prepare(base, opened.fields, *owner, *made_with, opened.was)
+        else:
+            from tidemark.sinks.iceberg.latest import table as iceberg_latest
+
+            iceberg_latest.prepare(table.where, opened.fields, *owner, *made_with, opened.was)
 
 
 def _held(*paths: str) -> Acknowledgements:
@@ -238,6 +287,29 @@ def rows(opened: OpenStream, book: Book, settings: Any) -> list[tuple[TopicParti
         for table in read(book, settings.name)
         for row in table.to_pylist()
     ]
+
+
+def _table(opened: OpenStream, settings: Any) -> Any:
+    plain = cast("Any", kind_of(settings.type).without_spark())
+    return plain.table(opened.connections, plain.table_place(settings, settings.base(opened.connections)))
+
+
+def newest(opened: OpenStream, book: Book, settings: Any) -> dict[tuple[str, int], int]:
+    """The number of the newest row of each topic and key, as the product's reader gives it."""
+
+    def taken(found: latest_table.Newest) -> list[dict[str, Any]]:
+        return [row for table in found.tables() for row in table.to_pylist()]
+
+    rows = latest_table.read(_table(opened, settings), book, settings.name, taken)
+    assert len({(row["_topic"], row["id"]) for row in rows}) == len(rows), f"a key has two rows: {rows}"
+    return {(row["_topic"], row["id"]): row["number"] for row in rows}
+
+
+def newest_at(opened: OpenStream, settings: Any) -> set[Place]:
+    """The messages of the rows in the newest version of a table."""
+    version = _table(opened, settings).opened()
+    rows = version.rows([*version.sizes], version.columns) if version is not None else None
+    return {*everything(rows)} if rows is not None else set()
 
 
 def everything(rows: pa.Table) -> Iterator[tuple[TopicPartition, int]]:

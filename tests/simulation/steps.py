@@ -405,10 +405,42 @@ NEW_THEMES = {
         others=0.2,
     ),
 }
+# Tables with the newest rows take some times as long as others.
+LAKE_THEMES = {
+    "newest in lakes": Theme(
+        {
+            "produce": 10,
+            "ingest": 12,
+            "replay": 10,
+            "erase": 8,
+            "results": 8,
+            "again": 4,
+            "take over": 2,
+            "cut": 2,
+            "cancel": 3,
+            "time": 4,
+            "wake": 12,
+        },
+        {
+            "sinks": (("hbase", "delta_latest"), ("delta_latest", "hbase"), ("hbase", "iceberg_latest")),
+            "guarantee": ("at_least_once",),
+        },
+        {
+            **{
+                one: (*_after((DIES, SLEEPS), *_WRITING, *_SETTLING), *_early((DIES, SLEEPS), 120))
+                for one in ("ingest", "replay")
+            },
+            "erase": _early((DIES, SLEEPS), 120),
+            "results": _early(SLEEPS, 40),
+        },
+        others=0.1,
+    ),
+}
 # Which of them one seed of thirty has.
 _FURTHER = {23: ["times"], 14: ["copies"], 24: ["late writers"]}
 # Which seeds have one of the newest: those that no planted bug of an older theme needs.
 _PERIOD, _NEW = 90, frozenset((10, 11, 15, 20, 25, 31, 33, 35, 41, 45, 51, 60, 61, 63, 65, 70, 80, 85))
+_OF_LAKES = frozenset((17, 77))
 _ALL_THEMES = {
     **THEMES,
     **LATER_THEMES,
@@ -417,6 +449,7 @@ _ALL_THEMES = {
     **LAST_THEMES,
     **FURTHER_THEMES,
     **NEW_THEMES,
+    **LAKE_THEMES,
 }
 _SINKS = (
     ("hbase", "sums"),
@@ -482,8 +515,8 @@ def _line(step: Step) -> str:
 
 def _about(seed: int, chance: random.Random, whole: Mapping[str, int], theme: str | None) -> Theme:
     """The theme of a seed, or that of a name."""
-    if theme is None and seed % _PERIOD in _NEW:
-        theme = chance.choice([*NEW_THEMES])
+    if theme is None and (seed % _PERIOD in _NEW or seed % (2 * _PERIOD) in _OF_LAKES):
+        theme = chance.choice([*(NEW_THEMES if seed % _PERIOD in _NEW else LAKE_THEMES)])
     if theme is not None:
         return _ALL_THEMES[theme]
     if _has_others(seed):

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from tests.simulation.actors import NAMING, current, reached, written
 from tests.simulation.kafka import Message, Place
-from tests.simulation.others import FILES, OTHERS, Writer, prepare
+from tests.simulation.others import FILES, WRITTEN, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
 from tidemark.commit.protocol import Fence, Listener, Step, Taken
 from tidemark.errors import TidemarkError
@@ -66,7 +66,7 @@ class Ready:
             writes = [one for one in self.opened.stream.sinks if window is None or window.counts_for(one.name)]
             mounts = Mounts(self.opened.book, self.opened.connections, writes)
             for one in writes:
-                if one.type in OTHERS:
+                if one.type in WRITTEN:
                     prepare(self.opened, one)
             mounts.prepared()
             self._mounts = mounts
@@ -109,7 +109,7 @@ class Work:
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self.window, self._covers, self.attempt = window, covers, attempt
         self.fence = fence
-        others = (one for one in self.opened.stream.sinks if one.type in OTHERS and window.counts_for(one.name))
+        others = (one for one in self.opened.stream.sinks if one.type in WRITTEN and window.counts_for(one.name))
         self._others = {one.name: Writer(self, one) for one in others}
         # As SparkWork does, before its first write.
         copies = self.opened.stream.dead_letters.copies()

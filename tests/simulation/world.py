@@ -17,9 +17,9 @@ from tests.simulation import hbase, lake
 from tests.simulation.actors import Actor, Scheduler, Stop, current, effect
 from tests.simulation.clocks import BEGIN, Clocks
 from tests.simulation.kafka import SECOND, TOPIC, Kafka, Message
-from tests.simulation.lake import LAKE, TABLES, Lake
+from tests.simulation.lake import CATALOG, LAKE, TABLES, Lake
 from tests.simulation.ledger import Ledger
-from tests.simulation.others import COPIES, COPIES_CLUSTER, OTHERS, TARGET, Sender, Topic, target
+from tests.simulation.others import COPIES, COPIES_CLUSTER, TARGET, WRITTEN, Sender, Topic, target
 from tests.simulation.work import HBASE, LATEST, LETTERS, ROWS, SUMS, Place
 from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.clients.connections import Connection
@@ -63,7 +63,7 @@ SINKS: dict[str, dict[str, Any]] = {
         "values": {"n": "count", "s": {"sum": "number"}},
     },
     LATEST: {"type": "hbase_latest", "name": LATEST, "table": LATEST, "key": "id"},
-    **OTHERS,
+    **WRITTEN,
 }
 
 
@@ -188,7 +188,7 @@ def opened_here(_: object = None) -> OpenStream:
 
 
 def connections(name: str) -> Connection:
-    if name in (LAKE, TABLES):
+    if name in (LAKE, TABLES, CATALOG):
         return now().lake.connection(name)
     if name in (TARGET, COPIES_CLUSTER):
         return target(name)
