@@ -459,6 +459,29 @@ def test_columns_change_as_the_format_lets_them(kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.covers("L1")
+def test_rows_that_a_restored_ledger_has_forgotten_go(world: LatestInMemory, tmp_path: Path) -> None:
+    world.code = lambda partition, offset: [Change(offset, f"{partition}@{offset}")]
+    world.ends((0, 3), (0, 0))
+    world.ingest()
+    back_up(world.opened.book, tmp_path / "backup")
+    before = dict(world.committed)
+    # Twice from one backup: each time another code gives the messages after it keys in other buckets.
+    for key in (3, 0, 1, 2):
+        world.code = lambda partition, offset, key=key: [Change(key, f"{key} of {partition}@{offset}")]
+        world.ends((0, 6), (0, 0))
+        world.ingest(f"run of {key}")
+        assert world.shown() == world.counting() == world.wanted()
+        world.restore(tmp_path / "backup")
+        world.committed = dict(before)
+        # Others see what is forgotten until the first publication; Tidemark's readers do not.
+        assert (
+            world.counting()
+            == world.wanted()
+            == {number: ((number, 0, 0), f"0@{number}", False) for number in range(3)}
+        )
+
+
+@pytest.mark.covers("L1")
 def test_a_topic_that_is_made_anew_has_the_newer_messages(tmp_path: Path) -> None:
     for kind, made in KINDS.items():
         (tmp_path / kind).mkdir()
