@@ -18,10 +18,14 @@ from deltalake import DeltaTable
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from tests.support.command_line import asked
+from services import control
+from services.site import Site
+from tests.support.claiming import claim_lane
+from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, cut_after
 from tests.support.live_streams import LiveStream, Make
-from tests.support.oracle import Example, Outcome
+from tests.support.oracle import LEDGERS, Example, Outcome
+from tests.support.stores import SETTINGS
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
@@ -31,6 +35,7 @@ from tidemark.sinks.iceberg.catalog import opened
 from tidemark.sinks.iceberg.latest.compacting import where_of
 from tidemark.sinks.kinds import kind_of
 from tidemark.spark.jobs.audit import audit
+from tidemark.spark.jobs.window import process_windows
 from tidemark.spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -101,8 +106,12 @@ class Latest:
 
     def rewrite(self, code: int) -> None:
         self.code = code
+        self.live.rewrite(**self.kept())
+
+    def kept(self) -> dict[str, Any]:
+        """What the stream file has besides the ledger."""
         sinks = [self._sink("by_id", key="id", op="op"), self._sink("by_key", key="row_key")]
-        self.live.rewrite(sinks=sinks, transform={"sql": CODES[code], "fields": FIELDS})
+        return {"sinks": sinks, "transform": {"sql": CODES[self.code], "fields": FIELDS}}
 
     def _sink(self, name: str, **more: Any) -> dict[str, Any]:
         folder = f"{self.live.name}_{name}"
@@ -306,6 +315,48 @@ def test_a_process_is_killed_before_it_has_published(
     latest.assert_all(spark)
     report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
+
+
+@pytest.mark.full
+@pytest.mark.covers("N13")
+def test_a_ledger_moves_with_all_that_is_open(make: Make, site: Site, spark: SparkSession, tmp_path: Path) -> None:
+    """What the tables keep there, an erasure, a lane that was only claimed, a window at work: through each kind of ledger."""
+    control.up(site, ["postgresql"])
+    live = make(DEBEZIUM, ledger=SETTINGS["postgresql"])
+    latest = Latest(live, "delta_latest")
+    live.produce(60)
+    latest.ingest()
+    newest = latest.wanted("by_id")[0]
+    named = f"{live.topics[0]}/{newest.partition}@{newest.offset}"
+    asked("erase", "--yes", str(live.file), "--records", named, "--reason", "request 4711")
+    latest.erased.add((newest.partition, newest.offset))
+    run, claimed = live.new_run(), live.ranges(0, 0, (1, 4)) | live.ranges(0, 1, (1, 4))
+    claimed -= live.ranges(0, newest.partition, (newest.offset, newest.offset + 1))
+    lane = claim_lane(live.opened, LaneKind.REPLAY, run, claimed, "a test")
+    live.produce(40)
+    with pytest.raises(Cut):
+        live.ingest(on_step=cut_after(Step.SINK_STORED))
+    windows = {tidemark("ledger", "verify", str(live.file))[0]}
+    moved = {**SETTINGS["postgresql"], "table": f"{live.name}_moved"}
+    for number, there in enumerate((LEDGERS["hbase"], LEDGERS["zookeeper"], moved)):
+        backup = str(tmp_path / f"backup {number}")
+        tidemark("ledger", "backup", str(live.file), backup, "--final", "--yes", "--reason", "moved")
+        live.rewrite(ledger=there, **latest.kept())
+        tidemark("ledger", "restore", "--yes", str(live.file), backup)
+        windows.add(tidemark("ledger", "verify", str(live.file))[0])
+    assert len(windows) == 1, windows
+
+    assert live.ingest(take_over=True)
+    pending = lanes.plan_lane(live.opened, lane, run)
+    assert pending is not None
+    assert process_windows(live.opened, lane, pending.window.seq, run)
+    latest.ingest()
+    latest.assert_all(spark)
+    assert (newest.partition, newest.offset) not in {
+        (one.partition, one.offset) for one in latest.seen("by_id").values()
+    }
+    report = audit(live.opened, live.new_run())
+    assert (report.clean, report.erased) == (True, 1), report.sentence()
 
 
 def _damaged(latest: Latest, name: str) -> None:
