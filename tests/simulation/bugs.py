@@ -626,17 +626,24 @@ PLANTED |= {
         (
             (
                 "tidemark.sinks.latest.merging",
-                "        kept = current.filter(pa.array(counting))\n",
-                "        kept, counting = current, counting | True\n",
+                "            kept, lost = kept.filter(pa.array(counting)), kept.filter(pa.array(~counting))\n",
+                "            lost = kept.filter(pa.array(counting & ~counting))\n",
             ),
         ),
     ),
     "what an erased row had overwritten does not come back": Bug(
-        "new", (("tidemark.sinks.latest.merging", "        if lost.num_rows:\n", "        if False:\n"),)
+        "new",
+        (
+            (
+                "tidemark.sinks.latest.merging",
+                "        if self.history is not None and lost.num_rows:\n",
+                "        if False:\n",
+            ),
+        ),
     ),
     "a reader of newest rows does not add what is not settled": Bug(
         "new",
-        (("tidemark.sinks.latest.table", "if windows or replaced else {}", "if False else {}"),),
+        (("tidemark.sinks.latest.table", "history.only(windows), epochs,", "history.only(()), epochs,"),),
     ),
     "a table of newest rows is loaded before the ledger": Bug(
         "new",
@@ -654,7 +661,7 @@ PLANTED |= {
         (
             (
                 "tidemark.sinks.iceberg.latest.table",
-                '            old = [(one, "") for bucket in done',
+                '            old = [(one, "") for bucket in done.files',
                 '            old = [(one, "") for bucket in ()',
             ),
         ),
