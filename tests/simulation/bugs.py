@@ -362,8 +362,8 @@ PLANTED |= {
         (
             (
                 PARTS,
-                "        known = compactions.find(book, sink)\n        view = book.view(sink)\n",
-                "        view = book.view(sink)\n        known = compactions.find(book, sink)\n",
+                "        known = compactions.find(book, sink)\n        windows, authority = _counting(book, sink, window)\n",
+                "        windows, authority = _counting(book, sink, window)\n        known = compactions.find(book, sink)\n",
             ),
         ),
     ),
