@@ -1,4 +1,4 @@
-"""Airflow reads this file. It gives the DAGs of every stream file: ingest, backfill, replay and audit.
+"""Airflow reads this file. It gives the DAGs of every stream file: ingest, backfill, replay, audit and erase.
 
 Stream files are in `streams/` beside this file, or where TIDEMARK_STREAMS says.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.covering import REPOSITORY
-from tidemark.errors import DELTALAKE, PYICEBERG, PYSPARK, SQL_PACKAGES
+from tidemark.errors import DELTALAKE, PROTOBUF, PYICEBERG, PYSPARK, SQL_PACKAGES
 
 GENERAL = ("tidemark", "spark_jobs", "plugins")
 DOCUMENTS = sorted(path for path in REPOSITORY.glob("**/*.md") if not {".venv", ".local"} & set(path.parts))
@@ -240,6 +240,7 @@ def test_the_packages_that_errors_name_are_those_of_the_project() -> None:
     assert extras["iceberg"] == [PYICEBERG, *SQL_PACKAGES[:2]]
     assert [*PYSPARK] == extras["spark"]
     assert [*SQL_PACKAGES] == extras["sql"]
+    assert [*PROTOBUF] == extras["protobuf"]
     written = [
         path.relative_to(REPOSITORY)
         for room in GENERAL
@@ -248,7 +249,7 @@ def test_the_packages_that_errors_name_are_those_of_the_project() -> None:
     ]
     assert written
     # Each says it with the constants above, or with what a kind of sink requires: no bound stands there twice.
-    bounds = re.compile("DELTALAKE|PYSPARK|SQL_PACKAGES|{requirement}")
+    bounds = re.compile("DELTALAKE|PROTOBUF|PYSPARK|SQL_PACKAGES|{requirement}")
     assert [path for path in written if not bounds.search((REPOSITORY / path).read_text())] == []
 
 
