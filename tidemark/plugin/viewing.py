@@ -61,8 +61,8 @@ class Viewing:
         self.asking.beside(file, self.servers.look_for_holes)
         return found
 
-    async def among_all(self, user: Any) -> tuple[list[StreamNow], list[str]]:
-        """Every stream that a person may see, as it is known now, and the problems of files. Waits for no slow server.
+    async def among_all(self, user: Any) -> tuple[dict[str, StreamFile], list[StreamNow], list[str]]:
+        """The files that a person may see, each stream as it is known now, and the problems. Waits for no slow server.
 
         What is not known yet is being asked for: whoever looks again sees it.
         """
@@ -71,13 +71,11 @@ class Viewing:
         flights = await run_in_threadpool(self.asking.look, files.values(), older)
         if flights:
             await asyncio.wait({asyncio.wrap_future(flight) for flight in flights}, timeout=_MOMENT_SECONDS)
-        return await run_in_threadpool(lambda: [self._now(file) for file in files.values()]), problems
+        return files, await run_in_threadpool(lambda: [self._now(file) for file in files.values()]), problems
 
-    async def look_again(self, names: Collection[str], user: Any) -> None:
+    async def look_again(self, files: Collection[StreamFile]) -> None:
         """Have some streams asked again whose answers are older than the page's. Waits for none."""
-        files, _ = await self.visible(user)
-        chosen = [files[name] for name in names if name in files]
-        await run_in_threadpool(self.asking.look, chosen, _SHOWN_SECONDS)
+        await run_in_threadpool(self.asking.look, files, _SHOWN_SECONDS)
 
     def _now(self, file: StreamFile) -> StreamNow:
         answer = self.asking.known(file)

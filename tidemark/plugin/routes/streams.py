@@ -80,10 +80,10 @@ def routes(viewing: Viewing) -> APIRouter:
         By state, then by how long the oldest unread message waits. `words` is any part of a name, description, owner, tag,
         state, rule or problem. What is not known yet comes last; ask again.
         """
-        known, problems = await viewing.among_all(user)
+        files, known, problems = await viewing.among_all(user)
         wanted = Wanted(words, state or "", tag, owner, sort, down)
         found = await run_in_threadpool(_among_all, known, wanted, first, count)
-        await viewing.look_again([stream.stream for stream in found.streams], user)
+        await viewing.look_again([files[stream.stream] for stream in found.streams])
         near = await viewing.near_limits(user, [line.stream for line in known])
         return replace(found, problems=[*problems, *near])
 
