@@ -165,24 +165,24 @@ def test_answers_as_people_and_programs_read_them() -> None:
         f"{EXPIRED}: a/0@0-1, a/0@2-3, a/0@4-5, a/0@6-7, a/0@8-9 and 2 more ranges; {NOT_YET}: a/0@{2**60}-{2**60 + 5}"
     )
     (one,) = exact({NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])})
-    assert one.as_fields() == {
+    assert one.as_fields({}) == {
         "partition": "a/0",
         "from": str(2**60),
         "until": str(2**60 + 5),
         "offsets": 5,
         "answer": NOT_YET,
     }
-    assert table([one, OffsetAnswer(OffsetRange(A, 7, 12), 3, STORED)]) == [
+    assert table([one, OffsetAnswer(OffsetRange(A, 7, 12), 3, STORED)], {}) == [
         "partition                 from                until  offsets  answer",
         f"a/0        {2**60}  {2**60 + 5}        5  {NOT_YET}",
         f"a/0                          7                   12        3  {STORED}",
     ]
     many = [OffsetAnswer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MOST_LINES + 2)]
-    assert len(table(many[:-2])) == MOST_LINES + 1
-    assert table(many)[-1] == "2 more lines"
+    assert len(table(many[:-2], {})) == MOST_LINES + 1
+    assert table(many, {})[-1] == "2 more lines"
     assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}
     far = OffsetAnswer(OffsetRange(A, 0, 2**60), 2**53 + 1, STORED)
-    assert answer_texts([far, one], 1) == {
+    assert answer_texts([far, one], {}, 1) == {
         "totals": {STORED: str(2**53 + 1), NOT_YET: "5"},
         "answers": [
             {"partition": "a/0", "from": "0", "until": str(2**60), "offsets": str(2**53 + 1), "answer": STORED}

@@ -41,6 +41,7 @@ def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
     assert parse_records("logs#1/3@17\nlogs/3@17 #2/3@18") == Named(first, first)
     assert parse_records("logs/3@17#1/3@18") == Named(first)
     assert parse_ranges("logs#2/3@17-18\nlogs/3@17-18") == Named(first, second)
+    assert parse_ranges("logs/3@17-18, logs#2/3@17-18;logs#2/3@17-18 # logs#3/3@17-18") == Named(first, second)
     for wrong in ("logs#0/3@17", "logs#/3@17", "logs#2#2/3@17", "logs#1234567890/3@17"):
         with pytest.raises(WrongUse, match=r"line 1: .* is not a coordinate"):
             parse_records(wrong)

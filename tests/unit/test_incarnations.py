@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.ledger.incarnations import Change, Topics, accepted, assign_incarnations, learned, newest, written
+from tidemark.ledger.incarnations import (
+    Change,
+    Topics,
+    accepted,
+    assign_incarnations,
+    learned,
+    newest,
+    written,
+    written_partition,
+)
 from tidemark.ledger.records import TopicChange
-from tidemark.offsets.coordinates import Coordinate, parse_records
-from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.coordinates import Coordinate, parse_ranges, parse_records
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 FIRST: Topics = learned({}, {"logs": "a"}, 1)
 
@@ -67,3 +76,20 @@ def test_what_is_written_of_a_message_names_that_message(cuts: list[int], incarn
     assert list(assign_incarnations(topics, named.open) | named.exact) == [at.as_range()]
     if not cuts:
         assert written(topics, at) == f"logs/0@{offset}"
+
+
+@pytest.mark.covers("Q26")
+@given(st.lists(st.integers(0, 9), max_size=3), st.integers(1, 4), st.sets(st.integers(0, 9), min_size=1))
+def test_ranges_after_their_partition_name_these_very_offsets(
+    cuts: list[int], incarnation: int, offsets: set[int]
+) -> None:
+    topics = FIRST
+    for number, start in enumerate(cuts, start=1):
+        topics = accepted(topics, change(TopicChange.TRUNCATED, "a", number, (0, start)), "run", number)
+    at = TopicPartition("logs", 0, min(incarnation, len(cuts) + 1))
+    ranges = RangeSet(OffsetRange(at, offset, offset + 1) for offset in offsets)
+    place = written_partition(topics, ranges)
+    named = parse_ranges("\n".join(f"{place}@{one.start}-{one.until}" for one in ranges))
+    assert assign_incarnations(topics, named.open) | named.exact == ranges
+    if not cuts:
+        assert place == "logs/0"

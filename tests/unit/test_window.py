@@ -6,13 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
+from tests.support.streams_in_memory import offsets
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import INGEST, Heartbeat
-from tidemark.runs.windows import ingest
+from tidemark.ledger.records import INGEST, Heartbeat, LaneKind, TopicIncarnation
+from tidemark.ledger.register import change_topics
+from tidemark.runs.requests.forms import EraseRequest, ReplayRequest
+from tidemark.runs.requests.outcomes import answers_of
+from tidemark.runs.windows import ingest, lanes
+from tidemark.views.lane_progress import progress_of
 from tidemark.views.messages.fates import Fate
+from tidemark.views.overview import overview
+from tidemark.views.planned import planned
+from tidemark.views.summary import committed_by
+from tidemark.views.to_erase import to_erase
 from tidemark.views.window import MessagesOfWindow, parse_window, window_of
+from tidemark.views.windows_of_lane import windows_of_lane
 
 __all__ = ["tables"]
 
@@ -68,6 +79,49 @@ def test_a_gap_is_explained(tmp_path: Path) -> None:
         "lost",
     )
     assert "Kafka no longer had them" in gap.sentence
+
+
+@pytest.mark.covers("U7", "U13", "U23", "Q26")
+def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Path) -> None:
+    """A topic was made anew: who copies a range of an old window erases or replays what that window has read."""
+    world = KnownStream(tmp_path, [Fate.STORED] * 9)
+    world.ends((0, 3))
+    world.ingest()
+    run, opened = "orders__replay/manual__1", world.opened
+    lane = claim_lane(opened, LaneKind.REPLAY, run, offsets((0, 0, 3)), "bug 17")
+    lanes.plan_lane(opened, lane, run)
+    world.process(lane, run)
+    world.ends((5, 7))
+    world.ingest()
+
+    def shown() -> set[str]:
+        window, listed = window_of(opened, INGEST, 2), windows_of_lane(opened, INGEST)
+        assert window is not None
+        assert listed is not None
+        (progress,) = progress_of(opened, run).lanes
+        pages = [*listed.windows, *overview(opened).windows, *progress.committed]
+        plan = planned(opened, ReplayRequest(ranges="orders#1/0@5-7,orders#1/0@60-61", reason="bug 17", dry_run=True))
+        erasure = to_erase(opened, EraseRequest(records="orders#1/0@5", reason="right", dry_run=True))
+        parts = [
+            *window.partitions,
+            *window.gaps,
+            *(range_ for one in pages for range_ in one.ranges),
+            *progress.partitions,
+            *(one for part in plan.partitions for one in part.ranges),
+            *(one for part in plan.replaces for one in part.ranges),
+            *plan.partitions,
+            *plan.left_out.answers,
+            *erasure.partitions,
+            *(one for part in erasure.partitions for one in part.ranges),
+        ]
+        answers = [one.as_fields(opened.book.topics()) for one in answers_of(opened, committed_by(opened, lane, run))]
+        assert answers
+        return {*(one.partition for one in parts), *(one["partition"] for one in answers)}
+
+    assert shown() == {"orders/0"}
+    anew = [TopicIncarnation(topic_id=one, incarnation=number, since=number) for number, one in [(1, "old"), (2, "id")]]
+    change_topics(opened.book, lambda topics: {"orders": tuple(anew)})
+    assert shown() == {"orders#1/0"}
 
 
 def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def _looked_up(
     if done_before:
         log.warning("%s", done_before)
     log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", 0 if done_before else planned.all.count())
-    answers = answered(exact(planned.answers()))
+    answers = answered(opened, exact(planned.answers()))
     log.info("%s", estimates.describe_estimate(guess))
     if planned.sinks:
         log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(planned.sinks))

@@ -123,7 +123,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 "read_again": done.read_again.count(),
                 "tombstones": [tombstone.as_fields() for tombstone in done.tombstones],
                 "remains": remains,
-                **answered(exact(done.answers)),
+                **answered(opened, exact(done.answers)),
             }
 
         begin: Any = erase()
@@ -174,7 +174,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
             "erases": chosen.offsets.count(),
             "plan": erasing.digest(opened, chosen),
             "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
-            **answered(exact(chosen.answers)),
+            **answered(opened, exact(chosen.answers)),
             "remains": _remains(opened, chosen.named),
         }
 

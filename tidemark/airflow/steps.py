@@ -84,16 +84,17 @@ def describe(ranges: RangeSet) -> dict[str, Any]:
     return {"offsets": ranges.count(), "ranges": shown}
 
 
-def answered(answers: Sequence[OffsetAnswer]) -> dict[str, Any]:
+def answered(opened: OpenStream, answers: Sequence[OffsetAnswer]) -> dict[str, Any]:
     """The answers to the offsets of a request, for a task's result: totals, and the first lines. Logs them as a table.
 
     Numbers of offsets are texts: the page of the run reads them in a browser, which rounds numbers above 2^53.
     """
     from tidemark.runs.requests.answers import MOST_LINES, answer_texts, table
 
-    for line in table(answers):
+    topics = opened.book.topics()
+    for line in table(answers, topics):
         log.info("%s", line)
-    return answer_texts(answers, MOST_LINES)
+    return answer_texts(answers, topics, MOST_LINES)
 
 
 def _event_time(opened: OpenStream) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
             ]
         context["outlet_events"][asset].extra = event
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
-        result |= answered(answers) if answers else {}
+        result |= answered(opened, answers) if answers else {}
         # The last lines of the log are what somebody wants to know who opens it.
         keep_answer(context, answer_of(everything))
         for line in said_of(everything):

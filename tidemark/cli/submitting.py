@@ -209,16 +209,17 @@ def show_committed(
     rows = [[row[name] for name in columns] for row in committed]
     value: dict[str, Any] = {"stream": opened.book.stream, "lane": mine[0], "run": run, "windows": committed}
     if answers is not None:
-        value["answers"] = [answer.as_fields() for answer in answers]
+        value["answers"] = [answer.as_fields(opened.book.topics()) for answer in answers]
     value.update(more or {})
     data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
     if answers and not as_json:
-        show_answers(answers)
+        show_answers(opened, answers)
 
 
-def show_answers(answers: Sequence[OffsetAnswer]) -> None:
+def show_answers(opened: OpenStream, answers: Sequence[OffsetAnswer]) -> None:
     """A table of the first answers; `--json` has all of them."""
-    rows = [list(answer.as_fields().values()) for answer in answers[:MOST_LINES]]
+    topics = opened.book.topics()
+    rows = [list(answer.as_fields(topics).values()) for answer in answers[:MOST_LINES]]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))
     if len(answers) > MOST_LINES:
         error(f"{len(answers) - MOST_LINES} more lines: --json shows them")

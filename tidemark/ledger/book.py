@@ -220,6 +220,11 @@ class Book:
         stored = self.store.read(REGISTER)
         return None if stored is None else (stored, decode(stored, Register, self._name(REGISTER)))
 
+    def topics(self) -> dict[str, tuple[TopicIncarnation, ...]]:
+        """The topics that the ledger knows, with their incarnations."""
+        register = self.register()
+        return register[1].topics if register else {}
+
     def head(self, lane: str) -> StoredHead | None:
         stored = self.store.read(head_key(lane))
         return None if stored is None else self.head_in(lane, stored)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from tidemark.ledger.records import Accepted, RaisedOrder, TopicChange, TopicIncarnation
-from tidemark.offsets.coordinates import Coordinate, in_four_parts
+from tidemark.offsets.coordinates import Coordinate, exactly
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # As in the register.
@@ -51,9 +51,14 @@ def assign_incarnations(topics: Topics, offsets: RangeSet) -> RangeSet:
 
 def written(topics: Topics, at: Coordinate) -> str:
     """A coordinate as people take it from a page into a request: in three parts only where these mean this very message."""
-    alone = Coordinate(at.partition._replace(incarnation=FIRST_INCARNATION), at.offset)
-    meant = assign_incarnations(topics, RangeSet([alone.as_range()]))
-    return in_four_parts(at) if at == alone and (at.partition, at.offset) not in meant else str(at)
+    return f"{written_partition(topics, RangeSet([at.as_range()]))}@{at.offset}"
+
+
+def written_partition(topics: Topics, offsets: RangeSet) -> str:
+    """The partition of some offsets, in front of their ranges: without its incarnation only where these offsets are meant."""
+    (at,) = offsets.partitions
+    first = at.incarnation == FIRST_INCARNATION
+    return exactly(at) if first and assign_incarnations(topics, offsets) != offsets else str(at)
 
 
 def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:

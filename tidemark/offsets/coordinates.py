@@ -37,8 +37,8 @@ _ARRAY = re.compile(r"\s*\[\s*(?=[\[{\]])")
 _SPACE = re.compile(r"\s*")
 # And of the incarnation, beside these: then the coordinate has four parts.
 _OF_INCARNATION = {"topic": "incarnation", "_topic": "_incarnation"}
-# Here # begins no comment.
-_WITH_INCARNATION = re.compile(r"\s*[A-Za-z0-9._-]+#\d+(?=[/,])")
+# Where # begins a comment, and not the incarnation of a topic: of the first one, or of another one on the line.
+_COMMENT = re.compile(r"^\s*[A-Za-z0-9._-]+#\d+(?=[/,])|(?<![^,;\s])[A-Za-z0-9._-]+#\d+(?=/)|(?P<comment>#)")
 # Characters of a cell of CSV: the message of a megabyte that Kafka takes, in base64, and more.
 _MOST_OF_A_CELL = 4_000_000
 # How much of a wrong line an error shows.
@@ -75,15 +75,16 @@ class Named:
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
         """All ranges, each after its partition as it was named: with or without an incarnation."""
         yield from ((str(range_.partition), range_) for range_ in self.open)
-        yield from ((_exactly(range_.partition), range_) for range_ in self.exact)
+        yield from ((exactly(range_.partition), range_) for range_ in self.exact)
 
 
 def in_four_parts(at: Coordinate) -> str:
     """A coordinate with its incarnation, also the first one, which `str` leaves out."""
-    return f"{_exactly(at.partition)}@{at.offset}"
+    return f"{exactly(at.partition)}@{at.offset}"
 
 
-def _exactly(at: TopicPartition) -> str:
+def exactly(at: TopicPartition) -> str:
+    """A partition with its incarnation, also the first one, which `str` leaves out."""
     return f"{at.topic}#{at.incarnation}/{at.partition}"
 
 
@@ -166,9 +167,8 @@ def _said_in(text: str) -> _Said:
 
 def _of_lines(text: str) -> _Said:
     for number, line in enumerate(text.splitlines(), start=1):
-        named = _WITH_INCARNATION.match(line)
-        comment = line.find("#", named.end() if named else 0)
-        if words := line[: comment if comment >= 0 else None].strip():
+        comments = (found.start() for found in _COMMENT.finditer(line) if found["comment"])
+        if words := line[: next(comments, None)].strip():
             *before, last = _BETWEEN.split(words)
             said = [*(line.rstrip(" \t,;") for line in before), last]
             yield from ((number, _GROUPS.sub("", line)) for line in said if line)

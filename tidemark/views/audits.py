@@ -141,8 +141,7 @@ def _shown(
 def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     counted = _COUNTED.get(report.level, ())
     sinks = differing(opened, report)
-    register = opened.book.register()
-    topics = register[1].topics if register else {}
+    topics = opened.book.topics()
     return Findings(
         places=[_place(place, counted, topics) for place in report.places],
         holes=[hole for part in report.coverage for hole in part.holes],

@@ -118,8 +118,7 @@ def dead_letters(
     got. Raises Unreachable and the ledger's errors.
     """
     opened = replace(opened, book=for_readers(opened.book))
-    view, register = opened.book.view(), opened.book.register()
-    topics = register[1].topics if register else {}
+    view, topics = opened.book.view(), opened.book.topics()
     wanted.check(opened.book.stream, view)
     windows = [window for window in _newest_first(view) if wanted.may_be_in(window.record)]
     groups: dict[tuple[str, str | None], _Group] = {}

@@ -7,15 +7,16 @@ from typing import Literal
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState, Record
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.planner import unread_part
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
 from tidemark.runs.windows import lanes
 from tidemark.views.summary import messages
-from tidemark.views.values import Number, PartOf
+from tidemark.views.values import Number, PartOf, part_of
 
 MOST_PARTITIONS = 200
 # Of a lane, the newest; and of a window. The pages of windows have all.
@@ -130,6 +131,7 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
     closed = head is not None and head.state == LaneState.CLOSED
     done = closed and head is not None and head.closed_early is None
     left = lanes.NOTHING if done else unread_part(head, chosen) if head is not None else chosen
+    topics = book.topics()
     newest = [] if head is None else _newest(opened, lane, head)
     paused = Paused(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
     return ProgressOfLane(
@@ -144,12 +146,12 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
         approved_by=entry.approved_by if entry else None,
         opened_at=entry.opened_at if entry else None,
         windows=head.seq if head else 0,
-        committed=[_shown(record) for record in newest],
+        committed=[_shown(record, topics) for record in newest],
         offsets=chosen.count(),
         left=left.count(),
         pace=_pace(newest),
         pending=_pending(opened, lane, head),
-        partitions=[_partition(at, chosen, left) for at in chosen.partitions[:MOST_PARTITIONS]],
+        partitions=[_partition(at, chosen, left, topics) for at in chosen.partitions[:MOST_PARTITIONS]],
         more_partitions=max(0, len(chosen.partitions) - MOST_PARTITIONS),
     )
 
@@ -169,10 +171,11 @@ def _run(entry: LaneEntry | None, head: Head | None) -> str | None:
     return head.last.attempt.run if head is not None and head.last is not None else None
 
 
-def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet) -> PartitionOfLane:
+def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet, topics: Topics) -> PartitionOfLane:
     mine = chosen.only([at])
     (hull,) = mine.hull()
-    return PartitionOfLane(str(at), hull.start, hull.until, mine.count(), left.count(at))
+    part = vars(part_of(topics, hull))
+    return PartitionOfLane(**part, offsets=mine.count(), left=left.count(at))
 
 
 def _pending(opened: OpenStream, lane: str, head: Head | None) -> WindowInWork | None:
@@ -201,12 +204,12 @@ def _pace(records: list[Record]) -> float | None:
     return 1000 * read / ms if ms > 0 and read else None
 
 
-def _shown(record: Record) -> CommittedByLane:
+def _shown(record: Record, topics: Topics) -> CommittedByLane:
     moved = [range_ for range_ in record.window.ranges if range_.start < range_.until]
     return CommittedByLane(
         window=f"{record.lane}/{record.seq}",
         at=record.committed_at,
-        ranges=[PartOf(str(range_.at), range_.start, range_.until) for range_ in moved[:MOST_RANGES]],
+        ranges=[part_of(topics, OffsetRange(range_.at, range_.start, range_.until)) for range_ in moved[:MOST_RANGES]],
         more_ranges=max(0, len(moved) - MOST_RANGES),
         **vars(messages(record)),
     )

@@ -12,7 +12,7 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.incarnations import newest
+from tidemark.ledger.incarnations import Topics, newest
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
     INGEST,
@@ -25,7 +25,7 @@ from tidemark.ledger.records import (
     Window,
     next_offsets,
 )
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import in_words
 from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
@@ -37,7 +37,7 @@ from tidemark.views.messages.payloads import visible
 from tidemark.views.status import Verdict, Word, worst
 from tidemark.views.summary import PassedOver, messages, passed_over
 from tidemark.views.trend import trend
-from tidemark.views.values import Number, PartOf
+from tidemark.views.values import Number, PartOf, part_of
 from tidemark.views.verdicts import verdicts
 
 _WINDOWS = 50
@@ -421,9 +421,15 @@ def _lane(name: str, entry: LaneEntry, windows: int) -> LaneNow:
 
 
 def _windows(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> list[NewestWindow]:
-    pending = [_pending(book, lane, stored.head.pending) for lane, stored in heads.items() if stored.head.pending]
+    pending = [
+        _pending(book, lane, stored.head.pending, register.topics)
+        for lane, stored in heads.items()
+        if stored.head.pending
+    ]
     pending.sort(key=lambda row: -row.at)
-    committed = [committed_window(record) for record in newest_windows(book, register, heads, _WINDOWS)]
+    committed = [
+        committed_window(record, register.topics) for record in newest_windows(book, register, heads, _WINDOWS)
+    ]
     return [*pending, *committed][:_WINDOWS]
 
 
@@ -439,24 +445,25 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
     )
 
 
-def committed_window(record: Record) -> NewestWindow:
+def committed_window(record: Record, topics: Topics) -> NewestWindow:
     """A committed window in a line of a table."""
     counts, passed = vars(messages(record)), passed_over(record)
-    return _newest(record.lane, record.window, "committed", record.committed_at, record.attempt, counts, passed)
+    return _newest(record.lane, record.window, topics, "committed", record.committed_at, record.attempt, counts, passed)
 
 
-def _pending(book: Book, lane: str, pending: Pending) -> NewestWindow:
+def _pending(book: Book, lane: str, pending: Pending, topics: Topics) -> NewestWindow:
     window, beat = pending.window, book.last_beat(lane)
     if beat is None or pending.attempt is None or beat.generation != pending.attempt.generation:
         beat = None
     counts = {"read": None, "stored": beat.stored if beat else None, "skipped": None, "dead_letters": None}
     state = f"pending: {beat.step}" if beat else "pending"
-    return _newest(lane, window, state, window.pinned_at, pending.attempt, counts, None)
+    return _newest(lane, window, topics, state, window.pinned_at, pending.attempt, counts, None)
 
 
 def _newest(
     lane: str,
     window: Window,
+    topics: Topics,
     state: str,
     at: int,
     attempt: Attempt | None,
@@ -469,7 +476,7 @@ def _newest(
         seq=window.seq,
         state=state,
         at=at,
-        ranges=[PartOf(str(range_.at), range_.start, range_.until) for range_ in moved[:_RANGES]],
+        ranges=[part_of(topics, OffsetRange(range_.at, range_.start, range_.until)) for range_ in moved[:_RANGES]],
         more_ranges=max(0, len(moved) - _RANGES),
         selected=None if window.selection is None else window.selection.offsets,
         **counts,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidemark.ledger.incarnations import Topics, written_partition
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.estimating import Estimate
 from tidemark.runs.live.open_stream import OpenStream
@@ -16,7 +17,7 @@ from tidemark.runs.requests.answers import OffsetAnswer, exact, totals
 from tidemark.runs.requests.approval import needs_approval
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import Plan, Replaced
-from tidemark.views.values import Number, PartOf
+from tidemark.views.values import Number, PartOf, part_of
 
 # Lines of each list, and ranges of each partition or window. The numbers beside them are of all.
 MOST_LINES = 500
@@ -97,7 +98,7 @@ class PlanShown:
 
 def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanShown:
     """The plan of a request. Writes nothing. Raises what `plan.plan_request` raises, and StaleLedger for another plan."""
-    found = plan.plan_request(opened, asked)
+    found, topics = plan.plan_request(opened, asked), opened.book.topics()
     windows, stored = plan.replaced(opened, found), plan.stored_now(opened, found)
     guess = plan.estimated(opened, found)
     return PlanShown(
@@ -105,43 +106,43 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanS
         plan=plan.digest(opened, found),
         made_at=opened.book.clock(),
         offsets=found.all.count(),
-        partitions=[_partition(at, found) for at in found.all.partitions[:MOST_LINES]],
+        partitions=[_partition(at, found, topics) for at in found.all.partitions[:MOST_LINES]],
         more_partitions=max(0, len(found.all.partitions) - MOST_LINES),
         added=Added(found.added.count(), found.because),
-        left_out=_left_out(exact(found.left_out)),
+        left_out=_left_out(exact(found.left_out), topics),
         stored_before=stored.exact,
         stored_at_least=stored.least,
         stored_at_most=stored.most,
-        replaces=[_window(window) for window in windows[:MOST_LINES]],
+        replaces=[_window(window, topics) for window in windows[:MOST_LINES]],
         more_replaced=max(0, len(windows) - MOST_LINES),
         estimate=Estimate(guess["records"], guess["bytes"], guess["seconds"]) if guess else None,
         needs_approval=needs_approval(opened.stream.limits.approve_above, found.all.count()),
     )
 
 
-def _left_out(answers: Sequence[OffsetAnswer]) -> LeftOut:
+def _left_out(answers: Sequence[OffsetAnswer], topics: Topics) -> LeftOut:
     shown = [
-        AnswerShown(str(at.partition), at.start, at.until, answer.offsets, answer.answer)
+        AnswerShown(**vars(part_of(topics, answer.within)), offsets=answer.offsets, answer=answer.answer)
         for answer in answers[:MOST_LINES]
-        for at in [answer.within]
     ]
     return LeftOut(totals(answers), shown, max(0, len(answers) - MOST_LINES))
 
 
-def _partition(at: TopicPartition, found: Plan) -> PartitionOfPlan:
+def _partition(at: TopicPartition, found: Plan, topics: Topics) -> PartitionOfPlan:
     all_of_it = found.all.only([at])
     again, added = found.again.count(at), found.added.count(at)
-    return PartitionOfPlan(*ranges_shown(all_of_it), partition=str(at), again=again, added=added)
+    named = written_partition(topics, all_of_it)
+    return PartitionOfPlan(*ranges_shown(all_of_it, topics), partition=named, again=again, added=added)
 
 
-def ranges_shown(ranges: RangeSet) -> tuple[int, list[PartOf], int]:
+def ranges_shown(ranges: RangeSet, topics: Topics) -> tuple[int, list[PartOf], int]:
     """The fields of `Ranges`."""
     found = list(ranges)
-    shown = [PartOf(str(range_.partition), range_.start, range_.until) for range_ in found[:MOST_RANGES]]
+    shown = [part_of(topics, range_) for range_ in found[:MOST_RANGES]]
     return ranges.count(), shown, max(0, len(found) - MOST_RANGES)
 
 
-def _window(replaced: Replaced) -> WindowReplaced:
+def _window(replaced: Replaced, topics: Topics) -> WindowReplaced:
     record = replaced.window.record
     named = f"{record.lane}/{record.seq}"
-    return WindowReplaced(*ranges_shown(replaced.offsets), named, record.attempt.run, record.committed_at)
+    return WindowReplaced(*ranges_shown(replaced.offsets, topics), named, record.attempt.run, record.committed_at)

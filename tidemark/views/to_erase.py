@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.ledger.incarnations import Topics, written_partition
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
@@ -66,13 +67,13 @@ def to_erase(opened: OpenStream, asked: EraseRequest) -> ErasureShown:
     offsets, how = erasing.wanted(opened, asked, most=MOST_READ)
     chosen = erasing.choose(opened, offsets)
     erasing.check(opened, asked, chosen)
-    partitions = chosen.offsets.partitions
+    partitions, topics = chosen.offsets.partitions, opened.book.topics()
     return ErasureShown(
         plan=erasing.digest(opened, chosen),
         made_at=opened.book.clock(),
         how=how,
         offsets=chosen.offsets.count(),
-        partitions=[_partition(at, chosen.offsets) for at in partitions[:MOST_LINES]],
+        partitions=[_partition(at, chosen.offsets, topics) for at in partitions[:MOST_LINES]],
         more_partitions=max(0, len(partitions) - MOST_LINES),
         read_again=chosen.rest.count(),
         before={why: part.count() for why, part in chosen.before.items()},
@@ -82,8 +83,9 @@ def to_erase(opened: OpenStream, asked: EraseRequest) -> ErasureShown:
     )
 
 
-def _partition(at: TopicPartition, offsets: RangeSet) -> PartitionErased:
-    return PartitionErased(*ranges_shown(offsets.only([at])), partition=str(at))
+def _partition(at: TopicPartition, offsets: RangeSet, topics: Topics) -> PartitionErased:
+    mine = offsets.only([at])
+    return PartitionErased(*ranges_shown(mine, topics), partition=written_partition(topics, mine))
 
 
 def _records(offsets: RangeSet) -> str:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainSerializer, TypeAdapter, WithJsonSchema
 
+from tidemark.ledger.incarnations import Topics, written_partition
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -23,11 +26,15 @@ From = Annotated[Number, Field(serialization_alias="from")]
 
 @dataclass(frozen=True)
 class PartOf:
-    """Offsets [from, until) of a partition."""
+    """Offsets [from, until) of a partition, which has its incarnation where the ranges would mean other offsets without it."""
 
     partition: str
     start: From
     until: Number
+
+
+def part_of(topics: Topics, range_: OffsetRange) -> PartOf:
+    return PartOf(written_partition(topics, RangeSet([range_])), range_.start, range_.until)
 
 
 def as_plain(value: DataclassInstance) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.records import (
     Attempt,
     Gap,
@@ -18,11 +19,11 @@ from tidemark.ledger.records import (
     Window,
     WindowRange,
 )
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.summary import Messages, messages
-from tidemark.views.values import Number, PartOf
+from tidemark.views.values import Number, PartOf, part_of
 
 COMMITTED = "committed"
 _NO_TALLY = PartitionTally(topic="", incarnation=1, partition=0)
@@ -160,6 +161,7 @@ def _shown(
 ) -> WindowShown:
     window, attempt, record = pending.window, pending.attempt, pending if isinstance(pending, Record) else None
     covers, receipt = opened.book.covers(window), record.receipt if record else None
+    topics = opened.book.topics()
     committed_at = record.committed_at if record else None
     return WindowShown(
         stream=opened.book.stream,
@@ -175,13 +177,15 @@ def _shown(
         offsets=covers.count(),
         only_sinks=None if window.sinks is None else list(window.sinks),
         selected=None if window.selection is None else window.selection.offsets,
-        gaps=[_gap(gap) for gap in window.gaps],
+        gaps=[_gap(gap, topics) for gap in window.gaps],
         state=state,
         attempt=_attempt(opened, attempt) if attempt else None,
         committed_at=committed_at,
         times=_times(window, attempt, receipt, committed_at),
         messages=_messages(record, covers) if record is not None and receipt is not None else None,
-        partitions=[_partition(range_, covers, receipt) for range_ in window.ranges if range_.start < range_.until],
+        partitions=[
+            _partition(range_, covers, receipt, topics) for range_ in window.ranges if range_.start < range_.until
+        ],
         sinks=[SinkOfWindow(place.name, place.type, dict(place.place)) for place in record.places] if record else [],
         takes=pending.takes if isinstance(pending, Pending) else None,
     )
@@ -216,11 +220,12 @@ def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, com
     return steps
 
 
-def _partition(range_: WindowRange, covers: RangeSet, receipt: Receipt | None) -> PartitionOfWindow:
+def _partition(range_: WindowRange, covers: RangeSet, receipt: Receipt | None, topics: Topics) -> PartitionOfWindow:
     offsets = covers.count(range_.at)
-    same = {name: getattr(range_, name) for name in ("topic", "start", "until", "log_start", "log_end", "leader_epoch")}
+    same = {name: getattr(range_, name) for name in ("topic", "log_start", "log_end", "leader_epoch")}
+    same |= vars(part_of(topics, OffsetRange(range_.at, range_.start, range_.until)))
     tally = None if receipt is None else _tally(range_.at, offsets, receipt)
-    return PartitionOfWindow(**same, partition=str(range_.at), number=range_.partition, offsets=offsets, tally=tally)
+    return PartitionOfWindow(**same, number=range_.partition, offsets=offsets, tally=tally)
 
 
 def _tally(at: TopicPartition, offsets: int, receipt: Receipt) -> TallyShown:
@@ -244,9 +249,11 @@ _WHY = {
 }
 
 
-def _gap(gap: Gap) -> GapShown:
-    place, offsets = str(gap.as_range().partition), gap.until - gap.start
-    return GapShown(place, gap.start, gap.until, offsets, gap.kind.value, gap.policy, _WHY[gap.kind])
+def _gap(gap: Gap, topics: Topics) -> GapShown:
+    part = vars(part_of(topics, gap.as_range()))
+    return GapShown(
+        **part, offsets=gap.until - gap.start, kind=gap.kind.value, policy=gap.policy, sentence=_WHY[gap.kind]
+    )
 
 
 def _is_of(beat: Heartbeat | None, pending: Pending) -> bool:

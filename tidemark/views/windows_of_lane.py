@@ -62,7 +62,7 @@ def windows_of_lane(
     `until`: only those that were committed before this time, in ms since 1970. Reads `count` windows, and a few to find a
     time, however many windows the lane has; where only some are `wanted`, up to `MOST_LOOKED`. Raises the ledger's errors.
     """
-    book = opened.book
+    book, topics = opened.book, opened.book.topics()
     stored, entry = book.head(lane), all_lanes(book).get(lane)
     if stored is None and entry is None:
         return None
@@ -96,4 +96,4 @@ def windows_of_lane(
     if len(found) > count:
         found = found[:count]
         down_to = found[-1].seq
-    return WindowsOfLane(lane, [committed_window(record) for record in found], max(1, end), max(1, down_to), of)
+    return WindowsOfLane(lane, [committed_window(record, topics) for record in found], max(1, end), max(1, down_to), of)

@@ -131,7 +131,7 @@ def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: b
         }
         data(value, as_json=True)
     else:
-        show_answers(exact(chosen.answers))
+        show_answers(opened, exact(chosen.answers))
         _show_places(remaining, "would remain")
     if asking.dry_run and chosen.offsets:
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
@@ -157,7 +157,7 @@ def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeS
         }
         data(value, as_json=True)
         return
-    show_answers(exact({**before, **done.answers}))
+    show_answers(opened, exact({**before, **done.answers}))
     _show_places(places, "remains")
 
 

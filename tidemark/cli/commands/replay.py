@@ -160,7 +160,7 @@ def _goes_on(kind: LaneKind, run: str, asking: Asking) -> bool:
 def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, asking: Asking) -> bool:
     """Show what a run will do, and whether it may."""
     if asking.yes:
-        _show_before(planned, changes)
+        _show_before(opened, planned, changes)
         return True
     _show(opened, planned, changes, as_json=False)
     return asking.agrees(_question(opened, planned))
@@ -204,7 +204,7 @@ def _compared(opened: OpenStream, planned: Plan, run: str, people: People, *, ve
     return compared(opened, run, planned.ranges, planned.sinks, verbose=verbose)
 
 
-def _show_before(planned: Plan, changes: ReplayComparison | None) -> None:
+def _show_before(opened: OpenStream, planned: Plan, changes: ReplayComparison | None) -> None:
     """Show the work of a run before it begins.
 
     If its job fails, whoever goes on with `--run` gets the answers to what was read, but no longer those to what was left out.
@@ -212,7 +212,7 @@ def _show_before(planned: Plan, changes: ReplayComparison | None) -> None:
     if changes is not None:
         show_comparison(changes)
     _show_more_or_less(planned)
-    for said in table(exact(planned.left_out)) if planned.left_out else ():
+    for said in table(exact(planned.left_out), opened.book.topics()) if planned.left_out else ():
         error(said)
 
 
@@ -235,7 +235,7 @@ def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *
     if as_json:
         data(value, as_json=True)
     else:
-        show_answers(exact(planned.answers()))
+        show_answers(opened, exact(planned.answers()))
         if changes is not None:
             show_comparison(changes)
     how = "dry run: " if planned.request.dry_run else ""

@@ -1,5 +1,5 @@
 // One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
-import { ROOT, address, airflowLink, cell, copyable, element, fill, grouped, link, loadPatiently, navigation, rangeText, refill, repeat, rest, run, say, span, time, windowLink, withQuery } from "./shared.js";
+import { ROOT, address, airflowLink, cell, copyable, element, fill, grouped, link, loadPatiently, messageOf, navigation, rangeText, refill, repeat, rest, run, say, span, time, windowLink, withQuery } from "./shared.js";
 
 const REFRESH_MS = 5000;
 const [, stream, , lane, seq] = rest();
@@ -8,7 +8,7 @@ const BAD = new Set(["invalid", "failed"]);
 
 function partitionRow(row, one) {
   cell(row, copyable(rangeText(one.partition, one.from, one.until), element("span", one.partition)), "topic");
-  cell(row, link(grouped(one.from), message(one, one.from)), "number");
+  cell(row, link(grouped(one.from), message(one)), "number");
   cell(row, grouped(one.until), "number");
   cell(row, grouped(one.offsets), "number");
   for (const name of COUNTS) {
@@ -17,8 +17,9 @@ function partitionRow(row, one) {
   }
 }
 
-function message(one, offset) {
-  return withQuery(address("streams", stream, "messages"), { topic: one.topic, partition: String(one.number), offset });
+// The first message, in the incarnation that the window has read.
+function message(one) {
+  return withQuery(address("streams", stream, "messages"), messageOf(`${one.partition}@${one.from}`));
 }
 
 function total(partitions, of) {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidemark.ledger.incarnations import Topics, written_partition
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.subsets import counted_ones
@@ -50,11 +51,11 @@ class OffsetAnswer:
     offsets: int
     answer: str
 
-    def as_fields(self) -> dict[str, Any]:
+    def as_fields(self, topics: Topics) -> dict[str, Any]:
         """For JSON. The bounds are texts: many readers of JSON round numbers of 64 bits."""
         at = self.within
         return {
-            "partition": str(at.partition),
+            "partition": written_partition(topics, RangeSet([at])),
             "from": str(at.start),
             "until": str(at.until),
             "offsets": self.offsets,
@@ -182,19 +183,20 @@ def totals(answers: Iterable[OffsetAnswer]) -> dict[str, int]:
     return by_answer
 
 
-def answer_texts(answers: Sequence[OffsetAnswer], most: int) -> dict[str, Any]:
+def answer_texts(answers: Sequence[OffsetAnswer], topics: Topics, most: int) -> dict[str, Any]:
     """The totals and the first answers for browsers, which round large numbers: all of them are texts."""
-    fields = (answer.as_fields() for answer in answers[:most])
+    fields = (answer.as_fields(topics) for answer in answers[:most])
     return {
         "totals": {why: str(number) for why, number in totals(answers).items()},
         "answers": [{**row, "offsets": str(row["offsets"])} for row in fields],
     }
 
 
-def table(answers: Sequence[OffsetAnswer]) -> list[str]:
+def table(answers: Sequence[OffsetAnswer], topics: Topics) -> list[str]:
     """The first answers as lines of a log, in columns."""
     names = ("partition", "from", "until", "offsets", "answer")
-    rows = [names, *([str(answer.as_fields()[name]) for name in names] for answer in answers[:MOST_LINES])]
+    shown = (answer.as_fields(topics) for answer in answers[:MOST_LINES])
+    rows = [names, *([str(fields[name]) for name in names] for fields in shown)]
     first, *numbers = (max(len(row[column]) for row in rows) for column in range(len(names) - 1))
     lines = [
         "  ".join(

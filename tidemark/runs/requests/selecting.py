@@ -239,8 +239,7 @@ def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
 
     Raises WrongUse for a topic that the stream has never read, and for an unknown incarnation.
     """
-    register = opened.book.register()
-    topics = register[1].topics if register else {}
+    topics = opened.book.topics()
     for at in (*named.open.partitions, *named.exact.partitions):
         if not topics.get(at.topic):
             raise WrongUse(f"{at.topic}: the stream {opened.book.stream} has never read this topic")

@@ -23,7 +23,7 @@ from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked
-from tidemark.views.browsing.places import from_there, known_topics, left_from
+from tidemark.views.browsing.places import from_there, left_from
 
 # What a dead letter has beside its message.
 FIELDS = ("reason", "error", "detail", "outcome", "attempts", "redrives")
@@ -127,5 +127,5 @@ def _answer(
         meter.looked,
         meter.read,
         not_read=matcher.not_read,
-        topics=known_topics(opened),
+        topics=opened.book.topics(),
     )

@@ -16,7 +16,7 @@ from tidemark.runs.live.same_logs import check_same
 from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
-from tidemark.views.browsing.places import GoOn, InKafka, Where, in_kafka, known_topics
+from tidemark.views.browsing.places import GoOn, InKafka, Where, in_kafka
 
 # From the newest back, a partition is read in parts, each forwards: so many offsets first, then more or fewer.
 _FIRST_STEP, _MOST_STEP = 64, 2**40
@@ -106,7 +106,7 @@ def messages(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
         read=meter.read,
         erased=search.erased,
         not_read=search.matcher.not_read,
-        topics=known_topics(opened),
+        topics=opened.book.topics(),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.elsewhere import erased_elsewhere, erased_here
-from tidemark.ledger.incarnations import Topics, assign_incarnations
+from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.offsets.coordinates import Named, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
@@ -75,12 +75,6 @@ class Where:
         return offsets & (anywhere | ranges.exact)
 
 
-def known_topics(opened: OpenStream) -> Topics:
-    """The topics that the ledger knows, with their incarnations."""
-    register = opened.book.register()
-    return register[1].topics if register else {}
-
-
 def window_record(opened: OpenStream, name: str) -> Record:
     """The committed window of this name. Raises WrongUse where there is none."""
     match = _WINDOW.fullmatch(name)
@@ -121,8 +115,7 @@ def in_kafka(opened: OpenStream, where: Where) -> InKafka:
     log = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
     if log is None:
         raise WrongUse(f"Kafka has no topic {topic}")
-    register = opened.book.register()
-    known = _same(topic, register[1].topics.get(topic, ()) if register else (), log)
+    known = _same(topic, opened.book.topics().get(topic, ()), log)
     there = {number: one for number, one in log.partitions.items() if one.start < one.end}
     offsets = RangeSet(OffsetRange(TopicPartition(topic, number), one.start, one.end) for number, one in there.items())
     offsets = where.only(assign_incarnations({topic: known}, _between(opened, where, {topic: log}, offsets)))

@@ -22,7 +22,7 @@ from tidemark.views.browsing.filters import Filter, parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked
-from tidemark.views.browsing.places import from_there, known_topics, left_from
+from tidemark.views.browsing.places import from_there, left_from
 
 # Offsets whose rows are read at once: so many first, then up to so many; and their rows and bytes. A message may have many.
 _FIRST, _MOST, _MOST_ROWS, _MOST_BYTES = 200, 20_000, 200_000, 16_000_000
@@ -76,7 +76,7 @@ def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = N
         meter.read,
         not_read=matcher.not_read,
         left_out=left_out,
-        topics=known_topics(opened),
+        topics=opened.book.topics(),
     )
 
 
