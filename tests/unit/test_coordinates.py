@@ -45,6 +45,12 @@ def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
     for wrong in ("logs#0/3@17", "logs#/3@17", "logs#2#2/3@17", "logs#1234567890/3@17"):
         with pytest.raises(WrongUse, match=r"line 1: .* is not a coordinate"):
             parse_records(wrong)
+    for number in ("0", "false", '"x"', "[2]"):
+        with pytest.raises(WrongUse, match=r"line 1: .* is not a coordinate"):
+            parse_records(f'{{"topic": "logs", "partition": 3, "offset": 17, "incarnation": {number}}}')
+    for number in ("null", '""'):
+        asked = f'{{"topic": "logs", "partition": 3, "offset": 17, "incarnation": {number}}}'
+        assert parse_records(asked) == Named(first)
     with pytest.raises(WrongUse, match="logs#2/3@17: leave the incarnation out here"):
         parse_coordinates("logs#2/3@17")
 

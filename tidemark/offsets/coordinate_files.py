@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import columns, in_parts, incarnation_among
+from tidemark.offsets.coordinates import columns, in_parts, rows_of_csv
 from tidemark.offsets.parquet_folders import files_in
 
 
@@ -27,7 +28,10 @@ def lines_of(path: Path) -> str:
 
 def _with_header(path: Path, text: str) -> str:
     """A CSV file as it is, so that errors name its own lines. Raises WrongUse for a header without the columns."""
-    header = next((row for row in csv.reader(text.splitlines()) if row), [])
+    try:
+        header = next((row for row in rows_of_csv(io.StringIO(text, newline="")) if row), [])
+    except csv.Error as problem:
+        raise WrongUse(f"{path}: not CSV: {problem}") from problem
     # No header: lines like those of other files.
     if not any("/" in cell or cell.strip().isdecimal() for cell in header):
         _columns(path, [cell.strip() for cell in header])
@@ -43,13 +47,10 @@ def _of_parquet(path: Path) -> str:
         files = pyarrow.dataset.dataset(
             [str(file) for file in files_in(path)] if path.is_dir() else path, format="parquet"
         )
-        names = _columns(path, files.schema.names)
-        numbered = incarnation_among(files.schema.names, names)
-        named = [*names, *([numbered] if numbered else [])]
-        rows = zip(*(column.to_pylist() for column in files.to_table(columns=named).columns), strict=True)
+        table = files.to_table(columns=list(_columns(path, files.schema.names)))
     except ArrowException as problem:
         raise WrongUse(f"{path}: not Parquet: {problem}") from problem
-    return "\n".join(in_parts(["" if cell is None else str(cell).strip() for cell in row]) for row in rows)
+    return "\n".join(map(in_parts, zip(*(column.to_pylist() for column in table.columns), strict=True)))
 
 
 def _columns(path: Path, there: Sequence[str]) -> tuple[str, ...]:

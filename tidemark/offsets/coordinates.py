@@ -140,16 +140,14 @@ def _standing(where: str) -> Iterator[None]:
         raise WrongUse(f"{where}: {problem}" if where else str(problem)) from problem
 
 
-def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
-    """The names of topic, partition and offset among some columns; None unless all three are there."""
+def columns(there: Iterable[str]) -> tuple[str, ...] | None:
+    """The names of topic, partition and offset among some columns, and that of the incarnation, if there is one.
+
+    None unless the first three are there.
+    """
     present = set(there)
-    return next((names for names in _COLUMNS if present.issuperset(names)), None)
-
-
-def incarnation_among(there: Iterable[str], names: Sequence[str]) -> str | None:
-    """The column with incarnations beside those of a coordinate; None where there is none."""
-    name = _OF_INCARNATION[names[0]]
-    return name if name in there else None
+    names = next((names for names in _COLUMNS if present.issuperset(names)), None)
+    return names and (*names, *present.intersection([_OF_INCARNATION[names[0]]]))
 
 
 # Each form gives the number of a line, and what it says of a coordinate.
@@ -201,15 +199,14 @@ def _of_csv(text: str) -> _Said:
             raise WrongUse(
                 f"line {rows.line_num}: expected the columns topic, partition and offset; it has {', '.join(header)}"
             )
-        numbered = incarnation_among(header, names)
-        if (twice := repeated_name([*names, *([numbered] if numbered else [])], header)) is not None:
+        if (twice := repeated_name(names, header)) is not None:
             raise WrongUse(f"line {rows.line_num}: the column {twice} stands there twice")
-        places = [header.index(name) for name in (*names, *([numbered] if numbered else []))]
+        places = [header.index(name) for name in names]
         for row in rows:
             if row and len(row) <= max(places):
                 raise WrongUse(f"line {rows.line_num}: has fewer columns than the first line, which names them")
             if row:
-                yield rows.line_num, in_parts([row[place].strip() for place in places])
+                yield rows.line_num, in_parts(row[place] for place in places)
     except csv.Error as problem:
         raise WrongUse(f"line {rows.line_num}: not CSV: {problem}") from problem
 
@@ -217,8 +214,7 @@ def _of_csv(text: str) -> _Said:
 def _of_json(text: str) -> _Said:
     for line, value in _values(text):
         named = columns(value) if isinstance(value, dict) else None
-        numbered = incarnation_among(value, named) if named else None
-        parts = [value[name] for name in named] if named else value
+        parts = [value[name] for name in named[:3]] if named else value
         plain = (
             isinstance(parts, list) and len(parts) == 3 and all(isinstance(part, str | int | float) for part in parts)
         )
@@ -227,12 +223,12 @@ def _of_json(text: str) -> _Said:
                 f"line {line}: {_shown(_as_json(value))} is not a coordinate; expected "
                 '{"topic": "logs", "partition": 3, "offset": 17} or ["logs", 3, 17]'
             )
-        yield line, in_parts([*map(str, parts), *([str(value[numbered] or "")] if numbered else [])])
+        yield line, in_parts(value[name] for name in named) if named else in_parts(parts)
 
 
-def in_parts(cells: Sequence[str]) -> str:
-    """A coordinate of its topic, partition, offset, and maybe its incarnation."""
-    topic, partition, offset, *numbered = cells
+def in_parts(cells: Iterable[object]) -> str:
+    """A coordinate as people write it, of its topic, partition, offset, and maybe its incarnation; None stands for no cell."""
+    topic, partition, offset, *numbered = ("" if cell is None else str(cell).strip() for cell in cells)
     return f"{topic}{f'#{numbered[0]}' if any(numbered) else ''},{partition},{offset}"
 
 

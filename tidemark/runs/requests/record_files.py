@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.errors import RecordsGone, WrongUse
-from tidemark.offsets.coordinates import Named, each_once, incarnation_among, repeated_name, rows_of_csv
+from tidemark.offsets.coordinates import Named, columns, each_once, repeated_name, rows_of_csv
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, Interval, RangeSet, TopicPartition
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 FOLDER = "TIDEMARK_SELECTIONS"
 _LOCAL = "file://"
 
-# The first names are those of Tidemark's own files, in which the second may be fields: what messages say of themselves.
-_COLUMNS = (("_topic", "_partition", "_offset"), ("topic", "partition", "offset"))
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
@@ -274,17 +272,15 @@ def _check_texts(place: str, column: Any) -> None:
 
 
 def _columns(place: str, there: Sequence[str]) -> tuple[str, ...]:
-    """The columns of topic, partition and offset, and that of the incarnation, if there is one."""
-    columns = next((names for names in _COLUMNS if set(names) <= set(there)), None)
-    if columns is None:
+    """The columns of a coordinate, as `columns` finds them. Raises WrongUse."""
+    names = columns(there)
+    if names is None:
         some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
         more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
         raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
-    numbered = incarnation_among(there, columns)
-    found = (*columns, *((numbered,) if numbered else ()))
-    if (twice := repeated_name(found, there)) is not None:
+    if (twice := repeated_name(names, there)) is not None:
         raise WrongUse(f"{place}: the column {twice} stands there twice")
-    return found
+    return names
 
 
 def _plain(name: str) -> str:
