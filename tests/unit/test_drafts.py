@@ -219,8 +219,31 @@ def test_protobuf_by_a_registry_is_drafted_with_its_types() -> None:
         "a message shop.Refund, and not shop.Order",
         "the registry has no Protobuf schema 8",
         "not a message shop.Order",
-        "not in the registry's wire format",
+        "not in the wire format of a schema registry",
     ]
+
+
+@pytest.mark.covers("N112")
+def test_a_message_without_a_field_that_is_read_is_kept_as_it_is() -> None:
+    """It holds itself, and nothing else."""
+    schema = 'syntax = "proto3"; package shop; message Part { repeated Part parts = 1; }'
+    with serving({7: {"schema": schema, "schemaType": "PROTOBUF"}}) as served:
+        registry = ("ours", SchemaRegistry(RegistryEndpoint(served.url)))
+        with pytest.raises(
+            WrongUse, match=r"no field of shop\.Part has a type that scheme protobuf reads: use scheme raw"
+        ):
+            format_of([framed(7, b"\x0a\0")] * 3, registry)
+
+
+@pytest.mark.covers("N112")
+def test_what_begins_otherwise_does_not_decide_which_message_most_are() -> None:
+    schema = Schema()
+    orders = [framed(7, schema.written(id="1"), 1) for _ in range(4)]
+    others = [b"\1" + framed(7, schema.written("shop.Refund", id="1"))[1:] for _ in range(3)]
+    refunds = [framed(7, schema.written("shop.Refund", id="1")) for _ in range(2)]
+    with serving({7: {"schema": ORDER, "schemaType": "PROTOBUF"}}) as served:
+        found = format_of([*orders, *others, *refunds], ("ours", SchemaRegistry(RegistryEndpoint(served.url))))
+    assert found.scheme["message"] == "shop.Order"
 
 
 names = st.one_of(

@@ -5,6 +5,7 @@ The texts are other people's, so `protoc` reads them in a process of its own, wh
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import re
 import subprocess
@@ -29,6 +30,8 @@ sys.exit(protoc.main(sys.argv))
 _MOST_SAID: Final = 200
 # An error of a file. Its libraries say other things, too.
 _OF_A_FILE: Final = re.compile(r"[^\s:]+\.proto:(?![\d:]* warning:)")
+# Of a name that is too long, or that is a file to one import and a folder to another one. A full disk is nobody's schema.
+_OF_NAMES: Final = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 
 
 def set_of(text: str, imports: Mapping[str, str]) -> bytes:
@@ -50,9 +53,7 @@ def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
         folder = Path(given).resolve()
         made = folder / "set"
         for name, one in ((_MAIN, text), *imports):
-            path = folder / "files" / _relative(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(one, encoding="utf-8")
+            _write(folder / "files", name, one)
         command = [sys.executable, "-P", "-c", _PROGRAM, f"-I{folder / 'files'}"]
         command += [f"-I{Path(found.origin).parent / '_proto'}", "--include_imports", f"--descriptor_set_out={made}"]
         try:
@@ -71,9 +72,16 @@ def _first_problem(said: bytes, folder: Path) -> str:
     return wrong[0].replace(f"{_MAIN}:", "line ", 1)[:_MOST_SAID] if wrong else "it does not say why"
 
 
-def _relative(name: str) -> PurePosixPath:
-    """The path of an import. Raises ValueError for one that leads out of its folder."""
+def _write(folder: Path, name: str, text: str) -> None:
+    """A file of this name. Raises ValueError for a name that leads out of the folder, or that no file can have there."""
     path = PurePosixPath(name)
+    wrong = ValueError(f"it imports {name[:_MOST_SAID]!r}, which is no name of a file")
     if path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts:
-        raise ValueError(f"it imports {name[:_MOST_SAID]!r}, which is no name of a file")
-    return path
+        raise wrong
+    try:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        if problem.errno in _OF_NAMES:
+            raise wrong from problem
+        raise

@@ -1,4 +1,4 @@
-"""A schema registry's reasons against a schema. Imports little: stream files are read with it."""
+"""What a schema registry calls schemas, and how a value names one. Imports little: stream files are read with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ SchemaKind = Literal["AVRO", "PROTOBUF"]
 KINDS: Mapping[str, SchemaKind] = {"avro": "AVRO", "protobuf": "PROTOBUF"}
 # The same for people.
 CALLED: Mapping[SchemaKind, str] = {"AVRO": "an Avro schema", "PROTOBUF": "a Protobuf schema"}
+
+# Of a value in Confluent's wire format: a byte 0, and the number of a schema in four bytes.
+FRAME = 5
+NOT_FRAMED = "not in the wire format of a schema registry"
+
+
+def number_in(value: bytes) -> int | None:
+    """The number of the schema that a value names; None for a value in another form."""
+    return int.from_bytes(value[1:FRAME], "big") if value[:1] == b"\0" and len(value) >= FRAME else None
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, is_field_name, some
 from tidemark.schemes.avro_schema import record
 from tidemark.types.ddl import DEEPEST, quoted
 
-# A byte 0, and the number of a schema.
-_FRAME = 5
 _LOGICAL = {
     "timestamp-millis": "timestamp",
     "timestamp-micros": "timestamp",
@@ -39,14 +38,14 @@ _MOST_DIGITS = 38
 
 def is_framed(value: bytes) -> bool:
     """Whether a value begins as one in the registry's wire format does."""
-    return value[:1] == b"\0" and len(value) > _FRAME
+    return number_in(value) is not None and len(value) > FRAME
 
 
 def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) -> Format:
     """The scheme `avro` with the registry of the connection `name`, for its schemas by number. Raises ValueError."""
     import fastavro
 
-    schemas: dict[int, Any] = {}
+    schemas: dict[int | None, Any] = {}
     types: dict[str, set[str | None]] = {}
     for number, text in texts.items():
         named: dict[str, Any] = {}
@@ -58,12 +57,12 @@ def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) ->
         raise ValueError("no field of theirs has a type that scheme avro reads")
 
     def read(value: bytes) -> Any:
-        return fastavro.schemaless_reader(io.BytesIO(value[_FRAME:]), schemas[_schema_number(value)], None)
+        return fastavro.schemaless_reader(io.BytesIO(value[FRAME:]), schemas[number_in(value)], None)
 
     def refusal(value: bytes) -> str | None:
-        if not is_framed(value):
-            return "not in the registry's wire format"
-        if (number := _schema_number(value)) not in schemas:
+        if (number := number_in(value)) is None:
+            return NOT_FRAMED
+        if number not in schemas:
             return f"the registry has no Avro schema {number}"
         try:
             read(value)
@@ -86,10 +85,6 @@ def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple
     left = [name for name in types if name not in fields]
     said = f"{len(left)} fields have a type that scheme avro does not read, or several: {some(left)}"
     return fields, (said,) if left else ()
-
-
-def _schema_number(value: bytes) -> int:
-    return int.from_bytes(value[1:5], "big")
 
 
 def _avro_type(found: Any, named: Mapping[str, Any], depth: int = 0) -> str | None:

@@ -7,11 +7,11 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, is_field_name, some
 from tidemark.schemes.protobuf_schema import behind_indexes, drafted, message_of
 
-_FRAME = 5
 # The word for a field that is no part of another.
 _ALONE = {"bigint": "integer"}
 
@@ -19,71 +19,78 @@ _ALONE = {"bigint": "integer"}
 def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, str]) -> Format:
     """The scheme `protobuf` with the registry of the connection `name`, for the message that most values are.
 
-    `schemas`: the sets of descriptors in base64, by number. Raises ValueError where no value names a message of theirs.
+    `schemas`: the sets of descriptors in base64, by number. Raises ValueError where no value names a message of theirs, and
+    where that message has no field that the scheme reads.
     """
     from google.protobuf import json_format, message_factory
 
-    kinds = Counter(found for value in values if (found := _message_of(value, schemas)) is not None)
-    if not kinds:
+    named = [found for value in values if (found := _named_by(value, schemas)) is not None]
+    if not named:
         raise ValueError("no value names a message of these schemas")
-    message = kinds.most_common(1)[0][0]
-    numbers = sorted({_number(value) for value in values if _message_of(value, schemas) == message})
+    message = Counter(one for _, one, _ in named).most_common(1)[0][0]
+    numbers = sorted({number for number, one, _ in named if one == message})
     known = {number: message_of(b64decode(schemas[number]), message) for number in numbers}
-    types: dict[str, set[str | None]] = {}
-    for one in known.values():
-        for field, kind in drafted(one).items():
-            types.setdefault(field, set()).add(kind)
-    fields = {
-        field: _ALONE.get(kind, kind)
-        for field, found in types.items()
-        if len(found) == 1 and is_field_name(field) and (kind := next(iter(found))) is not None
-    }
-    left = [field for field in types if field not in fields]
+    fields, notes = _fields([drafted(one) for one in known.values()])
+    if not fields:
+        raise ValueError(f"no field of {message} has a type that scheme protobuf reads")
 
-    def read(value: bytes) -> dict[str, object]:
-        kind = message_factory.GetMessageClass(known[_number(value)])
-        _, written = behind_indexes(schemas[_number(value)], value[_FRAME:])
-        found: dict[str, object] = json_format.MessageToDict(
-            kind.FromString(written), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
-        return found
-
-    def refusal(value: bytes) -> str | None:
-        if value[:1] != b"\0" or len(value) < _FRAME:
-            return "not in the registry's wire format"
-        if _number(value) not in schemas:
-            return f"the registry has no Protobuf schema {_number(value)}"
-        if (found := _message_of(value, schemas)) != message:
-            return f"a message {found}, and not {message}" if found else "it has the index of no message of its schema"
+    def read(value: bytes) -> dict[str, object] | str:
+        """What a value says; or why it is no such message."""
+        if (number := number_in(value)) is None:
+            return NOT_FRAMED
+        if number not in schemas:
+            return f"the registry has no Protobuf schema {number}"
+        if (found := _named_by(value, schemas)) is None:
+            return "it has the index of no message of its schema"
+        _, other, written = found
+        if other != message:
+            return f"a message {other}, and not {message}"
         try:
-            read(value)
+            row: dict[str, object] = json_format.MessageToDict(
+                message_factory.GetMessageClass(known[number]).FromString(written),
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
         # Whatever a reader of Protobuf makes of other bytes.
         except Exception:
             return f"not a message {message}"
-        return None
+        return row
 
-    rows = [read(value) for value in values if refusal(value) is None]
+    def refusal(value: bytes) -> str | None:
+        found = read(value)
+        return found if isinstance(found, str) else None
+
+    rows = [row for value in values if isinstance(row := read(value), dict)]
     given = {one: [_text(row[one]) for row in rows if row.get(one) is not None] for one in fields}
     columns = tuple(Column(one, kind, len(given[one]), example(given[one])) for one, kind in fields.items())
-    said = f"{len(left)} fields hold themselves, are empty, or have several types: {some(left)}"
     scheme = {"type": "protobuf", "registry": name, "message": message, "fields": fields}
     what = "Protobuf messages by a schema registry"
-    return Format(what, scheme, refusal, columns, notes=(said,) if left else ())
+    return Format(what, scheme, refusal, columns, notes=notes)
+
+
+def _fields(drafts: Sequence[Mapping[str, str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The fields that have one type in all schemas, and what to say of the others."""
+    types: dict[str, set[str | None]] = {}
+    for draft in drafts:
+        for field, kind in draft.items():
+            types.setdefault(field, set()).add(kind)
+    known = {field: next(iter(found)) for field, found in types.items() if len(found) == 1 and is_field_name(field)}
+    fields = {field: _ALONE.get(kind, kind) for field, kind in known.items() if kind is not None}
+    left = [field for field in types if field not in fields]
+    said = f"{len(left)} fields hold themselves, are empty, or have several types: {some(left)}"
+    return fields, (said,) if left else ()
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _message_of(value: bytes, schemas: Mapping[int, str]) -> str | None:
-    """The message that a value names; None for one of no schema of these."""
-    if len(value) < _FRAME or (number := _number(value)) not in schemas:
+def _named_by(value: bytes, schemas: Mapping[int, str]) -> tuple[int, str, bytes] | None:
+    """The schema and the message that a value names, and the message's bytes; None where these schemas have none such."""
+    number = number_in(value)
+    if number is None or number not in schemas:
         return None
     try:
-        return behind_indexes(schemas[number], value[_FRAME:])[0]
+        return (number, *behind_indexes(schemas[number], value[FRAME:]))
     except ValueError:
         return None
-
-
-def _number(value: bytes) -> int:
-    return int.from_bytes(value[1:_FRAME], "big")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidemark.clients.registry_answers import SchemaKind
+from tidemark.clients.registry_answers import SchemaKind, number_in
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.drafts.access_logs import access_log_format, is_access_log
 from tidemark.drafts.avro_records import avro_format, is_framed
@@ -81,7 +81,7 @@ def _is_xml(value: bytes) -> bool:
 
 def _by_registry(values: Sequence[bytes], name: str, registry: SchemaRegistry) -> Format:
     """Avro or Protobuf, of whichever kind the registry has schemas of the numbers that values name. Raises WrongUse."""
-    numbers = sorted({int.from_bytes(value[1:5], "big") for value in values if is_framed(value)})
+    numbers = sorted({number for value in values if (number := number_in(value)) is not None})
     shown = ", ".join(map(str, numbers[:_SHOWN]))
     for kind, format_ in _BY_REGISTRY.items():
         schemas = {number: text for number, text in registry.schemas(numbers, kind).items() if isinstance(text, str)}

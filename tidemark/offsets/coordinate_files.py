@@ -29,7 +29,7 @@ def lines_of(path: Path) -> str:
 def _with_header(path: Path, text: str) -> str:
     """A CSV file as it is, so that errors name its own lines. Raises WrongUse for a header without the columns."""
     try:
-        header = next((row for row in rows_of_csv(io.StringIO(text, newline="")) if row), [])
+        header: list[str] = next((row for row in rows_of_csv(io.StringIO(text, newline="")) if row), [])
     except csv.Error as problem:
         raise WrongUse(f"{path}: not CSV: {problem}") from problem
     # No header: lines like those of other files.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from tidemark.clients.registry_answers import NOT_FRAMED
 from tidemark.errors import PROTOBUF, PackageMissing
 from tidemark.types.ddl import DEEPEST, Type, quoted
 from tidemark.types.fields import FieldType, text_of, type_of
@@ -115,10 +116,8 @@ def behind_indexes(schema: str, value: bytes) -> tuple[str, bytes]:
 
     `schema`: the set in base64, whose last file has the messages. Raises ValueError.
     """
-    from google.protobuf import descriptor_pb2
-
     count, at = _index(value, 0)
-    file = descriptor_pb2.FileDescriptorSet.FromString(b64decode(schema)).file[-1]
+    file = _last_file(schema)
     names, kinds = [file.package] if file.package else [], file.message_type
     # No index stands for one index of 0.
     for _ in range(max(count, 1)):
@@ -130,6 +129,13 @@ def behind_indexes(schema: str, value: bytes) -> tuple[str, bytes]:
     return ".".join(names), value[at:]
 
 
+@lru_cache(maxsize=100)
+def _last_file(schema: str) -> Any:
+    from google.protobuf import descriptor_pb2
+
+    return descriptor_pb2.FileDescriptorSet.FromString(b64decode(schema)).file[-1]
+
+
 def _index(value: bytes, at: int) -> tuple[int, int]:
     """A number in as many bytes as it needs, seven bits in each, its sign in the lowest bit; and where it ends."""
     found = 0
@@ -139,7 +145,7 @@ def _index(value: bytes, at: int) -> tuple[int, int]:
             return found >> 1, at + place + 1
         if part < 0x80:
             break
-    raise ValueError("not in the wire format of a schema registry")
+    raise ValueError(NOT_FRAMED)
 
 
 @lru_cache(maxsize=100)
@@ -175,14 +181,12 @@ def _member(message: Descriptor, name: str, kind: Type, within: str, may_lack: b
         known = ", ".join(one.name for one in message.fields)
         return None if may_lack else f"{within or message.full_name} has no field {name}; it has {known}"
     path = f"{within}.{name}" if within else name
-    if _is_map(field):
-        values = field.message_type.fields_by_name["value"]
-        fits = kind.name == "map" and kind.of is not None
-        return _value(values, kind.of, f"{path}[]", may_lack) if fits and kind.of else _other(field, kind, path)
-    if field.is_repeated:
-        fits = kind.name == "array" and kind.of is not None
-        return _value(field, kind.of, f"{path}[]", may_lack) if fits and kind.of else _other(field, kind, path)
-    return _value(field, kind, path, may_lack)
+    if not field.is_repeated:
+        return _value(field, kind, path, may_lack)
+    wanted, inner = ("map", field.message_type.fields_by_name["value"]) if _is_map(field) else ("array", field)
+    if kind.name != wanted or kind.of is None:
+        return _other(field, kind, path)
+    return _value(inner, kind.of, f"{path}[]", may_lack)
 
 
 def _value(field: FieldDescriptor, kind: Type, path: str, may_lack: bool) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.clients.registry_answers import FRAME, NOT_FRAMED
 from tidemark.schemes.kinds import JsonScheme
 from tidemark.spark.columns import VALUE
 from tidemark.spark.runtime.compiling import value_by_java
@@ -17,8 +18,6 @@ _DECOMPRESSED = Path(__file__).with_name("Decompressed.java")
 # The message's own value, and why nothing can be taken out of it; VALUE is null then.
 WRAPPED, NOT_WRAPPED = "_wrapped", "_not_wrapped"
 _FOUND = "_unwrapped"
-# A byte 0 and the number of a schema, in bytes: see Confluent's wire format.
-_FRAME = 5
 
 
 def is_wrapped(stream: Stream) -> bool:
@@ -49,6 +48,6 @@ def _framed(stream: Stream) -> bool:
 def _behind_the_number() -> Column:
     """What follows the number of a schema, and why there is none."""
     value = F.col(VALUE)
-    framed = F.startswith(value, F.lit(b"\0")) & (F.octet_length(value) >= _FRAME)
-    why = F.when(value.isNotNull() & ~framed, F.lit("not in the wire format of a schema registry"))
-    return F.struct(F.when(framed, F.substr(value, F.lit(_FRAME + 1))).alias("value"), why.alias("why"))
+    framed = F.startswith(value, F.lit(b"\0")) & (F.octet_length(value) >= FRAME)
+    why = F.when(value.isNotNull() & ~framed, F.lit(NOT_FRAMED))
+    return F.struct(F.when(framed, F.substr(value, F.lit(FRAME + 1))).alias("value"), why.alias("why"))

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
-from tidemark.clients.registry_answers import RefusedSchema
+from tidemark.clients.registry_answers import NOT_FRAMED, RefusedSchema
 from tidemark.errors import WrongUse
 from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted, not_utf8
-from tidemark.spark.schemes.registered import NO_NUMBER, schema_number
+from tidemark.spark.schemes.registered import schema_number
 from tidemark.types.fields import is_decimal, spark_type, type_of
 
 _ID, _RECORD, _READ = "_id", "_record", "_tidemark_read"
@@ -60,7 +60,7 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
             known.append(written)
     unknown = F.concat(F.lit("schema "), F.col(_ID).cast("string"), F.lit(" is not an Avro schema of the registry"))
     is_known = F.col(_ID).isin([one.number for one in known]) if known else F.lit(False)
-    reason = F.when(F.col(_ID).isNull(), F.lit(NO_NUMBER)).when(~is_known, unknown)
+    reason = F.when(F.col(_ID).isNull(), F.lit(NOT_FRAMED)).when(~is_known, unknown)
     return _typed(frame, messages.columns, known, scheme.given, reason)
 
 

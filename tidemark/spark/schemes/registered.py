@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.clients.registry_answers import KINDS, RefusedSchema
+from tidemark.clients.registry_answers import FRAME, KINDS, RefusedSchema
 from tidemark.errors import WrongUse
 from tidemark.spark.columns import VALUE
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tidemark.clients.schema_registry import SchemaRegistry
 
 _ID = "_id"
-NO_NUMBER = "not in the wire format of a schema registry"
 # With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
 # registry lists are asked for. Spark cannot plan for more real schemas than this.
 _MOST_SCHEMAS = 1_000
@@ -44,5 +43,5 @@ def schemas_of(messages: DataFrame, registry: SchemaRegistry, kind: str) -> dict
 
 def schema_number() -> Column:
     """The number after a first byte of 0; null for a value of another form."""
-    starts = (F.octet_length(VALUE) >= 5) & (F.hex(F.expr(f"substring({VALUE}, 1, 1)")) == "00")
+    starts = (F.octet_length(VALUE) >= FRAME) & (F.hex(F.expr(f"substring({VALUE}, 1, 1)")) == "00")
     return F.when(starts, F.conv(F.hex(F.expr(f"substring({VALUE}, 2, 4)")), 16, 10).cast("bigint"))

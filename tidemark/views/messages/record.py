@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.slots import KafkaMessage
-from tidemark.clients.registry_answers import CALLED, KINDS, RefusedSchema
+from tidemark.clients.registry_answers import CALLED, FRAME, KINDS, NOT_FRAMED, RefusedSchema, number_in
 from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
 from tidemark.errors import TidemarkError
 from tidemark.schemes.kinds import JsonScheme, ProtobufScheme, WithSchemas
@@ -24,8 +24,6 @@ from tidemark.views.messages.sandbox import asked_with_limits
 # A larger value is not read.
 MOST_BYTES = 1_000_000
 _REGISTRY_SECONDS = 3.0
-_MAGIC = 5
-_NOT_FRAMED = "not in the wire format of a schema registry"
 
 
 @dataclass(frozen=True)
@@ -88,21 +86,19 @@ def written_by(
     if not isinstance(scheme, WithSchemas):
         if not isinstance(scheme, JsonScheme) or scheme.wire_format is None:
             return Written(unpacked, value, decompress=how)
-        number = _number(value)
-        return RecordRead("", None, _NOT_FRAMED) if number is None else Written(_named(number), value[_MAGIC:])
+        number = number_in(value)
+        return RecordRead("", None, NOT_FRAMED) if number is None else Written(_named(number), value[FRAME:])
     if scheme.registry is None:
         by = ", ".join(filter(None, (str(scheme.schema_file), unpacked)))
         return _by_schema(scheme, scheme.writer, by, value, how)
-    number = _number(value)
+    number = number_in(value)
     if number is None:
-        return RecordRead("", None, _NOT_FRAMED)
+        return RecordRead("", None, NOT_FRAMED)
     known = {} if known is None else known
     if number not in known:
         known[number] = _registered(connections, scheme, scheme.registry, number)
     schema = known[number]
-    return (
-        schema if isinstance(schema, RecordRead) else _by_schema(scheme, schema, _named(number), value[_MAGIC:], None)
-    )
+    return schema if isinstance(schema, RecordRead) else _by_schema(scheme, schema, _named(number), value[FRAME:], None)
 
 
 def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str | None) -> Written | RecordRead:
@@ -115,10 +111,6 @@ def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str
         return Written(by, value, "protobuf", json.dumps({"set": schema, "message": name}), how)
     except ValueError as problem:
         return RecordRead("", None, str(problem))
-
-
-def _number(value: bytes) -> int | None:
-    return int.from_bytes(value[1:_MAGIC], "big") if len(value) >= _MAGIC and value[0] == 0 else None
 
 
 def _named(number: int) -> str:
