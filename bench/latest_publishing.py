@@ -53,12 +53,12 @@ _NAME = "by_id"
 
 def after_many(bench: Workbench) -> Pairs:
     """After 1,000 windows, against after 100."""
-    with_history, without = Published(new_store(), 1_000), Published(new_store(), 100)
+    old, young = Published(new_store(), 1_000), Published(new_store(), 100)
     try:
-        return in_pairs(bench.pairs, with_history.publish_next, without.publish_next)
+        return in_pairs(bench.pairs, old.publish_next, young.publish_next)
     finally:
-        with_history.close()
-        without.close()
+        old.close()
+        young.close()
 
 
 def beside_a_merge(bench: Workbench) -> Pairs:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.stream_text import MINIMAL
+from tidemark.cli.commands.fields import _check, _replace
 from tidemark.drafts.adding import with_fields
 from tidemark.drafts.columns import VARIANT, Column
 from tidemark.drafts.json_objects import unnamed
@@ -74,6 +75,22 @@ def test_what_is_written_otherwise_is_written_by_hand() -> None:
     commented = "scheme:\n  type: json\n  schema: |\n    id BIGINT -- the key\n"
     with pytest.raises(WrongUse, match="the schema has comments of its own: write it by hand"):
         with_fields(HEAD + commented + BEHIND, ADDED, "new")
+
+
+@pytest.mark.covers("N111")
+def test_a_folder_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
+    away = tmp_path / "away" / "orders.yaml"
+    for write in (lambda: _check(away, MINIMAL, []), lambda: _replace(away, MINIMAL)):
+        with pytest.raises(
+            WrongUse, match=r"orders\.yaml was left as it is: No such file .* let this user write in .*/away"
+        ):
+            write()
+
+
+@pytest.mark.covers("N111")
+def test_keys_that_few_messages_have_are_not_shown() -> None:
+    values = [b'{"id": 1}'] * 150 + [b'{"id": 1, "once": 1, "ID": 2}', *[b'{"id": 1, "twice": 1}'] * 2]
+    assert [one.name for one in unnamed(values, ["id"])] == ["twice"]
 
 
 @pytest.mark.covers("N111")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
 KINDS = frozenset({"ingest", "backfill", "replay", "audit", "erase"})
-# What Airflow takes; and of it, the answer.
+# Characters that Airflow takes; of these, the most that an answer has, and the fewest that say something.
 _MOST, _MOST_ANSWER, _LEAST_ANSWER = 1000, 700, 20
 _BEGINS = "Answer: "
 

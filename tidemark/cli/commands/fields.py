@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -51,7 +52,7 @@ def add_fields(
             for one in found]  # fmt: skip
     error(f"looked at {len(values):,} messages")
     if not rows:
-        error("the stream file names all of their keys")
+        error("the stream file names each key that one message of a hundred has")
         return
     data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
     if nested := [one.name for one in found if one.type == VARIANT]:
@@ -89,7 +90,7 @@ def _add(opened: OpenStream, scheme: JsonScheme, added: Sequence[Column], looked
 def _check(path: Path, text: str, names: Sequence[str]) -> None:
     """Raises WrongUse unless the text is a stream file whose scheme has exactly these fields."""
     # Beside it, since it may name other files.
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=path.suffix) as draft:
+    with _writable(path), tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=path.suffix) as draft:
         draft.write(text.encode())
         draft.flush()
         try:
@@ -103,8 +104,19 @@ def _check(path: Path, text: str, names: Sequence[str]) -> None:
 
 def _replace(path: Path, text: str) -> None:
     """All of it or nothing, with the file's rights."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fields-") as folder:
+    with _writable(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".fields-") as folder:
         draft = Path(folder) / path.name
         draft.write_bytes(text.encode())
         draft.chmod(path.stat().st_mode)
         draft.replace(path.resolve())
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise WrongUse(
+            f"{path} was left as it is: {problem.strerror}. The new file is written beside it first: let this user write in "
+            f"{path.parent}"
+        ) from problem
