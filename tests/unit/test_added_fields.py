@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.stream_text import MINIMAL
-from tidemark.cli.commands.fields import _check, _replace
+from tests.support.streams_in_memory import KafkaInMemory, StreamInMemory
+from tidemark.cli.commands import fields as command
 from tidemark.drafts.adding import with_fields
 from tidemark.drafts.columns import VARIANT, Column
 from tidemark.drafts.json_objects import unnamed
+from tidemark.drafts.sampling import SampledMessage
 from tidemark.errors import WrongUse
 from tidemark.streams.loading import load
 
@@ -80,11 +82,23 @@ def test_what_is_written_otherwise_is_written_by_hand() -> None:
 @pytest.mark.covers("N111")
 def test_a_folder_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
     away = tmp_path / "away" / "orders.yaml"
-    for write in (lambda: _check(away, MINIMAL, []), lambda: _replace(away, MINIMAL)):
+    for write in (lambda: command._check(away, MINIMAL, []), lambda: command._replace(away, MINIMAL)):
         with pytest.raises(
             WrongUse, match=r"orders\.yaml was left as it is: No such file .* let this user write in .*/away"
         ):
             write()
+
+
+@pytest.mark.covers("N111")
+def test_a_topic_that_is_empty_or_gone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = {"empty": [(3, 3)], "orders": [(3, 3), (3, 9)]}
+    made = StreamInMemory(tmp_path, kafka=KafkaInMemory(logs))
+    monkeypatch.setattr(command, "topics_now", lambda opened: ("empty", "gone", "orders"))
+    monkeypatch.setattr(command, "newest", lambda log, topic, most: [SampledMessage(f"{topic} of {most}", b"{}")])
+    assert command._values(made.opened, 10) == [b"{}"]
+    del logs["orders"]
+    with pytest.raises(WrongUse, match="the stream's topics have no messages: produce some"):
+        command._values(made.opened, 10)
 
 
 @pytest.mark.covers("N111")

@@ -65,7 +65,7 @@ def _selected_dag(
     file, kind, approve_above = str(path), request.kind, stream.limits.approve_above
     # The task that follows when nothing is compared.
     first = "plan" if approve_above is None else "approve"
-    # `diff` is skipped then.
+    # `show_changes` is skipped then.
     after_check = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
     with stream_dag(
         stream,

@@ -17,6 +17,7 @@ from tidemark.cli import finding
 from tidemark.cli.confirming import Asking, changes
 from tidemark.cli.options import Stream
 from tidemark.cli.output import data, error, line
+from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.drafts.adding import with_fields
 from tidemark.drafts.columns import VARIANT, Column
 from tidemark.drafts.json_objects import unnamed
@@ -62,7 +63,11 @@ def add_fields(
 
 
 def _values(opened: OpenStream, messages: int) -> list[bytes]:
-    topics = topics_now(opened)
+    """The newest values of the topics that have messages, about as many of each. Raises WrongUse where none has one."""
+    logs = opened.log.topics(topics_now(opened), READ_COMMITTED)
+    topics = [name for name, log in logs.items() if any(one.end > one.start for one in log.partitions.values())]
+    if not topics:
+        raise WrongUse("the stream's topics have no messages: produce some, or write the fields by hand")
     seen = [message for topic in topics for message in newest(opened.log, topic, -(-messages // len(topics)))]
     return [message.value for message in seen if message.value is not None]
 
