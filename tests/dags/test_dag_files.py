@@ -397,6 +397,17 @@ def test_dag_files_import_nothing_heavy() -> None:
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
+def test_a_folder_that_is_not_there_does_not_take_the_others_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.yaml").write_text(MINIMAL)
+    missing = tmp_path / "missing"
+    monkeypatch.setenv("TIDEMARK_STREAMS", f"{missing}:{tmp_path}")
+    found = {dag.dag_id: dag for dag in build_dags(missing, tmp_path)}
+    assert {"orders__ingest", "missing__invalid"} < set(found)
+    assert f"TIDEMARK_STREAMS names the folder {missing}, which is not there" in found["missing__invalid"].doc_md
+
+
 def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(MINIMAL)
     (tmp_path / "bad one.yaml").write_text(MINIMAL.replace("id: integer", "id: number"))

@@ -22,6 +22,7 @@ from tests.support.warm import SPARK, Engine
 from tidemark.airflow import spark_job
 from tidemark.airflow.connections import exported, from_airflow
 from tidemark.airflow.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, of_stream
+from tidemark.clients import on_one_machine
 from tidemark.errors import ConnectionMissing
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
@@ -176,6 +177,7 @@ def test_on_one_machine_a_task_brings_the_connector(
     with pytest.raises(ConnectionMissing, match="run `tidemark init`"):
         from_airflow("sql_default")
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    on_one_machine.begin()
     assert "spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:" in command()
     assert from_airflow("sql_default").host == str(tmp_path / "home" / "ledger.db")
     # The job is told by its environment, as of any other connection.

@@ -43,6 +43,32 @@ def test_a_missing_connection_begins_no_second_ledger(name: str, tmp_path: Path)
 
 
 @pytest.mark.covers("N71")
+@pytest.mark.parametrize("disk", ["missing", "empty"])
+def test_a_disk_that_is_not_mounted_begins_no_second_ledger(
+    disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the variable says. Whoever runs `tidemark init` begins one, and reads where."""
+    mounted = tmp_path / "disk"
+    monkeypatch.setenv("TIDEMARK_HOME", str(mounted))
+    app(["init"], standalone_mode=False)
+    assert f"a new ledger and new results begin below {mounted}\n" in capfd.readouterr().err
+    app(["init"], standalone_mode=False)
+    assert "begin" not in capfd.readouterr().err
+    assert finding.folders() == [Path("dags/streams"), mounted / "streams"]
+    mounted.rename(tmp_path / "elsewhere")
+    if disk == "empty":
+        mounted.mkdir()
+    for name in NAMES:
+        with pytest.raises(
+            ConnectionMissing, match=rf"TIDEMARK_HOME is {mounted}, .* is its disk mounted\? .*`tidemark init`"
+        ):
+            from_environment(name)
+    assert on_one_machine.describe_stand_ins(NAMES, from_environment) is None
+    assert [*mounted.iterdir()] == [] if disk == "empty" else not mounted.exists()
+    assert finding.folders() == [Path("dags/streams")]
+
+
+@pytest.mark.covers("N71")
 def test_what_stands_in_is_below_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_one_machine.begin()
     assert database(from_environment("sql_default")).host == str(tmp_path / ".tidemark" / "ledger.db")
@@ -56,6 +82,7 @@ def test_what_stands_in_is_below_the_home(tmp_path: Path, monkeypatch: pytest.Mo
         ):
             from_environment(other)
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "mine"))
+    on_one_machine.begin()
     assert database(from_environment("sql_default")).host == str(tmp_path / "mine" / "ledger.db")
 
 

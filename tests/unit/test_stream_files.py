@@ -938,6 +938,21 @@ def test_a_folder_that_cannot_be_read_is_named(
     assert re.search(said, problem)
 
 
+def test_a_folder_that_is_named_and_not_there_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk may not be mounted, or its name may be misspelt: its streams would stand still in silence."""
+    missing, other = tmp_path / "missing", tmp_path / "other"
+    other.mkdir()
+    (other / "orders.yaml").write_text(MINIMAL)
+    assert stream_files(missing) == []
+    monkeypatch.setenv("TIDEMARK_STREAMS", os.pathsep.join(map(str, (missing, other))))
+    said = f"TIDEMARK_STREAMS names the folder {missing}, which is not there"
+    with pytest.raises(WrongUse, match=said):
+        stream_files(missing, other)
+    found, (problem,) = KnownStreams().now()
+    assert list(found) == ["orders"]
+    assert said in problem
+
+
 def test_a_command_says_why_the_file_of_its_stream_is_not_valid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -30,7 +30,7 @@ _ANY = ("utf-8", "surrogateescape")
 def build_dags(*folders: Path, shard: tuple[int, int] | None = None) -> list[DAG]:
     """Five DAGs for each stream file (`*.yaml`) of the folders: NAME__ingest, __backfill, __replay, __audit and __erase.
 
-    A file that cannot be used does not affect the other files. It becomes a DAG FILE__invalid, which shows what is wrong
+    A file or folder that cannot be used does not affect the others. It becomes a DAG FILE__invalid, which shows what is wrong
     and fails when it is run.
 
     `shard`: (number, of how many), from (1, 1). Only the streams of this shard: each stream is in one, by its name, whatever
@@ -39,12 +39,12 @@ def build_dags(*folders: Path, shard: tuple[int, int] | None = None) -> list[DAG
     Where Airflow asks for one DAG, as each task does, only that one is built.
     """
     began = time.monotonic()
-    paths = stream_files(*folders)
+    paths, missing = _files_of(folders)
     if shard is not None:
         paths = _of_shard(paths, *shard)
     if (asked := get_parsing_context().dag_id) is not None and (found := _asked_for(paths, asked)) is not None:
         return [found]
-    dags: list[DAG] = []
+    dags = _of_missing(missing, shard)
     names: dict[str, Path] = {}
     for path in paths:
         try:
@@ -60,6 +60,24 @@ def build_dags(*folders: Path, shard: tuple[int, int] | None = None) -> list[DAG
         else:
             names[stream.name] = path
     warn_near_limits(len(paths), time.monotonic() - began)
+    return dags
+
+
+def _files_of(folders: Iterable[Path]) -> tuple[list[Path], dict[Path, str]]:
+    """The stream files of some folders, and what is wrong with the folders that cannot be read."""
+    paths, missing = list[Path](), dict[Path, str]()
+    for folder in folders:
+        try:
+            paths += stream_files(folder)
+        except WrongUse as problem:
+            missing[folder] = str(problem)
+    return paths, missing
+
+
+def _of_missing(missing: Mapping[Path, str], shard: tuple[int, int] | None) -> list[DAG]:
+    dags: list[DAG] = []
+    for folder, problem in missing.items():
+        dags.append(_invalid(folder, problem, dags, shard))
     return dags
 
 

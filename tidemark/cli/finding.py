@@ -17,7 +17,7 @@ def folders() -> list[Path]:
 
     Then the one in which `tidemark init` writes on one machine.
     """
-    alone = [on_one_machine.streams_folder()] if on_one_machine.begun() else []
+    alone = [on_one_machine.streams_folder()] if on_one_machine.has_streams() else []
     return [*stream_folders(beside=Path("dags")), *alone]
 
 

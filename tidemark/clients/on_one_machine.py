@@ -1,7 +1,7 @@
 """Stand-ins for connections on one machine: a ledger in a file, a folder for results, and a local Spark.
 
-They are below TIDEMARK_HOME, and count if that variable is set, or if `tidemark init` has made its default. A missing
-connection alone is not enough: on a second machine it would begin a second ledger.
+They are below TIDEMARK_HOME, or its default, and count once `tidemark init` has made them there. Neither a missing connection
+nor the variable is enough: on a second machine, or while a disk is not mounted, either would begin a second ledger.
 """
 
 from __future__ import annotations
@@ -57,11 +57,18 @@ def begin() -> None:
 
 def begun() -> bool:
     """Whether this machine keeps a ledger and results of its own. A user without a home has none."""
-    if os.environ.get(HOME):
-        return True
+    return _is_there(_lake)
+
+
+def has_streams() -> bool:
+    """Whether `tidemark init` has written stream files for this machine; its connections may be elsewhere."""
+    return _is_there(streams_folder)
+
+
+def _is_there(folder: Callable[[], Path]) -> bool:
     try:
-        return _lake().is_dir()
-    except WrongUse:
+        return folder().is_dir()
+    except (WrongUse, OSError):
         return False
 
 
@@ -77,7 +84,7 @@ def _stand_in(name: str, stored: Callable[[str], Connection | None], missing: st
     if name not in (SQL, LAKE, SPARK):
         raise ConnectionMissing(missing)
     if not begun():
-        raise ConnectionMissing(f"{missing}. To keep ledger and results on this machine alone, run `tidemark init`")
+        raise ConnectionMissing(f"{missing}. {_how_to_begin()}")
     if name == SPARK:
         return Connection(name, _SPARK, kind="spark")
     spark = stored(SPARK)
@@ -86,10 +93,18 @@ def _stand_in(name: str, stored: Callable[[str], Connection | None], missing: st
             f"{missing}. {home()} does not stand in for it: Spark's master is {spark.host}, whose machines do not see that "
             "folder"
         )
-    begin()
     if name == SQL:
         return Connection(name, str(_ledger()), kind="sqlite")
     return Connection(name, extra={"path": str(_lake())}, kind="fs")
+
+
+def _how_to_begin() -> str:
+    if os.environ.get(HOME):
+        return (
+            f"{HOME} is {home()}, where `tidemark init` has begun nothing. If a ledger is there, is its disk mounted? "
+            "To begin one, run `tidemark init`"
+        )
+    return "To keep ledger and results on this machine alone, run `tidemark init`"
 
 
 def describe_stand_ins(names: Collection[str], connections: Callable[[str], Connection]) -> str | None:

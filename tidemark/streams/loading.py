@@ -90,18 +90,30 @@ def load(path: Path) -> StreamFile:
 
 def stream_folders(beside: Path) -> list[Path]:
     """The folders of stream files: those of TIDEMARK_STREAMS (with `:` between), or `streams` beside the DAGs."""
-    named = os.environ.get(FOLDERS, "")
-    return [Path(folder) for folder in named.split(os.pathsep) if folder] or [beside / "streams"]
+    return _named() or [beside / "streams"]
+
+
+def _named() -> list[Path]:
+    return [Path(folder) for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder]
 
 
 def stream_files(*folders: Path) -> list[Path]:
-    """The stream files of some folders, by name; a missing folder has none. Raises WrongUse for one that is kept from us."""
+    """The stream files of some folders, by name; a missing folder has none.
+
+    Raises WrongUse for a folder that is kept from us, and for a missing one that TIDEMARK_STREAMS names.
+    """
     return [path for folder in folders for path in _files_of(folder)]
 
 
 def _files_of(folder: Path) -> list[Path]:
     try:
-        there = sorted(folder.iterdir()) if folder.is_dir() else []
+        if not folder.is_dir():
+            if folder in _named():
+                raise WrongUse(
+                    f"{FOLDERS} names the folder {folder}, which is not there: mount its disk, make it, or leave it out"
+                )
+            return []
+        there = sorted(folder.iterdir())
         return [path for path in there if path.suffix in (".yaml", ".yml") and path.is_file()]
     except OSError as problem:
         raise WrongUse(

@@ -57,7 +57,9 @@ def init(
     _check(Name, stream, "stream")
     _check(Topic, topic or stream, "topic")
     target = _folder() / f"{stream}.yaml"
-    if known := [path for path in stream_files(*finding.folders()) if path == target or name_in(path) == stream]:
+    # The folder of the file may not be there yet.
+    there = stream_files(*filter(Path.is_dir, finding.folders()))
+    if known := [path for path in there if path == target or name_in(path) == stream]:
         raise WrongUse(f"{known[0]} describes {stream} already, and is not replaced: choose another name, or remove it")
     text = _drafted(stream, topic or stream, kafka, registry, messages)
     if only_show:
@@ -92,6 +94,7 @@ def _keep_here() -> None:
                 # It says why it cannot stand in.
                 raise
             on_one_machine.begin()
+            error(f"a new ledger and new results begin below {on_one_machine.home()}")
             from_environment(name)
 
 
