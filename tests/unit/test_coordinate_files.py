@@ -69,6 +69,8 @@ def test_a_file_and_a_folder_of_parquet(tmp_path: Path, prefix: str) -> None:
             "expected the columns topic, partition and offset; it has topic, partition",
         ),
         ("records.csv", "", "it has none"),
+        ("records.csv", ",".join(["a" * 300] * 30), "it has " + "a" * 100 + "..., a"),
+        ("records.csv", "topic,partition,offset,topic\na,1,1,b\n", "the column topic stands there twice"),
         ("records.csv", '"' + "a" * 5_000_000, "not CSV: field larger than field limit"),
         ("records.parquet", "topic", "not Parquet"),
     ],

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import columns, in_parts, rows_of_csv
+from tidemark.offsets.coordinates import columns_of, in_parts, rows_of_csv
 from tidemark.offsets.parquet_folders import files_in
 
 
@@ -34,7 +33,7 @@ def _with_header(path: Path, text: str) -> str:
         raise WrongUse(f"{path}: not CSV: {problem}") from problem
     # No header: lines like those of other files.
     if not any("/" in cell or cell.strip().isdecimal() for cell in header):
-        _columns(path, [cell.strip() for cell in header])
+        columns_of(str(path), [cell.strip() for cell in header])
     return text
 
 
@@ -47,14 +46,7 @@ def _of_parquet(path: Path) -> str:
         files = pyarrow.dataset.dataset(
             [str(file) for file in files_in(path)] if path.is_dir() else path, format="parquet"
         )
-        table = files.to_table(columns=list(_columns(path, files.schema.names)))
+        table = files.to_table(columns=list(columns_of(str(path), files.schema.names)))
     except ArrowException as problem:
         raise WrongUse(f"{path}: not Parquet: {problem}") from problem
     return "\n".join(map(in_parts, zip(*(column.to_pylist() for column in table.columns), strict=True)))
-
-
-def _columns(path: Path, there: Sequence[str]) -> tuple[str, ...]:
-    names = columns(there)
-    if names is None:
-        raise WrongUse(f"{path}: expected the columns topic, partition and offset; it has {', '.join(there) or 'none'}")
-    return names

@@ -41,8 +41,8 @@ _OF_INCARNATION = {"topic": "incarnation", "_topic": "_incarnation"}
 _COMMENT = re.compile(r"^\s*[A-Za-z0-9._-]+#\d+(?=[/,])|(?<![^,;\s])[A-Za-z0-9._-]+#\d+(?=/)|(?P<comment>#)")
 # Characters of a cell of CSV: the message of a megabyte that Kafka takes, in base64, and more.
 _MOST_OF_A_CELL = 4_000_000
-# How much of a wrong line an error shows.
-_MOST_SHOWN = 100
+# How much of a wrong line or name an error shows, and how many names.
+_MOST_SHOWN, _MOST_NAMED = 100, 20
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -150,6 +150,24 @@ def columns(there: Iterable[str]) -> tuple[str, ...] | None:
     return names and (*names, *present.intersection([_OF_INCARNATION[names[0]]]))
 
 
+def columns_of(place: str, there: Sequence[str]) -> tuple[str, ...]:
+    """The same of a table. Raises WrongUse, with the place, for one without them, and where one of them stands twice."""
+    names = columns(there)
+    if names is None:
+        some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
+        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
+    if (twice := repeated_name(names, there)) is not None:
+        raise WrongUse(f"{place}: the column {twice} stands there twice")
+    return names
+
+
+def _plain(name: str) -> str:
+    """The name of a column for an error, on one line and not too long, whatever characters it has."""
+    shown = name if name.isprintable() else repr(name)[1:-1]
+    return shown[:_MOST_SHOWN] + ("..." if len(shown) > _MOST_SHOWN else "")
+
+
 # Each form gives the number of a line, and what it says of a coordinate.
 _Said = Iterator[tuple[int, str]]
 # Partition, first offset and until, and whether the incarnation was said.
@@ -194,14 +212,7 @@ def _of_csv(text: str) -> _Said:
     rows = rows_of_csv(io.StringIO(text, newline=""))
     try:
         header = next([cell.strip() for cell in row] for row in rows if row)
-        names = columns(header)
-        if names is None:
-            raise WrongUse(
-                f"line {rows.line_num}: expected the columns topic, partition and offset; it has {', '.join(header)}"
-            )
-        if (twice := repeated_name(names, header)) is not None:
-            raise WrongUse(f"line {rows.line_num}: the column {twice} stands there twice")
-        places = [header.index(name) for name in names]
+        places = [header.index(name) for name in columns_of(f"line {rows.line_num}", header)]
         for row in rows:
             if row and len(row) <= max(places):
                 raise WrongUse(f"line {rows.line_num}: has fewer columns than the first line, which names them")

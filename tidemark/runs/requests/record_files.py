@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.errors import RecordsGone, WrongUse
-from tidemark.offsets.coordinates import Named, columns, each_once, repeated_name, rows_of_csv
+from tidemark.offsets.coordinates import Named, columns_of, each_once, rows_of_csv
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, Interval, RangeSet, TopicPartition
 
@@ -33,7 +33,6 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
 _MOST_INCARNATIONS = 999_999_999
 _MOST_SHOWN = 100
-_MOST_NAMED = 20
 # Enough for what an export has of a message of a megabyte.
 _MOST_OF_A_LINE = 4_000_000
 # Rows of a Parquet file that are held as Python's objects; the longest text that can be a name; and the largest column
@@ -154,7 +153,7 @@ def _of_csv(path: Path) -> Rows:
         rows = rows_of_csv(_lines(path, file))
         try:
             header = [cell.strip() for cell in next(rows, [])]
-            places = [header.index(name) for name in _columns(f"{path}:1", header)]
+            places = [header.index(name) for name in columns_of(f"{path}:1", header)]
             for row in rows:
                 if len(row) > max(places):
                     yield f"{path}:{rows.line_num}", [row[place].strip() for place in places]
@@ -180,7 +179,7 @@ def _of_json_lines(path: Path) -> Rows:
                 raise WrongUse(
                     f'{place}: expected {{"topic": ..., "partition": ..., "offset": ...}}, found {_shown(value)}'
                 )
-            yield place, [value[name] for name in _columns(place, list(value))]
+            yield place, [value[name] for name in columns_of(place, list(value))]
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
@@ -208,7 +207,7 @@ def _of_parquet(path: Path) -> Rows:
     before = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            names = _columns(str(path), file.schema_arrow.names)
+            names = columns_of(str(path), file.schema_arrow.names)
             _check_types(path, names, file)
         # A text that stands in every row is held once, so that its length can be looked at before it is repeated.
         with pyarrow.parquet.ParquetFile(path, read_dictionary=list(names)) as file:
@@ -269,24 +268,6 @@ def _check_texts(place: str, column: Any) -> None:
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(values)).as_py() or 0
         if longest > _MOST_OF_A_TEXT:
             raise WrongUse(f"{place}: a text of {longest} bytes, which is no name of a topic and no number")
-
-
-def _columns(place: str, there: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a coordinate, as `columns` finds them. Raises WrongUse."""
-    names = columns(there)
-    if names is None:
-        some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
-        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
-        raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
-    if (twice := repeated_name(names, there)) is not None:
-        raise WrongUse(f"{place}: the column {twice} stands there twice")
-    return names
-
-
-def _plain(name: str) -> str:
-    """The name of a column for an error, on one line and not too long, whatever characters it has."""
-    shown = name if name.isprintable() else repr(name)[1:-1]
-    return shown[:_MOST_SHOWN] + ("..." if len(shown) > _MOST_SHOWN else "")
 
 
 def _wrong(place: str, expected: str, value: object) -> WrongUse:

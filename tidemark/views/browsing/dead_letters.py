@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import View
@@ -47,6 +48,7 @@ def dead_letters(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
     there = left_from(asked.where.only(_there(view, wanted)), asked.go_on)
     found: list[Item] = []
     searched: list[OffsetRange] = []
+    answer = partial(_answer, opened, found, searched, meter, matcher)
     for piece in pieces(there):
         after = piece.start
         for some in _some(opened, view, wanted, piece):
@@ -59,21 +61,15 @@ def dead_letters(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
                 after = found[-1].at.offset + 1
                 meter.looked -= sum(one.at.offset >= after for one in some)
                 searched.append(replace(piece, until=after))
-                return _answer(
-                    opened, found, searched, meter, matcher, from_there(there, piece.partition, after), "count"
-                )
+                return answer(from_there(there, piece.partition, after), "count")
             found += fitting
             if (ended := meter.ended()) is not None:
                 searched.append(replace(piece, until=after))
-                return _answer(
-                    opened, found, searched, meter, matcher, from_there(there, piece.partition, after), ended
-                )
+                return answer(from_there(there, piece.partition, after), ended)
         searched.append(piece)
         if (ended := meter.ended()) is not None:
-            return _answer(
-                opened, found, searched, meter, matcher, from_there(there, piece.partition, piece.until), ended
-            )
-    return _answer(opened, found, searched, meter, matcher, None, None)
+            return answer(from_there(there, piece.partition, piece.until), ended)
+    return answer(None, None)
 
 
 def _there(view: View, wanted: DeadLetterFilter) -> RangeSet:
