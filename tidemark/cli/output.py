@@ -43,7 +43,7 @@ def line(text: str) -> None:
 def contents(text: str) -> None:
     """Write a file to standard output as it is; to a terminal, with its control characters shown."""
     if sys.stdout.isatty():
-        text = "\n".join(plain(one.removesuffix("\r")) for one in text.split("\n")) if text else text
+        text = "\n".join(plain(one.removesuffix("\r")) for one in text.split("\n"))
     sys.stdout.write(text)
 
 

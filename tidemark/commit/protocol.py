@@ -278,7 +278,7 @@ def take(
 def note_writing(book: Book, taken: Taken) -> Taken:
     """Note that an attempt is about to write rows with its ordinal: the next one at the window has a higher one.
 
-    An ordinal that the register gives is drawn now, so a lane or an attempt that writes none uses none up. Gives what the
+    An ordinal that the register gives is drawn now, so a lane or an attempt that writes none uses none up. Returns what the
     attempt holds then. Raises Fenced when another attempt has taken the window: it may have the same ordinal.
     """
     before, attempt = taken.stored.head, taken.attempt

@@ -30,7 +30,7 @@ from tidemark.ledger.ordering import Epochs
 from tidemark.sinks.latest.history import History
 from tidemark.sinks.latest.rows import BUCKET, KEY_HASH, newest
 
-# Buckets are read together as long as their files have so many bytes, and the new rows are so many.
+# The most bytes of files of buckets that are read together, and the most new rows.
 _MOST_BYTES, _MOST_ROWS = 64 << 20, 200_000
 
 _COORDINATE = ("_topic", "_incarnation", "_partition", "_offset", "_generation")

@@ -24,7 +24,7 @@ from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked
 from tidemark.views.browsing.places import from_there, left_from
 
-# Offsets whose rows are read at once: so many first, then up to so many; and their rows and bytes. A message may have many.
+# Offsets whose rows are read at once, the first time and at most; and the most rows and bytes of these.
 _FIRST, _MOST, _MOST_ROWS, _MOST_BYTES = 200, 20_000, 200_000, 16_000_000
 # Rows of one message that an answer has besides those that were asked for.
 _MOST_MORE = 1_000

@@ -47,8 +47,8 @@ class Browsed:
 
     `go_on` is the parameter of the next question; null at the end of what is looked through. `ended`: by which bound this
     one ended: `count`, `messages`, `bytes` or `time`. `not_read`: messages whose value could not be read as JSON within
-    limits, so that nobody knows whether they fit. `erased`: messages that nobody is shown. `left_out`: rows of messages with
-    very many that are not here; at least so many.
+    limits, so that nobody knows whether they fit. `erased`: messages that nobody is shown. `left_out`: how many rows of
+    messages with very many are not here, at least.
     """
 
     lines: list[Line]

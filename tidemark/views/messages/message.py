@@ -19,7 +19,7 @@ from tidemark.views.messages.record import RecordRead
 from tidemark.views.messages.where import DEAD_LETTERS, Located, newest_gap
 from tidemark.views.values import Number
 
-# A message of a megabyte may have 300,000 headers: so many of them are shown.
+# The most headers that are shown. A message of a megabyte may have 300,000.
 MOST_HEADERS = 100
 # What a dead letter repeats of its message, or what may quote it.
 _PAYLOADS = ("key", "value", "headers", "detail")

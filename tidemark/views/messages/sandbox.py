@@ -41,7 +41,7 @@ def cells_with_limits(question: Mapping[str, Any], most_deaths: int) -> tuple[li
     """The cells of each value of a question of kind `cells`; None for one that could not be read. And how many processes died.
 
     A value of which a process dies costs no other one its cells: the next process begins with the value at which the one
-    before has died. After so many deaths, what is left is not read.
+    before has died. After more than `most_deaths`, what is left is not read.
     """
     values, found, deaths = question["values"], list[Any](), 0
     while len(found) < len(values) and deaths <= most_deaths:
