@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.protobuf_orders import ORDER, Schema, framed
 from tests.support.registry import serving
 from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry
+from tidemark.drafts.avro_records import avro_format
 from tidemark.drafts.drafting import outcome, text_of
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import SampledMessage
@@ -168,6 +171,52 @@ AVRO = {
         {"name": "for", "type": {"type": "int", "logicalType": "time-millis"}},
     ],
 }
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "n", "type": "null"}]}
+LIST = {"type": "array", "items": {"type": "null"}}
+ITSELF = {"type": "record", "name": "R", "fields": [{"name": "r", "type": {"type": "array", "items": "R"}}]}
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ({"type": "enum", "name": "E"}, "schema 7: KeyError: 'symbols'"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": "many"},
+            "decimal precision must be a positive integer",
+        ),
+        (7, "schema 7: TypeError"),
+        ({"type": "bytes", "logicalType": "decimal"}, "no field of theirs has a type"),
+        ({"type": "bytes", "logicalType": ["decimal"]}, "no field of theirs has a type"),
+        *(
+            (kind, "schema 7 has an array whose items take no bytes")
+            for kind in (
+                {"type": "array", "items": "null"},
+                ["null", {"type": "map", "values": {"type": "array", "items": EMPTY}}],
+                {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
+                {"type": "record", "name": "G", "fields": [{"name": "e", "type": LIST}]},
+            )
+        ),
+    ],
+)
+def test_a_schema_that_cannot_be_drafted_from_is_named(kind: Any, said: str) -> None:
+    """The message says of an array of nothing that it has a billion items: reading it would take all memory."""
+    text = json.dumps({"type": "record", "name": "Top", "fields": [{"name": "a", "type": kind}]})
+    with pytest.raises(ValueError, match=re.escape(said)):
+        avro_format([b"\0\0\0\0\7" + b"\x80\xa8\xd6\xb9\x07\0"], "registry", {7: text})
+
+
+def test_an_array_of_what_takes_bytes_is_read() -> None:
+    kinds = {
+        "r": ITSELF,
+        "e": {"type": "array", "items": ["null"]},
+        "f": {"type": "array", "items": "R"},
+        "s": "string",
+    }
+    text = json.dumps({"type": "record", "name": "Top", "fields": [{"name": n, "type": kinds[n]} for n in kinds]})
+    assert avro_format([], "registry", {7: text}).scheme["fields"] == {"s": "string"}
 
 
 @pytest.mark.covers("N70")

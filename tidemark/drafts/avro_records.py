@@ -48,8 +48,7 @@ def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) ->
     schemas: dict[int | None, Any] = {}
     types: dict[str, set[str | None]] = {}
     for number, text in texts.items():
-        named: dict[str, Any] = {}
-        schemas[number] = fastavro.parse_schema(record(text), named_schemas=named)
+        schemas[number], named = _parsed(number, text)
         for one in schemas[number]["fields"]:
             types.setdefault(one["name"], set()).add(_avro_type(one["type"], named))
     fields, notes = _fields(types)
@@ -76,6 +75,47 @@ def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) ->
     columns = tuple(Column(one, kind, len(given[one]), example(given[one])) for one, kind in fields.items())
     scheme = {"type": "avro", "registry": name, "fields": fields}
     return Format("Avro records by a schema registry", scheme, refusal, columns, notes=notes)
+
+
+def _parsed(number: int, text: str) -> tuple[Any, Mapping[str, Any]]:
+    """A schema, and its own types by full name. Raises ValueError, also for one whose messages can become of any size."""
+    import fastavro
+
+    named: dict[str, Any] = {}
+    try:
+        schema = fastavro.parse_schema(record(text), named_schemas=named)
+    except Exception as problem:  # whatever somebody has registered
+        raise ValueError(f"schema {number}: {type(problem).__name__}: {problem}") from problem
+    if _has_empty_items(schema, named):
+        # A message of ten bytes could be a billion of them.
+        raise ValueError(
+            f"schema {number} has an array whose items take no bytes, of which a message can have any number"
+        )
+    return schema, named
+
+
+def _has_empty_items(found: Any, named: Mapping[str, Any]) -> bool:
+    """Whether a type has an array, at any depth, whose items take no bytes. All else is no longer than the message."""
+    if isinstance(found, list):
+        return any(_has_empty_items(one, named) for one in found)
+    if isinstance(found, str):
+        return False
+    if found["type"] == "array" and _is_empty(found["items"], named):
+        return True
+    inner = [found[name] for name in ("type", "items", "values") if name in found]
+    return any(_has_empty_items(one, named) for one in (*inner, *(one["type"] for one in found.get("fields", ()))))
+
+
+def _is_empty(found: Any, named: Mapping[str, Any], around: tuple[str, ...] = ()) -> bool:
+    """Whether a type's values take no bytes. `around`: the named types that hold it."""
+    if isinstance(found, list) or found in around:
+        return False
+    if isinstance(found, str):
+        return found == "null" or (found in named and _is_empty(named[found], named, (*around, found)))
+    kind = found["type"]
+    if kind in ("record", "error"):
+        return all(_is_empty(one["type"], named, around) for one in found["fields"])
+    return bool(found["size"] == 0) if kind == "fixed" else _is_empty(kind, named, around)
 
 
 def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -122,6 +162,7 @@ def _avro_type(found: Any, named: Mapping[str, Any], depth: int = 0) -> str | No
 
 def _logical(found: Mapping[str, Any]) -> str | None:
     if found["logicalType"] == "decimal":
-        fits = found["precision"] <= _MOST_DIGITS
-        return f"decimal({found['precision']},{found.get('scale', 0)})" if fits else None
-    return _LOGICAL.get(found["logicalType"])
+        # Without a precision, Avro takes them for bytes.
+        precision = found.get("precision", 0)
+        return f"decimal({precision},{found.get('scale', 0)})" if 0 < precision <= _MOST_DIGITS else None
+    return _LOGICAL.get(str(found["logicalType"]))

@@ -49,7 +49,7 @@ def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOut
     why = ", ".join(f"{reason}: {count:,}" for reason, count in made.reasons()[:3])
     dead = f"; {len(made.dead):,} are dead letters ({why})" if made.dead else ""
     comments = [
-        f"Drafted by `tidemark init` on {today} from {number:,} messages of {topic}: {format_.what}{dead}.",
+        f"Drafted by `tidemark init` on {today} from {number:,} message{'s' * (number != 1)} of {topic}: {format_.what}{dead}.",
         "docs/stream-files.md explains every key, and many more.",
         *format_.notes,
     ]

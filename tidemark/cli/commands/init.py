@@ -115,7 +115,7 @@ def _drafted(stream: str, topic: str, kafka: str, registry: str, messages: int) 
     known = (registry, SchemaRegistry(registry_endpoint(from_environment(registry)))) if registry else None
     format_ = format_of(values, known)
     made = drafting.outcome(format_, seen)
-    error(f"looked at {len(seen):,} messages of {topic}: {format_.what}")
+    error(f"looked at {len(seen):,} message{'s' * (len(seen) != 1)} of {topic}: {format_.what}")
     rows = [(column.name, column.type, f"{column.values:,}", column.example) for column in format_.columns]
     if rows:
         data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
