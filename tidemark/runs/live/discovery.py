@@ -47,8 +47,7 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Kn
     whoever asks and plans. Only what pins a window learns.
     """
     # Before Kafka is asked: an incarnation that another run has entered meanwhile is newer than this look at Kafka.
-    register = opened.book.register()
-    known = register[1].topics if register else {}
+    known = opened.book.topics()
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     # A missing topic refuses the plan, so the ledger must stay as it is.
     missing = [topic for topic in topics if topic not in logs and not (topic in known and newest(known, topic).left)]
@@ -65,8 +64,7 @@ def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
 
 def held_in(opened: OpenStream, logs: Mapping[str, TopicLog]) -> RangeSet:
     """As `held_now`, of what Kafka has said."""
-    register = opened.book.register()
-    known = register[1].topics if register else {}
+    known = opened.book.topics()
     there = RangeSet(
         OffsetRange(TopicPartition(topic, number), log.start, log.end)
         for topic, topic_log in logs.items()
@@ -136,8 +134,7 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
 
     if learn:
         return _known(opened, known.logs, change_topics(opened.book, accept))
-    register = opened.book.register()
-    return _known(opened, known.logs, accept(register[1].topics if register else {}))
+    return _known(opened, known.logs, accept(opened.book.topics()))
 
 
 def known_up_to(

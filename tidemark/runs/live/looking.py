@@ -45,8 +45,7 @@ def of_the_stream(opened: OpenStream, named: Iterable[str]) -> set[str]:
     in Kafka. For that, Kafka is asked, and Unreachable or NotAuthorized raised.
     """
     source, wanted = opened.stream.source, set(named)
-    register = opened.book.register()
-    topics = wanted & (set(register[1].topics) if register else set()) | wanted & set(source.named())
+    topics = wanted & {*opened.book.topics(), *source.named()}
     if topics == wanted or source.pattern is None:
         return topics
     try:
@@ -57,8 +56,7 @@ def of_the_stream(opened: OpenStream, named: Iterable[str]) -> set[str]:
 
 def check_known(opened: OpenStream, at: Coordinate) -> None:
     """Raises WrongUse for an incarnation that the ledger does not know. A topic that no window has read has the first one."""
-    register = opened.book.register()
-    known = register[1].topics.get(at.partition.topic, ()) if register else ()
+    known = opened.book.topics().get(at.partition.topic, ())
     numbers = sorted(incarnation.incarnation for incarnation in known) or [FIRST_INCARNATION]
     if at.partition.incarnation not in numbers:
         raise WrongUse(
@@ -75,8 +73,7 @@ def look(opened: OpenStream, at: Coordinate) -> Looked:
     topic = at.partition.topic
     if topic not in of_the_stream(opened, [topic]):
         return Looked(None, ours=False)
-    register = opened.book.register()
-    known = register[1].topics.get(topic, ()) if register else ()
+    known = opened.book.topics().get(topic, ())
     hidden = _erased(opened, known, at)
     try:
         now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)

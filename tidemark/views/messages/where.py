@@ -86,8 +86,7 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
         named = Named(RangeSet([found.as_range()]))
     else:
         named = parse_records(said)
-    register = opened.book.register()
-    wanted = assign_incarnations(register[1].topics if register else {}, named.open) | named.exact
+    wanted = assign_incarnations(opened.book.topics(), named.open) | named.exact
     if wanted.count() != 1:
         raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
     (range_,) = wanted
