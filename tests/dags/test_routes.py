@@ -46,6 +46,7 @@ from tidemark.plugin.app import build_app
 from tidemark.plugin.routes import messages as messages_routes
 from tidemark.plugin.routes import plans as plans_routes
 from tidemark.plugin.routes import steering as steering_routes
+from tidemark.plugin.routes import windows as windows_routes
 from tidemark.runs.auditing import audit_without_spark, store_report
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
@@ -694,7 +695,36 @@ def test_a_window_says_which_windows_have_replaced_its_results(client: TestClien
     first = found["newer"][1]["window"]
     again = client.get(f"{address}/{first}/newer").json()
     assert (again["count"], [one["offsets"] for one in again["newer"]]) == ("3", ["2"])
-    assert client.get(f"{address}/ingest/7/newer").status_code == 404
+    none = client.get(f"{address}/ingest/7/newer")
+    assert (none.status_code, none.json()["detail"]) == (404, "no such committed window")
+
+
+@pytest.mark.covers("U26")
+@pytest.mark.usefixtures("client", "far")
+def test_a_history_that_takes_longer_than_a_viewer_waits_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were each look to read it anew, the page would wait for ever, and the others for its reads."""
+    go_on, reads = threading.Event(), list[int]()
+    now = windows_routes.newer_windows
+
+    def slow(opened: OpenStream, lane: str, seq: int) -> Any:
+        reads.append(seq)
+        go_on.wait(60)
+        return now(opened, lane, seq)
+
+    monkeypatch.setattr(windows_routes, "newer_windows", slow)
+    monkeypatch.setenv("AIRFLOW__TIDEMARK__PAGE_WAIT_SECONDS", "0.2")
+    app = build_app()
+    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="somebody", role="viewer")
+    with TestClient(app) as found:
+        looks = [found.get("/api/streams/orders/windows/ingest/1/newer").status_code for _ in range(3)]
+        go_on.set()
+        answer = until(
+            lambda: (
+                one if (one := found.get("/api/streams/orders/windows/ingest/1/newer")).status_code != 504 else None
+            ),
+            "no answer",
+        )
+    assert (looks, answer.status_code, reads) == ([504] * 3, 200, [1])
 
 
 @pytest.mark.covers("U12")

@@ -118,13 +118,15 @@ class Viewing:
         name: str,
         user: Any,
         key: str,
-        question: Callable[[OpenStream], Found],
+        question: Callable[[OpenStream], Found | None],
         *others: str,
         ledger_only: bool = False,
+        missing: str = "",
     ) -> Found:
         """As `ask`, for a question that may take longer than a viewer waits: 504 then, and who asks again waits on.
 
-        `key` says what is asked, `others` which further servers are. 409 with a sentence for a plan that is stale.
+        `key` says what is asked, `others` which further servers are. 404 with the sentence `missing` for the answer None, 409
+        with a sentence for a plan that is stale.
         """
         file = await self.stream(name, user)
         return _found(
@@ -136,7 +138,7 @@ class Viewing:
                 ledger_only=ledger_only,
                 by=name_of(user),
             ),
-            "",
+            missing,
         )
 
     async def reading(self, topic: str, files: Mapping[str, StreamFile], user: Any) -> tuple[set[str], list[str]]:

@@ -58,8 +58,14 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/windows/{lane}/{seq}/newer", responses=serving.PROBLEMS)
     async def newer(name: str, lane: Lane, seq: Seq, user: User) -> NewerWindows:
         """At how many offsets a window's results still count, and which newer windows have replaced or erased the others."""
-        return await viewing.ask(
-            name, user, lambda opened: newer_windows(opened, lane, seq), "no such committed window", ledger_only=True
+        # It reads the whole history.
+        return await viewing.ask_long(
+            name,
+            user,
+            f"newer {lane}/{seq}",
+            lambda opened: newer_windows(opened, lane, seq),
+            ledger_only=True,
+            missing="no such committed window",
         )
 
     return router
