@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         assert window is not None
         assert listed is not None
         (progress,) = progress_of(opened, run).lanes
-        pages = [*listed.windows, *overview(opened).windows, *progress.committed]
+        pages: list[Any] = [*listed.windows, *overview(opened).windows, *progress.committed]
         plan = planned(opened, ReplayRequest(ranges="orders#1/0@5-7,orders#1/0@60-61", reason="bug 17", dry_run=True))
         erasure = to_erase(opened, EraseRequest(records="orders#1/0@5", reason="right", dry_run=True))
         parts = [
