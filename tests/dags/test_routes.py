@@ -57,6 +57,7 @@ from tidemark.views import to_erase
 from tidemark.views.event_time.completeness import Span
 from tidemark.views.event_time.progress import hour_name, progress
 from tidemark.views.messages.fates import Fate
+from tidemark.views.newer_windows import newer_windows
 
 __all__ = ["page_ledger", "tables"]
 
@@ -704,12 +705,11 @@ def test_a_window_says_which_windows_have_replaced_its_results(client: TestClien
 def test_a_history_that_takes_longer_than_a_viewer_waits_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were each look to read it anew, the page would wait for ever, and the others for its reads."""
     go_on, reads = threading.Event(), list[int]()
-    now = windows_routes.newer_windows
 
     def slow(opened: OpenStream, lane: str, seq: int) -> Any:
         reads.append(seq)
         go_on.wait(60)
-        return now(opened, lane, seq)
+        return newer_windows(opened, lane, seq)
 
     monkeypatch.setattr(windows_routes, "newer_windows", slow)
     monkeypatch.setenv("AIRFLOW__TIDEMARK__PAGE_WAIT_SECONDS", "0.2")

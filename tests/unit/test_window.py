@@ -10,6 +10,7 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tests.support.streams_in_memory import offsets
+from tidemark.cli.estimates import counted
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Heartbeat, LaneKind, TopicIncarnation
@@ -100,13 +101,14 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         assert window is not None
         assert listed is not None
         (progress,) = progress_of(opened, run).lanes
-        pages: list[Any] = [*listed.windows, *overview(opened).windows, *progress.committed]
+        shown_windows = [*listed.windows, *overview(opened).windows]
         plan = planned(opened, ReplayRequest(ranges="orders#1/0@5-7,orders#1/0@60-61", reason="bug 17", dry_run=True))
         erasure = to_erase(opened, EraseRequest(records="orders#1/0@5", reason="right", dry_run=True))
-        parts = [
+        parts: list[Any] = [
             *window.partitions,
             *window.gaps,
-            *(range_ for one in pages for range_ in one.ranges),
+            *(range_ for one in shown_windows for range_ in one.ranges),
+            *(range_ for one in progress.committed for range_ in one.ranges),
             *progress.partitions,
             *(one for part in plan.partitions for one in part.ranges),
             *(one for part in plan.replaces for one in part.ranges),
@@ -117,7 +119,11 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         ]
         answers = [one.as_fields(opened.book.topics()) for one in answers_of(opened, committed_by(opened, lane, run))]
         assert answers
-        return {*(one.partition for one in parts), *(one["partition"] for one in answers)}
+        said = counted(opened.book.topics(), offsets((0, 5, 7)))["ranges"]
+        holes = overview(opened, offsets((0, 3, 5))).holes
+        assert holes is not None
+        places = [*(one.partition("@")[0] for one in holes), *(one["partition"] for one in (*answers, *said))]
+        return {*(one.partition for one in parts), *places}
 
     assert shown() == {"orders/0"}
     anew = [TopicIncarnation(topic_id=one, incarnation=number, since=number) for number, one in [(1, "old"), (2, "id")]]

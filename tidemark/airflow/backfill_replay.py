@@ -183,7 +183,7 @@ def _looked_up(
     if planned.sinks:
         log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(planned.sinks))
     return asked, {
-        **describe(planned.all),
+        **describe(opened, planned.all),
         **kept,
         "done_before": done_before,
         "plan": digest,

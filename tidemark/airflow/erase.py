@@ -168,7 +168,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
             erasing.clear_again(opened, chosen.named)
         log.info("%s%s offsets to erase", "dry run: " if asked.dry_run else "", chosen.offsets.count())
         return {
-            **describe(chosen.offsets | chosen.rest),
+            **describe(opened, chosen.offsets | chosen.rest),
             "asked": fields,
             "done_before": done_before,
             "erases": chosen.offsets.count(),

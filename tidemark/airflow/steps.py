@@ -78,9 +78,12 @@ def keep_answer(context: Mapping[str, Any], said: str) -> None:
     context["ti"].xcom_push(key=ANSWER, value=said)
 
 
-def describe(ranges: RangeSet) -> dict[str, Any]:
+def describe(opened: OpenStream, ranges: RangeSet) -> dict[str, Any]:
     """A selection for a task's log and result: the number of its offsets, and its first ranges."""
-    shown = [str(one) for one, _ in zip(ranges, range(100), strict=False)]
+    from tidemark.ledger.incarnations import written_range
+
+    topics = opened.book.topics()
+    shown = [written_range(topics, one) for one, _ in zip(ranges, range(100), strict=False)]
     return {"offsets": ranges.count(), "ranges": shown}
 
 

@@ -64,7 +64,15 @@ def show_within(
     parts = {why: ranges for why, ranges in divided(opened, wanted).items() if ranges}
     planned = work(opened, wanted)
     if as_json:
-        data({**counted(wanted), "parts": {why: counted(part) for why, part in parts.items()}, **planned}, as_json=True)
+        topics = opened.book.topics()
+        data(
+            {
+                **counted(topics, wanted),
+                "parts": {why: counted(topics, part) for why, part in parts.items()},
+                **planned,
+            },
+            as_json=True,
+        )
         return
     rows = [
         (range_.partition, range_.start, range_.until, len(range_), why)

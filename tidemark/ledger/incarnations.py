@@ -61,6 +61,11 @@ def written_partition(topics: Topics, offsets: RangeSet) -> str:
     return exactly(at) if first and assign_incarnations(topics, offsets) != offsets else str(at)
 
 
+def written_range(topics: Topics, range_: OffsetRange) -> str:
+    """A range as people take it from a page into a request, as `written` does a coordinate."""
+    return f"{written_partition(topics, RangeSet([range_]))}@{range_.start}-{range_.until}"
+
+
 def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:
     """The topics, with new ones added in their first incarnation. `now` is in milliseconds since 1970.
 

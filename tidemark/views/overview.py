@@ -12,7 +12,7 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.incarnations import Topics, newest
+from tidemark.ledger.incarnations import Topics, newest, written_range
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
     INGEST,
@@ -254,7 +254,9 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
         unread_since=unread_since,
         audit=last_audit(book),
-        holes=None if holes is None else [str(range_) for range_ in islice(holes, _RANGES)],
+        holes=None
+        if holes is None
+        else [written_range(opened.book.topics(), range_) for range_ in islice(holes, _RANGES)],
         more_holes=0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
         kafka_problem=problem,
         lag=sum(lags) if lags else None,

@@ -122,11 +122,12 @@ def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
 def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: bool) -> None:
     remaining, digest = erasing.remaining(opened, chosen.named), erasing.digest(opened, chosen)
     if as_json:
+        topics = opened.book.topics()
         value = {
             "plan": digest,
-            "to_erase": counted(chosen.offsets),
-            "to_read_again": counted(chosen.rest),
-            "erased_before": {why: counted(part) for why, part in chosen.before.items()},
+            "to_erase": counted(topics, chosen.offsets),
+            "to_read_again": counted(topics, chosen.rest),
+            "erased_before": {why: counted(topics, part) for why, part in chosen.before.items()},
             "places": [place.as_fields() for place in remaining],
         }
         data(value, as_json=True)
@@ -145,13 +146,14 @@ def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeS
     done = erasing.done(opened, lane)
     places = erasing.remaining(opened, done.erased)
     if as_json:
+        topics = opened.book.topics()
         value = {
             "stream": opened.book.stream,
             "lane": lane,
             "run": run,
-            "erased": counted(done.erased),
-            "read_again": counted(done.read_again),
-            "erased_before": {why: counted(part) for why, part in before.items()},
+            "erased": counted(topics, done.erased),
+            "read_again": counted(topics, done.read_again),
+            "erased_before": {why: counted(topics, part) for why, part in before.items()},
             "tombstones": [tombstone.as_fields() for tombstone in done.tombstones],
             "places": [place.as_fields() for place in places],
         }

@@ -219,14 +219,14 @@ def _show_before(opened: OpenStream, planned: Plan, changes: ReplayComparison | 
 def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *, as_json: bool) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess, stored = plan.estimated(opened, planned), plan.stored_now(opened, planned)
-    digest = plan.digest(opened, planned)
+    digest, topics = plan.digest(opened, planned), opened.book.topics()
     value = {
         "kind": planned.kind.value,
         "sinks": None if planned.sinks is None else list(planned.sinks),
-        **counted(planned.ranges),
-        "again": counted(planned.again),
-        "added": counted(planned.added),
-        "left_out": {why: counted(ranges) for why, ranges in planned.left_out.items()},
+        **counted(topics, planned.ranges),
+        "again": counted(topics, planned.again),
+        "added": counted(topics, planned.added),
+        "left_out": {why: counted(topics, ranges) for why, ranges in planned.left_out.items()},
         **stored.as_fields(),
         "plan": digest,
         "estimate": guess,

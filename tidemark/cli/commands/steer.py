@@ -53,19 +53,19 @@ def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: 
     named = steering.lanes_of(opened, lane)
     if asking.shows:
         open_now = steering.steer_lanes(named, lambda name: steering.would_cancel(opened, name, reason))
-        _show_cancelled(open_now, as_json=as_json and asking.dry_run)
+        _show_cancelled(opened, open_now, as_json=as_json and asking.dry_run)
         unread = sum(lane_.left.count() for lane_ in open_now.values())
         if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number(unread, 'offset')} not read?"):
             return
     cancelled = steering.steer_lanes(named, lambda name: steering.cancel(opened, name, reason))
-    windows, left, given_up = _show_cancelled(cancelled, as_json=as_json)
+    windows, left, given_up = _show_cancelled(opened, cancelled, as_json=as_json)
     in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
     error(f"{_named(opened, cancelled)} is closed: {windows} windows are committed and stay{in_work}")
     error(f"{left.count()} offsets were not read, and are free for a later request")
 
 
 def _show_cancelled(
-    cancelled: Mapping[str, steering.Cancelled], *, as_json: bool
+    opened: OpenStream, cancelled: Mapping[str, steering.Cancelled], *, as_json: bool
 ) -> tuple[int, RangeSet, dict[str, int]]:
     """Show the unread offsets of some lanes. Returns the committed windows, these offsets, and abandoned windows by lane."""
     windows = sum(outcome.windows for outcome in cancelled.values())
@@ -76,7 +76,7 @@ def _show_cancelled(
         "committed_windows": windows,
         "given_up_window": next(iter(given_up.values()), None),
         "given_up": [f"{name}/{seq}" for name, seq in given_up.items()],
-        "not_read": counted(left),
+        "not_read": counted(opened.book.topics(), left),
     }
     rows = [(range_.partition, range_.start, range_.until, len(range_)) for range_ in left]
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
