@@ -18,7 +18,7 @@ from tests.simulation import hbase
 from tests.simulation.hbase import Cluster
 from tests.simulation.kafka import Message
 from tests.simulation.others import Topic, prepare
-from tests.simulation.work import LATEST, ROWS, SUMS, Work
+from tests.simulation.work import LATEST, ROWS, SUMS, Place, Work
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
 from tidemark.clients.connections import Connection
@@ -84,9 +84,13 @@ class RowByRow:
         found = self._connections(name)
         return replace(found, extra={**found.extra, "path": str(self._folder)}) if "path" in found.extra else found
 
-    def _read(self, covers: RangeSet, _: str) -> dict[tuple[int, int], Message]:
-        places = ((one.partition.partition, at) for one in covers for at in range(one.start, one.until))
-        return {place: self.sent[place] for place in places if place in self.sent}
+    def _read(self, covers: RangeSet, _: str) -> dict[Place, Message]:
+        places = ((one.partition, at) for one in covers for at in range(one.start, one.until))
+        return {
+            (at, offset): self.sent[at.partition, offset]
+            for at, offset in places
+            if (at.partition, offset) in self.sent
+        }
 
     def work(self, opened: OpenStream, lane: str) -> None:
         """The pending window, by the attempt that has taken it."""

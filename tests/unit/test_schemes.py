@@ -23,7 +23,7 @@ def test_a_scheme_has_a_parser_a_case_and_a_line_in_the_documents(name: str) -> 
     # A function of one's own is called, not parsed.
     assert CLASSES[name] in PARSERS or CLASSES[name] is FunctionScheme
     tested = {case.scheme["type"] for case in CASES} | {example.stream["scheme"]["type"] for example in EXAMPLES}
-    # Avro's has messages of its own: tests/integration/test_avro.py.
-    assert name in tested | {"avro"}
+    # These have messages of their own: tests/integration/test_avro.py and test_protobuf.py.
+    assert name in tested | {"avro", "protobuf"}
     assert f"\n| `{name}` | " in (REPOSITORY / "docs" / "stream-files.md").read_text()
     assert f"`{name}`" in (REPOSITORY / "CHANGELOG.md").read_text()
