@@ -22,7 +22,7 @@ from tests.simulation.work import LATEST, ROWS, SUMS, Place, Work
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
 from tidemark.clients.connections import Connection
-from tidemark.commit.protocol import Step
+from tidemark.commit.protocol import Step, ordinal_of
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
@@ -101,6 +101,11 @@ class RowByRow:
         assert pending.attempt is not None
         there = replace(opened, connections=self.connections)
         work = Work(cast("Any", self), there, lane, Mounts(there.book, there.connections, ()))
+        # What the attempt in Spark is given when it writes its first value, which it does later.
+        register = opened.book.register()
+        assert register is not None
+        ordinal = ordinal_of(found.head, register[1])
+        work.before_writing = lambda: ordinal
         for one in work.opened.stream.sinks:
             if one.type in ("parquet", "delta"):
                 prepare(work.opened, one)
