@@ -29,6 +29,7 @@ import org.sparkproject.spark_core.protobuf.Descriptors;
 import org.sparkproject.spark_core.protobuf.DynamicMessage;
 import org.sparkproject.spark_core.protobuf.InvalidProtocolBufferException;
 import org.sparkproject.spark_core.protobuf.Message;
+import org.sparkproject.spark_core.protobuf.MessageLite;
 
 /**
  * Messages of Protocol Buffers as rows, read by Google's library for Java, which Spark's core brings.
@@ -116,7 +117,8 @@ public class Protobuf implements UDF1 {
         Descriptors.Descriptor kind = (Descriptors.Descriptor) found[0];
         DynamicMessage.Builder builder = DynamicMessage.newBuilder(kind);
         try {
-            builder.mergeFrom(ByteString.copyFrom(bytes, at, bytes.length - at));
+            // By the interface: the class has this method with several types of results, among which Janino finds one by chance.
+            ((MessageLite.Builder) builder).mergeFrom(ByteString.copyFrom(bytes, at, bytes.length - at));
         } catch (InvalidProtocolBufferException problem) {
             throw new Invalid("not a message " + name);
         }
