@@ -90,6 +90,16 @@ def written(schema: dict[str, Any], number: int, row: dict[str, Any]) -> bytes:
     return struct.pack(">bI", 0, number) + out.getvalue()
 
 
+def drafted_and_read(topic: str) -> list[dict[str, Any]]:
+    """The fields of the rows of a stream that `init` drafts for the topic: of 102 messages, two are no message of it."""
+    _, said = tidemark("init", "orders", "--topic", topic, "--registry", "schema_registry")
+    assert "100 of them would be rows, 2 dead letters" in said
+    tidemark("streams", "check")
+    (window,) = asked("run", "orders")["windows"]
+    assert (window["read"], window["stored"], window["dead_letters"]) == (102, 100, 2)
+    return sorted((one["fields"] for one in asked("results", "orders", "--limit", "1000")), key=lambda f: int(f["id"]))
+
+
 @pytest.mark.full
 @pytest.mark.covers("S7", "N71")
 def test_a_stream_from_nothing(registry: Registry, kafka: Kafka) -> None:
@@ -107,12 +117,7 @@ def test_a_stream_from_nothing(registry: Registry, kafka: Kafka) -> None:
     unknown = written(ORDER, 999_999, rows[0])
     kafka.send((topic, 0, None, value) for value in [*values, unknown, b"{}"])
 
-    _, said = tidemark("init", "orders", "--topic", topic, "--registry", "schema_registry")
-    assert "100 of them would be rows, 2 dead letters" in said
-    tidemark("streams", "check")
-    (window,) = asked("run", "orders")["windows"]
-    assert (window["read"], window["stored"], window["dead_letters"]) == (102, 100, 2)
-    found = sorted((one["fields"] for one in asked("results", "orders", "--limit", "1000")), key=lambda f: int(f["id"]))
+    found = drafted_and_read(topic)
     assert [Decimal(str(one["amount"])) for one in found] == [row["amount"] for row in rows]
     assert [json.loads(one["to"])["city"] for one in found] == [row["to"]["city"] for row in rows]
     said, _ = tidemark("audit", "orders")
@@ -140,12 +145,7 @@ def test_a_stream_of_protobuf_from_nothing(registry: Registry, kafka: Kafka) -> 
     others = [framed(number, schema.written("shop.Refund", id="1"), 0), b"{}"]
     kafka.send((topic, 0, None, value) for value in [*values, *others])
 
-    _, said = tidemark("init", "orders", "--topic", topic, "--registry", "schema_registry")
-    assert "100 of them would be rows, 2 dead letters" in said
-    tidemark("streams", "check")
-    (window,) = asked("run", "orders")["windows"]
-    assert (window["read"], window["stored"], window["dead_letters"]) == (102, 100, 2)
-    found = sorted((one["fields"] for one in asked("results", "orders", "--limit", "1000")), key=lambda f: int(f["id"]))
+    found = drafted_and_read(topic)
     assert [int(one["amount"]) for one in found] == [2**64 - 1 - one for one in range(1, 101)]
     assert [json.loads(one["lines"]) for one in found] == [[{"sku": f"s{one}"}] for one in range(1, 101)]
     said, _ = tidemark("audit", "orders")

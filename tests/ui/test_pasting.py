@@ -159,7 +159,16 @@ def outcome(page: Page, field: Field, text: str) -> list[str]:
     raise AssertionError(f"{field}: nothing became of {text!r}")
 
 
-def pasted(airflow: Airflow, page: Page, field: Field, shown: dict[str, list[str]]) -> None:
+@pytest.mark.covers("U20")
+@pytest.mark.parametrize(
+    "field",
+    [*IN_THE_BROWSER, *(pytest.param(one, marks=pytest.mark.full) for one in ON_THE_SERVER)],
+    ids=lambda one: f"{one.page}{one.words}",
+)
+def test_what_is_shown_is_taken_or_the_field_says_what_it_takes(
+    airflow: Airflow, page: Page, field: Field, shown: dict[str, list[str]]
+) -> None:
+    """The fields that the server judges are asked in the full run."""
     assert all(shown.values()), shown
     for kind, texts in shown.items():
         for text in texts:
@@ -173,23 +182,6 @@ def pasted(airflow: Airflow, page: Page, field: Field, shown: dict[str, list[str
             if word == "refused":
                 there_is_not = re.search(r"no window|no committed window|at most|a range stands in ranges", said)
                 assert field.form in said or there_is_not, (field, text, said)
-
-
-@pytest.mark.covers("U20")
-@pytest.mark.parametrize("field", IN_THE_BROWSER, ids=lambda one: f"{one.page}{one.words}")
-def test_what_is_shown_is_taken_or_the_field_says_what_it_takes(
-    airflow: Airflow, page: Page, field: Field, shown: dict[str, list[str]]
-) -> None:
-    pasted(airflow, page, field, shown)
-
-
-@pytest.mark.full
-@pytest.mark.covers("U20")
-@pytest.mark.parametrize("field", ON_THE_SERVER, ids=lambda one: f"{one.page}{one.words}")
-def test_what_is_shown_is_taken_or_the_server_says_what_the_field_takes(
-    airflow: Airflow, page: Page, field: Field, shown: dict[str, list[str]]
-) -> None:
-    pasted(airflow, page, field, shown)
 
 
 @pytest.mark.covers("U20")
