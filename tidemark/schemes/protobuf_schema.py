@@ -65,11 +65,10 @@ _OF_GOOGLE: Final[Mapping[str, tuple[str, ...]]] = {
     f"{_GOOGLE}Duration": ("decimal",),
     **{f"{_GOOGLE}{one}": ("string",) for one in ("Struct", "Value", "ListValue")},
 }
-# The type that a draft gives.
+# The type that a draft gives: the first, and a decimal that holds every duration.
 _DRAFTED: Final[Mapping[str, str]] = {
-    f"{_GOOGLE}Timestamp": "timestamp",
+    **{name: kinds[0] for name, kinds in _OF_GOOGLE.items()},
     f"{_GOOGLE}Duration": "decimal(21,9)",
-    **{f"{_GOOGLE}{one}": "string" for one in ("Struct", "Value", "ListValue")},
 }
 _OF_UNSIGNED: Final = "decimal(20,0)"
 
