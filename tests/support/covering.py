@@ -3,12 +3,19 @@
 A row is covered when one test that claims it has run with all its parameters and passed, and none was skipped or failed.
 An unknown id fails the run before any test. At the end the number of covered rows is printed. After a run of all tests,
 the rows without a test are listed. The whole table is written as JSON to `.local/features.json`.
+
+    python -m tests.support.covering [ARGUMENT ...]
+
+runs no test. It fails when a row of `.ci/promises.txt` has no test left that the run of these arguments would show whole.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +24,7 @@ from _pytest.terminal import TerminalReporter
 
 REPOSITORY = Path(__file__).parent.parent.parent
 FEATURES = REPOSITORY / "docs" / "features.md"
+PROMISED = REPOSITORY / ".ci" / "promises.txt"
 TABLE = REPOSITORY / ".local" / "features.json"
 
 # The keys in a test's report: its rows, and the rows claimed by parameters that were left out of the run.
@@ -42,6 +50,12 @@ class Covering:
         self.not_passed: set[str] = set()
         self.in_part: set[tuple[str, str]] = set()
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Before a run of no tests ends: which rows each test would show, and which in part."""
+        for item in session.items if session.config.option.collectonly else []:
+            self._note(item.nodeid, item.user_properties)
+            self.passed.add(item.nodeid)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
         """Notes on each item its claims, after all other plugins have left out tests of this run."""
@@ -64,14 +78,17 @@ class Covering:
             pytest.fail(f"covers() names {', '.join(unknown)}, which docs/features.md does not have", pytrace=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        says = dict(report.user_properties)
-        for row in says.get(_COVERS, []):  # type: ignore[attr-defined]
-            self.tests[row].add(report.nodeid)
-        self.in_part |= {(report.nodeid, row) for row in says.get(_IN_PART, [])}  # type: ignore[attr-defined]
+        self._note(report.nodeid, report.user_properties)
         if report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
         elif report.failed or report.skipped:
             self.not_passed.add(report.nodeid)
+
+    def _note(self, test: str, properties: list[tuple[str, object]]) -> None:
+        says = dict(properties)
+        for row in says.get(_COVERS, []):  # type: ignore[attr-defined]
+            self.tests[row].add(test)
+        self.in_part |= {(test, row) for row in says.get(_IN_PART, [])}  # type: ignore[attr-defined]
 
     def covered(self) -> set[str]:
         """Rows that a whole test has shown, and that no test has failed to show."""
@@ -82,6 +99,8 @@ class Covering:
         }
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+        if config.option.collectonly:
+            return
         covered = self.covered()
         table = [
             {"id": row, "promise": text, "covered": row in covered, "tests": sorted(self.tests[row] & self.passed)}
@@ -108,3 +127,20 @@ def rows_of(item: pytest.Item) -> Iterator[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Covering(), "tidemark-covering")
+
+
+def main(*arguments: str) -> int:
+    covering = Covering()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = pytest.main(["--collect-only", "-qq", *arguments], plugins=[covering])
+    if code:
+        print(said.getvalue())
+        return code
+    lost = set(PROMISED.read_text().split()) - covering.covered()
+    if lost:
+        print(f"{' '.join(sorted(lost))}: no test is left that this run would show whole, with all its parameters")
+    return int(bool(lost))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

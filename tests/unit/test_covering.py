@@ -69,3 +69,17 @@ def test_claims(): pass
     assert "1 error" in said
     assert "1 passed" not in said
     assert "INTERNALERROR" not in said
+
+
+def test_a_row_that_lost_its_whole_test_is_named_before_any_run() -> None:
+    file = "tests/integration/test_lost_on_the_way.py"
+    command = [sys.executable, "-m", "tests.support.covering", file]
+    done = subprocess.run(
+        [*command, "-k", "explode or pass"], capture_output=True, text=True, cwd=REPOSITORY, timeout=120
+    )
+    assert done.returncode == 1
+    lost = done.stdout.partition(":")[0].split()
+    assert FIRST in lost
+    assert "E45" not in lost
+    done = subprocess.run([*command, "-k", "explode"], capture_output=True, text=True, cwd=REPOSITORY, timeout=120)
+    assert "E45" in done.stdout.partition(":")[0].split()
