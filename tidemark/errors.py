@@ -71,6 +71,11 @@ SQL_PACKAGES = ("SQLAlchemy>=2,<3", "psycopg[binary]>=3.2,<4", "PyMySQL>=1.1,<2"
 PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 
 
+def install(*requirements: str) -> str:
+    """What installs packages, as errors say it: `pip install 'NAME>=1' ...`."""
+    return f"pip install {' '.join(map(repr, requirements))}"
+
+
 class AnotherServer(WrongUse):
     """Raised when a connection leads to a server of another kind, or one that is set up in another way. Contrast
     `Unreachable`.

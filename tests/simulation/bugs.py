@@ -285,7 +285,7 @@ PLANTED |= {
         (
             (
                 "tidemark.sinks.parquet.attempts",
-                'files.erase_dead(place["base"], erasing.erased, erasing.standing, erasing.generation)',
+                'files.erase_dead(place["base"], erasing)',
                 'files.sweep(place["base"], erasing.record)',
             ),
         ),

@@ -16,7 +16,7 @@ from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
-from tidemark.errors import ProcessingFailed
+from tidemark.errors import Conflict, ProcessingFailed
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.ledger.recovery.backup import back_up, restore
@@ -289,6 +289,36 @@ def test_two_compactions_at_once(
     compact(world.opened, world.sink, "mine", CompactionRequest())
     assert times == time_
     assert world.seen() == world.counting() == before
+
+
+def test_a_compaction_that_fails_begins_again_only_after_changes_of_others(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own snapshots, and the expiry of others, are none."""
+    world.erase(offsets((0, 4, 6)))
+    world.now = world.table().snapshots()[-1].timestamp_ms + 25 * HOUR
+    tries = 0
+
+    def broken(*_: object) -> object:
+        nonlocal tries
+        tries += 1
+        raise OSError("the disk is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compacting, "listed", broken)
+        with pytest.raises(OSError, match="the disk is away"):
+            compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert (tries, len(world.table().snapshots())) == (1, 1)
+
+    def after_another(seen: compacting.Seen) -> None:
+        table.change(seen.where, lambda _, made, __: bool(made.set_properties(tries=str(tries))))
+        seen.change(lambda _, made, __: bool(made.set_properties(mine=str(tries))))
+        broken()
+
+    tries = 0
+    with pytest.raises(Conflict, match="others changed it each time while it was compacted: the disk is away"):
+        compacting.steadily(world.where, after_another)
+    assert tries == 5
 
 
 def test_what_an_erasure_has_left_is_named_beside_a_compaction(

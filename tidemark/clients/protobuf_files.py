@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tidemark.errors import PROTOBUF, PackageMissing
+from tidemark.errors import PROTOBUF, PackageMissing, install
 
 _MAIN: Final = "_schema_of_the_registry.proto"
 _SECONDS: Final = 20.0
@@ -47,8 +47,7 @@ def set_of(text: str, imports: Mapping[str, str]) -> bytes:
 def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
     found = importlib.util.find_spec("grpc_tools")
     if found is None or found.origin is None:
-        packages = " ".join(f"'{one}'" for one in PROTOBUF)
-        raise PackageMissing(f"Protobuf by a schema registry needs the package grpcio-tools: pip install {packages}")
+        raise PackageMissing(f"Protobuf by a schema registry needs the package grpcio-tools: {install(*PROTOBUF)}")
     with TemporaryDirectory(prefix="tidemark-protobuf-") as given:
         folder = Path(given).resolve()
         made = folder / "set"

@@ -15,7 +15,15 @@ from urllib.parse import quote
 
 from tidemark.clients.connections import Connection
 from tidemark.clients.dialects import BEGIN, LOCKED
-from tidemark.errors import SQL_PACKAGES, AuthenticationFailed, NotAuthorized, PackageMissing, Unreachable, WrongUse
+from tidemark.errors import (
+    SQL_PACKAGES,
+    AuthenticationFailed,
+    NotAuthorized,
+    PackageMissing,
+    Unreachable,
+    WrongUse,
+    install,
+)
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -149,9 +157,7 @@ def engine(where: Database, question_seconds: float) -> sa.Engine:
         elif where.kind == "mysql":
             from tidemark.clients import mysql
     except ImportError as problem:
-        raise PackageMissing(
-            f"SQL needs the package {problem.name}: pip install {' '.join(map(repr, SQL_PACKAGES))}"
-        ) from None
+        raise PackageMissing(f"SQL needs the package {problem.name}: {install(*SQL_PACKAGES)}") from None
     # A connection that is kept would have to be given back by each thread and each fork.
     given: dict[str, Any] = {"poolclass": sa.NullPool, "isolation_level": "AUTOCOMMIT", "hide_parameters": True}
     if where.kind == "sqlite":

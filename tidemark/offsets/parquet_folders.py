@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from urllib.parse import unquote
 
-from tidemark.errors import DELTALAKE, PackageMissing, WrongUse
+from tidemark.errors import DELTALAKE, PackageMissing, WrongUse, install
 
 _LOG = "_delta_log"
 
@@ -38,7 +38,7 @@ def _of_delta(folder: Path) -> list[Path]:
     except ModuleNotFoundError:
         raise PackageMissing(
             f"{folder}: is a Delta table, and some of its files may no longer count. Reading it needs the package "
-            f"deltalake: pip install '{DELTALAKE}'. Or write the rows into a folder of plain Parquet files"
+            f"deltalake: {install(DELTALAKE)}. Or write the rows into a folder of plain Parquet files"
         ) from None
     log = folder / _LOG
     if link := next((path for path in (log, *log.rglob("*")) if path.is_symlink()), None):

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.clients.registry_answers import NOT_FRAMED
-from tidemark.errors import PROTOBUF, PackageMissing
+from tidemark.errors import PROTOBUF, PackageMissing, install
 from tidemark.types.ddl import DEEPEST, Type, quoted
 from tidemark.types.fields import FieldType, text_of, type_of
 
@@ -82,8 +82,7 @@ def normal(data: bytes) -> bytes:
         from google.protobuf import descriptor_pb2
         from google.protobuf.message import DecodeError
     except ImportError as problem:
-        packages = " ".join(f"'{one}'" for one in PROTOBUF)
-        raise PackageMissing(f"the scheme protobuf needs the package protobuf: pip install {packages}") from problem
+        raise PackageMissing(f"the scheme protobuf needs the package protobuf: {install(*PROTOBUF)}") from problem
     found = descriptor_pb2.FileDescriptorSet()
     try:
         found.ParseFromString(data)

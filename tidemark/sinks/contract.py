@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from tidemark.clients.connections import Connections
-from tidemark.errors import PackageMissing, WrongUse
+from tidemark.errors import PackageMissing, WrongUse, install
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
@@ -366,4 +366,4 @@ def check_packages(requires: Iterable[str], who: str) -> None:
     for requirement in requires:
         package = requirement.partition(">")[0].partition("=")[0]
         if find_spec(package) is None:
-            raise PackageMissing(f"{who} needs the package {package}: pip install '{requirement}'")
+            raise PackageMissing(f"{who} needs the package {package}: {install(requirement)}")

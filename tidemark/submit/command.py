@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, ValidationError
 import tidemark
 from tidemark.clients import on_one_machine
 from tidemark.clients.connections import Connection
-from tidemark.errors import PYSPARK, PackageMissing, WrongUse
+from tidemark.errors import PYSPARK, PackageMissing, WrongUse, install
 from tidemark.settings import wording
 from tidemark.settings.parts import Part, Text
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
@@ -202,7 +202,5 @@ def _submit(connection: Connection) -> str:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     command = shutil.which(name, path=places)
     if command is None:
-        raise PackageMissing(
-            f"{name} was not found: put it on the PATH, or install Spark: pip install {' '.join(map(repr, PYSPARK))}"
-        )
+        raise PackageMissing(f"{name} was not found: put it on the PATH, or install Spark: {install(*PYSPARK)}")
     return command

@@ -37,7 +37,7 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts
-from tidemark.sinks.parquet.types import hint, refuse_other_name
+from tidemark.sinks.parquet.types import other_type, refuse_other_case, refuse_other_name
 from tidemark.sinks.versions import versions_of as versions_of
 from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
 from tidemark.types.renamed import NEVER, Names
@@ -166,11 +166,8 @@ def _refuse_other_name(base: str, table: DeltaTable, was: Names) -> None:
 
 
 def _refuse_other_case(base: str, table: DeltaTable, wanted: Iterable[str]) -> None:
-    for old, new in _differ_in_case((field.name for field in table.schema().fields), wanted):
-        raise WrongUse(
-            f"{base} has the column {old}, and the stream file now names it {new}: for Delta both are one column. "
-            f"Keep the name {old}, or name another folder"
-        )
+    there = [field.name for field in table.schema().fields]
+    refuse_other_case(f"{base} has the column", there, wanted, "for Delta both are one column", "folder")
 
 
 def _stored(base: str, table: DeltaTable, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
@@ -191,10 +188,7 @@ def _as_column(base: str, name: str, column: pa.DataType, kind: FieldType) -> Fi
         wider = joined(there, kind)
     if wider != there:
         why = ", and Delta cannot widen it" if wider == kind else ""
-        raise WrongUse(
-            f"{base} has the column {name} as {there}, and the stream file now has it as {kind}{why}: name another "
-            f"folder, or give the field another name{hint(there, kind)}"
-        )
+        raise other_type(f"{base} has the column {name}", there, kind, "folder", why)
     return there
 
 
@@ -210,15 +204,6 @@ def prepared(base: str) -> DeltaTable:
         return opened(base)
     except TableNotFoundError as problem:
         raise Unreachable(f"{base}: the table is not there any more; its disk may not be mounted") from problem
-
-
-def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names that are there, each with a wanted one that differs from it in case alone."""
-    names = {name.lower(): name for name in there}
-    for name in wanted:
-        found = names.get(name.lower(), name)
-        if found != name:
-            yield found, name
 
 
 def change(base: str, changes: Callable[[DeltaTable], object]) -> None:

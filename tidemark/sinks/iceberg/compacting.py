@@ -29,7 +29,7 @@ from tidemark.sinks.iceberg.catalog import opened as table_now
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
-from tidemark.sinks.iceberg.table import ERASES, change, check_there, published
+from tidemark.sinks.iceberg.table import ERASES, Stage, change, check_there, published
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import delete, on_disk
@@ -65,7 +65,7 @@ class IcebergCompaction:
 
     def planned(self, opened: Opened, settings: IcebergSink, asked: CompactionRequest) -> Sequence[Replaceable]:
         where = where_of(opened, settings)
-        return steadily(where, lambda: self._planned(where, opened, settings, asked))
+        return steadily(where, lambda seen: self._planned(seen.where, opened, settings, asked))
 
     @staticmethod
     def _planned(
@@ -94,27 +94,44 @@ class IcebergCompaction:
         return [*found, *expired_by(table, run)]
 
 
-def steadily(where: Where, work: Callable[[], T]) -> T:
+class Seen:
+    """The version of a table that some work has seen. Its own changes of that version take it further."""
+
+    def __init__(self, where: Where) -> None:
+        self.where = where
+        self._version = self._now()
+
+    def change(self, stage: Stage) -> None:
+        made = change(self.where, stage)
+        if made is not None and made[0] == self._version:
+            self._version = made[1]
+
+    def is_newest(self) -> bool:
+        """Whether nobody else has changed the table."""
+        return self._now() == self._version
+
+    def _now(self) -> str | None:
+        table = table_now(self.where)
+        return None if table is None else table.metadata_location
+
+
+def steadily(where: Where, work: Callable[[Seen], T]) -> T:
     """What some work on a table gives, which begins again if it fails and others have changed the table meanwhile.
 
     Another compaction may remove files that the newest version named when the work began, and snapshots that it lets expire.
     Raises Conflict when that comes again and again.
     """
-    for left in reversed(range(_TIMES)):
-        before = _version(where)
+    left = _TIMES
+    while True:
+        left -= 1
+        seen = Seen(where)
         try:
-            return work()
+            return work(seen)
         except (OSError, ValueError, Unreachable) as problem:
-            if _version(where) == before:
+            if seen.is_newest():
                 raise
             if not left:
                 raise Conflict(f"{where}: others changed it each time while it was compacted: {problem}") from problem
-    raise AssertionError
-
-
-def _version(where: Where) -> str | None:
-    table = table_now(where)
-    return None if table is None else table.metadata_location
 
 
 def expiry_planned(table: Table | None, keep_hours: int, now: int) -> list[Replaceable]:
@@ -135,16 +152,16 @@ def expired_by(table: Table | None, run: str) -> list[Replacement]:
 
 def expire(book: Book, where: Where, keep_hours: int, run: str) -> None:
     """Let old snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
-    steadily(where, lambda: _expired(book, where, keep_hours, run))
+    steadily(where, lambda seen: _expired(book, seen, keep_hours, run))
 
 
-def _expired(book: Book, where: Where, keep_hours: int, run: str) -> None:
-    table = check_there(where, ())
+def _expired(book: Book, seen: Seen, keep_hours: int, run: str) -> None:
+    table = check_there(seen.where, ())
     if table is None:
         return
     named = named_files(table)
-    _expire(where, keep_hours, run, book.clock())
-    _remove_unnamed(book, where, named)
+    _expire(seen, keep_hours, run, book.clock())
+    _remove_unnamed(book, seen.where, named)
 
 
 def where_of(opened: Opened, settings: IcebergSink) -> Where:
@@ -154,16 +171,16 @@ def where_of(opened: Opened, settings: IcebergSink) -> Where:
 def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
     """Merge files, let snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
     where = where_of(opened, settings)
-    steadily(where, lambda: _merge_all(where, opened, settings, run, asked))
+    steadily(where, lambda seen: _merge_all(seen, opened, settings, run, asked))
     expire(opened.book, where, settings.keep_hours, run)
 
 
-def _merge_all(where: Where, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
-    table = check_there(where, ())
+def _merge_all(seen: Seen, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+    table = check_there(seen.where, ())
     if table is None:
         return
     for group in _groups(opened.book, settings, table, asked):
-        _merge(where, table, group, run)
+        _merge(seen, table, group, run)
 
 
 def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_Group]:
@@ -196,9 +213,9 @@ def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_Group
         yield _Group(tuple(some), [described([one]) for one in spans(names)])
 
 
-def _merge(where: Where, table: Table, group: _Group, run: str) -> None:
+def _merge(seen: Seen, table: Table, group: _Group, run: str) -> None:
     """Write one file in the place of some. If one of them is gone by the time of the commit, they stay as they are."""
-    name = f"{where.base}/data/compacted/{uuid4()}.parquet"
+    name = f"{seen.where.base}/data/compacted/{uuid4()}.parquet"
     rows = copied(table, group.files, name)
     first = group.files[0].file
     said = ", ".join(group.windows)
@@ -220,7 +237,7 @@ def _merge(where: Where, table: Table, group: _Group, run: str) -> None:
         named = True
         return True
 
-    change(where, stage)
+    seen.change(stage)
     if not named:
         LakeIO().delete(name)
 
@@ -264,7 +281,7 @@ def _erases(one: Snapshot) -> bool:
     return one.summary is not None and ERASES in one.summary.additional_properties
 
 
-def _expire(where: Where, keep_hours: int, run: str, now: int) -> None:
+def _expire(seen: Seen, keep_hours: int, run: str, now: int) -> None:
     def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
         expiring = _expiring(table, keep_hours, now)
         if expiring:
@@ -272,7 +289,7 @@ def _expire(where: Where, keep_hours: int, run: str, now: int) -> None:
             ExpireSnapshots(transaction).by_ids([one.snapshot_id for one in expiring]).commit()
         return bool(expiring)
 
-    change(where, stage)
+    seen.change(stage)
 
 
 def _only_of(table: Table, expiring: Sequence[Snapshot]) -> list[LiveFile]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from tidemark.clients.connections import Connections
@@ -11,7 +10,7 @@ from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink, gone_of_dead
+from tidemark.sinks.contract import Erasing, Opened, PlainSink
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
@@ -58,12 +57,12 @@ class PlainIceberg(PlainSink):
         # An attempt may have died before it made the table.
         if table.check_there(where, (one.record for one in erasing.standing.windows)) is not None:
             table.remove(where, erasing.record, erasing.erased)
-        files.erase_dead(f"{where.base}/data", erasing.erased, erasing.standing, erasing.generation)
+        files.erase_dead(f"{where.base}/data", erasing)
 
     def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
         from tidemark.sinks.parquet import files
 
-        return sum(1 for _ in files.left_by_dead(f"{place['base']}/data", partial(gone_of_dead, done)))
+        return sum(1 for _ in files.left_by_dead(f"{place['base']}/data", done))
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.iceberg.remaining import still_held

@@ -10,8 +10,8 @@ from tidemark.ledger.erased import places_to_clear
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import Where, located
-from tidemark.sinks.iceberg.compacting import listed, named_files, steadily
+from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.compacting import Seen, listed, named_files, steadily
 from tidemark.sinks.iceberg.live_files import files_of_all
 from tidemark.sinks.iceberg.table import TYPE, check_there
 
@@ -23,18 +23,18 @@ def still_held(opened_stream: Opened, sink: str, erased: RangeSet) -> str:
     for place in (one.place for one in places if one.name == sink and one.type == TYPE):
         where = located(opened_stream.connections, place)
         # A compaction may remove them meanwhile.
-        held = steadily(where, partial(_held, where, erased))
+        held = steadily(where, partial(_held, erased))
         snapshots, unnamed = snapshots + held[0], unnamed + held[1]
     said = [f"{snapshots} files of older snapshots hold it until they expire"] if snapshots else []
     said += [f"{unnamed} files that died on their way into the table hold it for a day"] if unnamed else []
     return ", ".join(said)
 
 
-def _held(where: Where, erased: RangeSet) -> tuple[int, int]:
+def _held(erased: RangeSet, seen: Seen) -> tuple[int, int]:
     """How many files with rows of these offsets older snapshots name, and how many none names."""
     # Before the table: what is named meanwhile is none of its commits' copies.
-    written = [name for name, _ in listed(where.base, "data") if name.endswith(".parquet")]
-    table = check_there(where, ())
+    written = [name for name, _ in listed(seen.where.base, "data") if name.endswith(".parquet")]
+    table = check_there(seen.where, ())
     if table is None:
         return 0, 0
     by_snapshots = files_of_all(table)

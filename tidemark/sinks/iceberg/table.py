@@ -35,7 +35,7 @@ from tidemark.sinks.iceberg.partitions import AnyKey, check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.parquet.types import hint
+from tidemark.sinks.parquet.types import other_type, refuse_other_case
 from tidemark.types.fields import FieldType, joined, leaves, type_of
 from tidemark.types.renamed import NEVER, Names
 
@@ -169,25 +169,16 @@ def _stored(
                 "out, or name another table"
             )
     columns_there = _columns(there, fields, was)
-    in_small = {name.lower(): name for name in there}
+    refuse_other_case(f"{where} has the column", there, fields, "most readers take both for one column", "table")
     found = {}
     for name, kind in fields.items():
-        old = in_small.get(name.lower(), name)
-        if old != name:
-            raise WrongUse(
-                f"{where} has the column {old}, and the stream file now names it {name}: most readers take both for one "
-                f"column. Keep the name {old}, or name another table"
-            )
         # Iceberg has no integers of less than 32 bits.
         mine = field_type(iceberg_type(kind)) or kind
         column = columns_there.get(name)
         known = mine if column is None else field_type(there[column])
         wider = None if known is None else joined(known, mine)
         if wider is None:
-            raise WrongUse(
-                f"{where} has the column {column} as {there[column or name]}, and the stream file now has it as {kind}: "
-                f"name another table, or give the field another name{hint(known or '', kind)}"
-            )
+            raise other_type(f"{where} has the column {column}", known or there[column or name], kind, "table")
         found[name] = wider
     return found
 
@@ -217,15 +208,17 @@ def check_there(where: Where, records: Iterable[Record], named: str = "base") ->
 Stage = Callable[[Table, Transaction, list[str]], bool]
 
 
-def change(where: Where, stage: Stage) -> None:
+def change(where: Where, stage: Stage) -> tuple[str, str] | None:
     """Change the newest version of a table in one transaction. Try again when a commit of another program was first.
 
     `stage` puts the changes into the transaction, and the names of data files that it writes into the list. It returns False
-    where there is nothing to change, as when an earlier try was answered by nobody and is there. Raises Conflict when
-    others are first again and again, and Unreachable.
+    where there is nothing to change, as when an earlier try was answered by nobody and is there. Gives the metadata of the
+    version that was changed and of the one that was made; None if none was made. Raises Conflict when others are first again
+    and again, and Unreachable.
     """
-    doubts = 0
-    for left in reversed(range(_TIMES)):
+    left, doubts = _TIMES, 0
+    while True:
+        left -= 1
         table = opened(where)
         if table is None:
             raise Unreachable(f"{where} is not there")
@@ -233,9 +226,9 @@ def change(where: Where, stage: Stage) -> None:
         transaction = table.transaction()
         try:
             with answering(where):
-                if stage(table, transaction, made):
-                    transaction.commit_transaction()
-            return
+                if not stage(table, transaction, made):
+                    return None
+                return table.metadata_location, transaction.commit_transaction().metadata_location
         except (CommitFailedException, ValidationException) as problem:
             # It is not there, and will not be: nobody names these files.
             for name in made:

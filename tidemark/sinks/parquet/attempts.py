@@ -24,7 +24,7 @@ class InFolders(PlainSink):
         from tidemark.sinks.parquet import files
 
         self.reach(connections, place, erasing.standing)
-        files.erase_dead(place["base"], erasing.erased, erasing.standing, erasing.generation)
+        files.erase_dead(place["base"], erasing)
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         from tidemark.sinks.parquet import files

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction, WrongUse
-from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import partition_seed
 from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
+from tidemark.sinks.contract import Erasing, gone_of_dead
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders, marking, types
 from tidemark.sinks.parquet.compactions import described, spans
@@ -231,19 +231,19 @@ def _is_read(one: fs.FileInfo) -> bool:
     return one.type == fs.FileType.File and one.path.endswith(".parquet") and one.base_name[0] not in "._"
 
 
-def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> None:
-    """Remove the folders with erased rows that dead attempts have left. `before`: the generation of the erasure.
+def erase_dead(base: str, erasing: Erasing) -> None:
+    """Remove the folders with erased rows that dead attempts have left.
 
     No later attempt has their names, so no sweep comes to them.
     """
-    for folder in left_by_dead(base, lambda generation: erased if standing.is_dead(generation, before) else RangeSet()):
+    for folder in left_by_dead(base, [erasing]):
         delete(folder)
 
 
-def left_by_dead(base: str, gone: Callable[[int], RangeSet]) -> Iterator[str]:
-    """The folders that `erase_dead` removes. `gone`: what was erased of an attempt of which nothing counts any more."""
+def left_by_dead(base: str, done: Sequence[Erasing]) -> Iterator[str]:
+    """The folders that `erase_dead` removes, of any of some erasures."""
     for one in on_disk(base):
-        if not one.compacted and (erased := gone(one.generation)) and holds(one.folder, erased):
+        if not one.compacted and (erased := gone_of_dead(done, one.generation)) and holds(one.folder, erased):
             yield one.folder
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,18 +86,10 @@ def check(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> dic
     for name, before in both(renamed, was).items():
         for kind in (known[old] for old in before if old in known):
             known[name] = joined(known.get(name, kind), kind) or kind
-    in_small = {name.lower(): name for name in known}
+    refuse_other_case(f"{base} has the field", known, fields, "for Spark both are one column", "folder")
     for name, kind in fields.items():
-        if name not in known and (old := in_small.get(name.lower())) is not None:
-            raise WrongUse(
-                f"{base} has the field {old}, and the stream file now names it {name}: for Spark both are one column. Keep "
-                f"the name {old}, or name another folder"
-            )
         if joined(known.get(name, kind), kind) is None:
-            raise WrongUse(
-                f"{base} has the field {name} as {known[name]}, and the stream file now has it as {kind}: name another "
-                f"folder, or give the field another name{hint(known[name], kind)}"
-            )
+            raise other_type(f"{base} has the field {name}", known[name], kind, "folder")
     return known
 
 
@@ -124,10 +116,25 @@ def as_stored(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) ->
     return {name: joined(known.get(name, kind), kind) or kind for name, kind in fields.items()}
 
 
-def hint(old: FieldType, new: FieldType) -> str:
-    """What keeps the old type, of a field that earlier versions stored as text."""
-    was_text = old == "string" and type_of(new).name in ("decimal", "date", "timestamp_ntz", *NESTED)
-    return "; with the scheme json, `as_text` goes on with its text" if was_text else ""
+def other_type(has: str, old: object, new: FieldType, another: str, why: str = "") -> WrongUse:
+    """For a field that files or a table have (`has`) as another type. `another`: what to name instead of theirs."""
+    # Such a field was stored as text by earlier versions.
+    was_text = str(old) == "string" and type_of(new).name in ("decimal", "date", "timestamp_ntz", *NESTED)
+    hint = "; with the scheme json, `as_text` goes on with its text" if was_text else ""
+    return WrongUse(
+        f"{has} as {old}, and the stream file now has it as {new}{why}: name another {another}, or give the field another "
+        f"name{hint}"
+    )
+
+
+def refuse_other_case(has: str, there: Collection[str], wanted: Iterable[str], why: str, another: str) -> None:
+    """Raises WrongUse for a name that differs in case alone from one that files or a table have (`has`)."""
+    names = {name.lower(): name for name in there}
+    for name in wanted:
+        if name not in there and (old := names.get(name.lower())) is not None:
+            raise WrongUse(
+                f"{has} {old}, and the stream file now names it {name}: {why}. Keep the name {old}, or name another {another}"
+            )
 
 
 def refuse_other_name(where: object, there: Collection[str], was: Names, why: str, another: str) -> None:

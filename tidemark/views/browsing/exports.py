@@ -16,6 +16,8 @@ from tidemark.views.browsing.items import Item
 Format = Literal["csv", "jsonl"]
 # What each line has beside the fields: first the coordinate.
 _OURS = ("topic", "partition", "offset", "incarnation", "timestamp", "key", "value", "headers")
+# Of these, what CSV has in base64 too, in a column of its own.
+_BYTES = ("key", "value")
 
 
 def exported(items: Iterable[Item], form: Format, fields: Sequence[str] = ()) -> str:
@@ -31,10 +33,10 @@ def exported(items: Iterable[Item], form: Format, fields: Sequence[str] = ()) ->
     return _csv(lines, fields)
 
 
-def _named(fields: Sequence[str]) -> list[str]:
-    """The names of what each line has."""
-    mark = "_" if {*_OURS, "key_base64", "value_base64"} & set(fields) else ""
-    return [f"{mark}{name}" for name in _OURS]
+def _named(fields: Sequence[str], ours: Sequence[str] = _OURS) -> list[str]:
+    """The names of what each line has, as the columns are called."""
+    mark = "_" if {*_OURS, *(f"{name}_base64" for name in _BYTES)} & set(fields) else ""
+    return [f"{mark}{name}" for name in ours]
 
 
 def _values(item: Item, fields: Sequence[str]) -> dict[str, Any]:
@@ -68,9 +70,8 @@ def _csv(lines: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> str:
     """The same columns whatever is in them, so that files can be put together."""
     out = io.StringIO()
     writer = csv.writer(out)
-    ours = _named(fields)
-    texts = (*ours[5:7], *fields)
-    names = (*ours, *fields)
+    names = (*_named(fields), *fields)
+    texts = (*_named(fields, _BYTES), *fields)
     writer.writerow([*names, *(f"{name}_base64" for name in texts)])
     for one in lines:
         plain = [None if isinstance(one[name], dict) else one[name] for name in names]
