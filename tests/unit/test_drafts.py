@@ -236,7 +236,9 @@ def test_the_types_of_avro_are_those_that_the_scheme_reads() -> None:
         "lines": "array<map<string, bigint>>",
         "kind": "string",
     }
-    assert known.notes == ("3 fields have a type that scheme avro does not read, or several: 'parts', 'either', 'for'",)
+    assert known.notes == (
+        "3 fields have a type that scheme avro does not read, or several, or another field's name: 'parts', 'either', 'for'",
+    )
 
 
 @pytest.mark.covers("N112")
@@ -282,6 +284,45 @@ def test_a_message_without_a_field_that_is_read_is_kept_as_it_is() -> None:
             WrongUse, match=r"no field of shop\.Part has a type that scheme protobuf reads: use scheme raw"
         ):
             format_of([framed(7, b"\x0a\0")] * 3, registry)
+
+
+def drafted_by(kind: str, schema: str, values: list[bytes]) -> tuple[dict[str, str], list[str | None]]:
+    """The fields of a draft, and why it would not take each value."""
+    with serving({7: {"schema": schema, "schemaType": kind}}) as served:
+        found = format_of(values, ("ours", SchemaRegistry(RegistryEndpoint(served.url))))
+    return found.scheme["fields"], [found.refusal(one) for one in values]
+
+
+@pytest.mark.covers("N112")
+def test_types_that_hold_each_other_are_drafted_in_no_time_and_names_once() -> None:
+    """Of 40 messages that hold each other there are millions of ways down; and Spark takes `id` and `ID` for one name."""
+    parts = [" ".join(f"M{of} m{of} = {of + 9};" for of in range(40) if of != one) for one in range(40)]
+    messages = "".join(f"message M{one} {{ {part} }} " for one, part in enumerate(parts))
+    schema = f"""syntax = "proto3"; package shop; message Order {{ int64 id = 1; string ID = 2; Pair pair = 3; M0 many = 4; }}
+        message Pair {{ int32 a = 1; string A = 2; }} {messages}"""
+    assert drafted_by("PROTOBUF", schema, [framed(7, b"\x08\x01")]) == (
+        {"id": "integer", "pair": "struct<a: int>"},
+        [None],
+    )
+    node = [{"name": f"m{one}", "type": ["null", "Node"]} for one in range(12)]
+    pair = [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]
+    fields = [
+        {"name": "id", "type": "int"},
+        {"name": "ID", "type": "int"},
+        {"name": "pair", "type": {"type": "record", "name": "Pair", "fields": pair}},
+        {"name": "many", "type": {"type": "record", "name": "Node", "fields": node}},
+    ]
+    record = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    assert drafted_by("AVRO", record, [b"\0\0\0\0\7" + bytes(16)]) == ({"id": "integer"}, [None])
+
+
+@pytest.mark.covers("N112")
+def test_a_message_with_values_that_json_lacks_is_drafted_as_the_scheme_reads_it() -> None:
+    schema = """syntax = "proto3"; package shop; import "google/protobuf/any.proto"; import "google/protobuf/timestamp.proto";
+        message Order { int64 id = 1; google.protobuf.Any any = 2; google.protobuf.Timestamp at = 3; }"""
+    values = [b"\x08\x01\x12\x07\x0a\x05x/y.Z", b"\x1a\x07\x08\xff\xff\xff\xff\xff\x7f"]
+    fields, refused = drafted_by("PROTOBUF", schema, [framed(7, one) for one in values])
+    assert (fields["any"], refused) == ("struct<type_url: string, value: binary>", [None, None])
 
 
 @pytest.mark.covers("N112")

@@ -146,6 +146,55 @@ def test_protobuf_by_a_file_and_by_a_registry(tmp_path: Path) -> None:
     ]
 
 
+ODD = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/any.proto";
+import "google/protobuf/field_mask.proto";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/struct.proto";
+message Order {
+  int64 id = 1;
+  google.protobuf.Any any = 2;
+  map<string, google.protobuf.Timestamp> times = 3;
+  repeated Order inner = 4;
+  google.protobuf.Value more = 5;
+  google.protobuf.FieldMask mask = 6;
+  float share = 7;
+}
+"""
+
+
+@pytest.mark.covers("N112")
+def test_a_message_with_values_that_json_lacks_is_shown_by_its_fields(tmp_path: Path) -> None:
+    """An `Any` of another schema, a time after the year 9999, a number that is none: all else is as it always is."""
+    schema = Schema(ODD)
+    (tmp_path / "order.desc").write_bytes(schema.data)
+    of = stream(
+        tmp_path,
+        {"type": "protobuf", "message": "shop.Order", "schema_file": "order.desc", "fields": {"id": "long"}},
+    )
+    message = schema.message("shop.Order", id="5", share=0.1, times={"a": "1970-01-01T00:00:01Z"})
+    message.any.type_url, message.any.value = "x/y.Z", b"\xff"
+    message.times["b"].seconds = 10**13
+    message.inner.add(id=7).more.number_value = float("nan")
+    message.mask.paths.append("a_Bc")
+    value = message.SerializeToString(deterministic=True)
+    record = read(of, value)
+    assert record is not None
+    found = json.loads(record.text or "")
+    assert found == {
+        "id": "5",
+        "any": {"type_url": "x/y.Z", "value": "/w=="},
+        "times": {"a": "1970-01-01T00:00:01Z", "b": {"seconds": "10000000000000", "nanos": "0"}},
+        "inner": [{"id": "7", "times": {}, "inner": [], "more": {"number_value": "nan"}, "share": 0.0}],
+        "mask": {"paths": ["a_Bc"]},
+        "share": 0.1,
+    }
+    # A filter finds it, too.
+    assert judged(of, "$.inner[0].id = 7", [value]) == ([0], 0)
+
+
 @pytest.mark.covers("N113")
 @pytest.mark.parametrize(
     ("how", "compress"),

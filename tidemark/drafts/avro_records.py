@@ -8,9 +8,9 @@ from typing import Any
 
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
-from tidemark.drafts.format import Format, example, is_field_name, some
+from tidemark.drafts.format import Format, example, field_names, some
 from tidemark.schemes.avro_schema import record
-from tidemark.types.ddl import DEEPEST, quoted
+from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, quoted
 
 _LOGICAL = {
     "timestamp-millis": "timestamp",
@@ -50,7 +50,7 @@ def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) ->
     for number, text in texts.items():
         schemas[number], named = _parsed(number, text)
         for one in schemas[number]["fields"]:
-            types.setdefault(one["name"], set()).add(_avro_type(one["type"], named))
+            types.setdefault(one["name"], set()).add(_type_of_field(one["type"], named))
     fields, notes = _fields(types)
     if not fields:
         raise ValueError("no field of theirs has a type that scheme avro reads")
@@ -120,30 +120,39 @@ def _is_empty(found: Any, named: Mapping[str, Any], around: tuple[str, ...] = ()
 
 def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The fields that have one type in all schemas, and what to say of the others."""
-    known = {name: next(iter(found)) for name, found in types.items() if len(found) == 1 and is_field_name(name)}
+    known = {name: next(iter(types[name])) for name in field_names(types) if len(types[name]) == 1}
     fields = {name: kind for name, kind in known.items() if kind is not None}
     left = [name for name in types if name not in fields]
-    said = f"{len(left)} fields have a type that scheme avro does not read, or several: {some(left)}"
+    said = f"{len(left)} fields have a type that scheme avro does not read, or several, or another field's name: "
+    said += some(left)
     return fields, (said,) if left else ()
 
 
-def _avro_type(found: Any, named: Mapping[str, Any], depth: int = 0) -> str | None:
-    """The field type for an Avro type; None for one that the scheme does not read, and for one that holds itself.
+def _type_of_field(found: Any, named: Mapping[str, Any]) -> str | None:
+    """The field type for an Avro type; None for one that the scheme does not read, that holds itself, or is too large."""
+    try:
+        return _avro_type(found, named, Parts())
+    except TooManyParts:
+        return None
+
+
+def _avro_type(found: Any, named: Mapping[str, Any], parts: Parts, depth: int = 0) -> str | None:
+    """As `_type_of_field`. Raises TooManyParts.
 
     `named`: the schema's own types by full name. `depth`: how many arrays, maps and records are around it.
     """
     if isinstance(found, list):
         others = [one for one in found if one != "null"]
-        return _avro_type(others[0], named, depth) if len(others) == 1 else None
+        return _avro_type(others[0], named, parts, depth) if len(others) == 1 else None
     if isinstance(found, str):
         if found in named and depth < DEEPEST:
-            return _avro_type(named[found], named, depth)
+            return _avro_type(named[found], named, parts, depth)
         return (_INSIDE if depth else _AVRO).get(found)
     if found.get("logicalType") is not None:
         return _logical(found)
     kind = found.get("type")
     if kind not in ("array", "map", "record"):
-        return _avro_type(kind, named, depth)
+        return _avro_type(kind, named, parts, depth)
     if depth == DEEPEST:
         return None
     inner = (
@@ -151,11 +160,15 @@ def _avro_type(found: Any, named: Mapping[str, Any], depth: int = 0) -> str | No
         if kind == "record"
         else [found["items" if kind == "array" else "values"]]
     )
-    types = [_avro_type(one, named, depth + 1) for one in inner]
+    parts.add(len(inner))
+    types = [_avro_type(one, named, parts, depth + 1) for one in inner]
     if None in types or not types:
         return None
     if kind == "record":
-        pairs = zip((one["name"] for one in found["fields"]), types, strict=True)
+        names = [one["name"] for one in found["fields"]]
+        if len({*map(str.lower, names)}) < len(names):
+            return None
+        pairs = zip(names, types, strict=True)
         return f"struct<{', '.join(f'{quoted(name)}: {one}' for name, one in pairs)}>"
     return f"array<{types[0]}>" if kind == "array" else f"map<string, {types[0]}>"
 

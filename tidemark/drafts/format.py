@@ -62,6 +62,14 @@ def is_field_name(text: str) -> bool:
     return True
 
 
+def field_names(names: Iterable[str]) -> list[str]:
+    """Those that a stream file may have as fields beside each other. Of names that differ in case alone, the first."""
+    found: dict[str, str] = {}
+    for name in filter(is_field_name, names):
+        found.setdefault(name.lower(), name)
+    return [*found.values()]
+
+
 def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) -> str:
     """The first value that passes a test, as a short text."""
     first = next((value for value in values if test is None or test(value)), "")

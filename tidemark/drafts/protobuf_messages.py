@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
-from tidemark.drafts.format import Format, example, is_field_name, some
+from tidemark.drafts.format import Format, example, field_names, some
 from tidemark.schemes.protobuf_schema import behind_indexes, drafted, message_of
 
 # The word for a field that is no part of another.
@@ -22,7 +22,9 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
     `schemas`: the sets of descriptors in base64, by number. Raises ValueError where no value names a message of theirs, and
     where that message has no field that the scheme reads.
     """
-    from google.protobuf import json_format, message_factory
+    from google.protobuf import message_factory
+
+    from tidemark.schemes.protobuf_json import as_json
 
     named = [found for value in values if (found := _named_by(value, schemas)) is not None]
     if not named:
@@ -46,11 +48,7 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
         if other != message:
             return f"a message {other}, and not {message}"
         try:
-            row: dict[str, object] = json_format.MessageToDict(
-                message_factory.GetMessageClass(known[number]).FromString(written),
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
+            row: dict[str, object] = as_json(message_factory.GetMessageClass(known[number]).FromString(written))
         # Whatever a reader of Protobuf makes of other bytes.
         except Exception:
             return f"not a message {message}"
@@ -74,10 +72,11 @@ def _fields(drafts: Sequence[Mapping[str, str | None]]) -> tuple[dict[str, str],
     for draft in drafts:
         for field, kind in draft.items():
             types.setdefault(field, set()).add(kind)
-    known = {field: next(iter(found)) for field, found in types.items() if len(found) == 1 and is_field_name(field)}
+    known = {field: next(iter(types[field])) for field in field_names(types) if len(types[field]) == 1}
     fields = {field: _ALONE.get(kind, kind) for field, kind in known.items() if kind is not None}
     left = [field for field in types if field not in fields]
-    said = f"{len(left)} fields hold themselves, are empty, or have several types: {some(left)}"
+    why = "hold themselves, are empty or too large, or have several types or another field's name"
+    said = f"{len(left)} fields {why}: {some(left)}"
     return fields, (said,) if left else ()
 
 

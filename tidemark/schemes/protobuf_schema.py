@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.clients.registry_answers import NOT_FRAMED
 from tidemark.errors import PROTOBUF, PackageMissing, install
-from tidemark.types.ddl import DEEPEST, Type, quoted
+from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, Type, quoted
 from tidemark.types.fields import FieldType, text_of, type_of
 
 if TYPE_CHECKING:
@@ -218,29 +218,40 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def drafted(message: Descriptor) -> dict[str, str | None]:
-    """The type of each field of a message; None for one that holds itself, or has nothing in it that is read."""
-    return {field.name: _drafted(field, (message.full_name,)) for field in message.fields}
+    """The type of each field of a message; None for one that holds itself, is too large, or has nothing that is read."""
+    return {field.name: _drafted_field(field, message) for field in message.fields}
 
 
-def _drafted(field: FieldDescriptor, within: tuple[str, ...]) -> str | None:
+def _drafted_field(field: FieldDescriptor, message: Descriptor) -> str | None:
+    try:
+        return _drafted(field, (message.full_name,), Parts())
+    except TooManyParts:
+        return None
+
+
+def _drafted(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> str | None:
     if _is_map(field):
-        of = _drafted_value(field.message_type.fields_by_name["value"], within)
+        of = _drafted_value(field.message_type.fields_by_name["value"], within, parts)
         return None if of is None else f"map<string, {of}>"
-    found = _drafted_value(field, within)
+    found = _drafted_value(field, within, parts)
     return None if found is None else f"array<{found}>" if field.is_repeated else found
 
 
-def _drafted_value(field: FieldDescriptor, within: tuple[str, ...]) -> str | None:
+def _drafted_value(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> str | None:
     of = field.message_type
     if of is None:
         first = _OF_SCALARS[field.type][0]
         return _OF_UNSIGNED if first == "decimal" else first
     if of.full_name in _WRAPPERS:
-        return _drafted_value(of.fields_by_name["value"], within)
+        return _drafted_value(of.fields_by_name["value"], within, parts)
     if of.full_name in _DRAFTED:
         return _DRAFTED[of.full_name]
     if of.full_name in within or len(within) >= DEEPEST // 2:
         return None
-    members = {one.name: _drafted(one, (*within, of.full_name)) for one in of.fields}
-    known = [f"{quoted(name)}: {kind}" for name, kind in members.items() if kind is not None]
-    return f"struct<{', '.join(known)}>" if known else None
+    parts.add(len(of.fields))
+    members: dict[str, str] = {}
+    for one in of.fields:
+        if (kind := _drafted(one, (*within, of.full_name), parts)) is not None:
+            # Of names that differ in case alone, a struct has the first.
+            members.setdefault(one.name.lower(), f"{quoted(one.name)}: {kind}")
+    return f"struct<{', '.join(members.values())}>" if members else None

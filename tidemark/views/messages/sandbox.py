@@ -1,6 +1,6 @@
 """Reading what other people wrote in a process of its own: it ends when it takes too long, or too much memory.
 
-This file is also the program of that process, and imports nothing of Tidemark there.
+This file is also the program of that process, and imports nothing of Tidemark there but how Protobuf becomes JSON.
 """
 
 from __future__ import annotations
@@ -140,18 +140,15 @@ def _avro(schema: str) -> Any:
 
 
 def _protobuf(schema: str) -> Any:
-    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    from tidemark.schemes.protobuf_json import as_json
 
     asked, pool = json.loads(schema), descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(b64decode(asked["set"])).file:
         pool.Add(file)
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(asked["message"]))
-    return lambda value: json_format.MessageToDict(
-        kind.FromString(value),
-        always_print_fields_with_no_presence=True,
-        preserving_proto_field_name=True,
-        descriptor_pool=pool,
-    )
+    return lambda value: as_json(kind.FromString(value))
 
 
 _READERS = {"avro": _avro, "protobuf": _protobuf}
