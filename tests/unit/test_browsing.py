@@ -31,9 +31,10 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.record_files import records_in
 from tidemark.sinks.contract import PlainSink
-from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.reading import rows_of_pieces
+from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import place
-from tidemark.views.browsing import results
+from tidemark.views.browsing import parts, results
 from tidemark.views.browsing.dead_letters import dead_letters
 from tidemark.views.browsing.exports import exported
 from tidemark.views.browsing.filters import parse
@@ -348,6 +349,15 @@ def test_dead_letters_are_found_by_what_is_in_them(tmp_path: Path) -> None:
     assert seen == [1, 3, 5, 7, 9, 11]
     with pytest.raises(WrongUse, match="no committed window"):
         asked(window="ingest/99")
+    # From the newest window back: first those that a replay has read once more, and made dead letters again.
+    world.replay("run 2", (0, 4))
+    back: list[int] = []
+    go_on = ""
+    while go_on is not None:
+        found = dead_letters(world.opened, Asked(count=2, backwards=True, go_on=go_on), Meter.of(1e9, 1e9, 60))
+        back += offsets(found)
+        go_on = found.go_on  # type: ignore[assignment]
+    assert back == [3, 1, 11, 9, 7, 5]
 
 
 @pytest.mark.covers("U28")
@@ -360,11 +370,14 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
 
     class ByCoordinate(PlainSink):
         rows_by_coordinate = True
-        looks_quickly = True
 
-        def rows(self, opened: Any, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
-            for row in hbase_rows(opened.book, world.results, settings.name):
-                yield {**place(row.place), "fields": {"amount": str(row.place.offset - 6), "state": "open"}}
+        def rows_within(self, opened: Any, settings: Any, within: OffsetRange, take: Any) -> Any:
+            view = opened.book.view(settings.name)
+            found = rows_of_pieces(opened.book, world.results, view, [within])
+            made = (
+                {**place(row.place), "fields": {"amount": str(row.place.offset - 6), "state": "open"}} for row in found
+            )
+            return take(made)
 
     kind = ByCoordinate()
     monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(without_spark=lambda: kind))
@@ -397,9 +410,9 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
     ):
         with pytest.raises(WrongUse, match=said):
             asked(filter_)
-    kind.looks_quickly = False  # type: ignore[misc]
-    with pytest.raises(WrongUse, match="tidemark results --filter"):
-        results.results(world.opened, Asked(), Meter.of(1, 1, 60), quickly=True)
+    kind.rows_by_coordinate = False  # type: ignore[misc]
+    with pytest.raises(WrongUse, match="orders has no sink with rows by coordinate"):
+        asked()
 
 
 @pytest.mark.covers("U28", "Q27")
@@ -440,14 +453,17 @@ def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, mon
 
     class OfMany(PlainSink):
         rows_by_coordinate = True
-        looks_quickly = True
 
-        def rows(self, opened: Any, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
+        def made(self, found: Iterator[StoredRow]) -> Iterator[dict[str, Any]]:
             nonlocal given
-            for row in hbase_rows(opened.book, world.results, settings.name):
+            for row in found:
                 for index in range(5_000 if row.place.offset == 1 else 1):
                     given += 1
                     yield {**place(replace(row.place, index=index)), "fields": {"text": "x" * 100}}
+
+        def rows_within(self, opened: Any, settings: Any, within: OffsetRange, take: Any) -> Any:
+            view = opened.book.view(settings.name)
+            return take(self.made(rows_of_pieces(opened.book, world.results, view, [within])))
 
     kind = OfMany()
     monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(without_spark=lambda: kind))
@@ -461,7 +477,7 @@ def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, mon
     assert first.go_on is not None
     assert offsets(asked(first.go_on)) == [2, 3]
     # Nor are more rows held at once than there is room for.
-    monkeypatch.setattr(results, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(parts, "_MOST_BYTES", 10_000)
     given = 0
     first = asked()
     assert (offsets(first)[0], {*offsets(first)[1:]}, first.left_out) == (0, {1}, 1)

@@ -18,7 +18,7 @@ from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compacting import choose, groups, remove_replaced, size
@@ -31,6 +31,7 @@ from tidemark.sinks.parquet.compactions import (
     spans,
 )
 from tidemark.sinks.parquet.files import attempt_folder, own, tables_that_count
+from tidemark.sinks.parquet.looking import rows_within
 from tidemark.sinks.parquet.parts import FolderPart, parts, steady
 
 
@@ -368,3 +369,28 @@ def test_a_window_without_offsets_of_its_own_holds_nothing() -> None:
     first, second = found_in([older, newer])
     assert (first.holds, second.holds) == (False, True)
     assert first.lost == {1: RangeSet(newer.covers)}
+
+
+@pytest.mark.covers("U28")
+def test_only_the_folders_with_the_offsets_are_looked_through(base: str) -> None:
+    """Of a folder that a compaction has made, the rows of these windows; what counts no more is not among them."""
+    windows = [committed(base, number, range(number * 10 - 10, number * 10)) for number in range(1, 5)]
+    replay = committed(base, 1, range(5, 7), lane="replay-1", generation=20)
+    for one in (windows[0], windows[3], replay):
+        (range_,) = one.record.window.ranges
+        write(folder_of(one), rows(range(range_.start, range_.until)))
+    known = of(compact(base, windows[1:3], 9))
+    everything = [*windows, replay]
+    authority = authority_of(everything)
+    there = parts(everything, authority, "parquet", known)
+
+    def ids(start: int, until: int) -> list[int]:
+        return sorted(int(row["fields"]["id"]) for row in rows_within(there, authority, OffsetRange(AT, start, until)))
+
+    assert ids(4, 12) == [4, 5, 6, 7, 8, 9, 10, 11]
+    assert ids(19, 21) == [19, 20]
+    damaged = Path(folder_of(windows[3]).removeprefix("file://")) / "part-0.parquet"
+    damaged.write_bytes(b"PAR1 damaged PAR1")
+    assert ids(0, 30) == list(range(30))
+    with pytest.raises(LedgerContradiction, match="cannot be read"):
+        ids(29, 31)

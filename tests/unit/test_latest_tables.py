@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.browsed import browsed, places_of
 from tests.support.claiming import claim_lane
 from tests.support.latest_tables import (
     BUCKETS,
@@ -593,3 +594,42 @@ def test_null_is_a_key_like_any_other(kind: pa.DataType, values: list[Any]) -> N
     )
     epochs = Epochs({"orders": (TopicIncarnation(topic_id="id", incarnation=1, since=1, partitions=1),)})
     assert list(newest(rows, ["key"], epochs)) == [3, 4, 5]
+
+
+@pytest.mark.covers("U28")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [2, 50])
+def test_looking_through_finds_the_newest_rows_of_keys_once_and_no_others(
+    kind: str, count: int, tmp_path: Path
+) -> None:
+    """By the offsets that they come from: of a key that was overwritten, one row alone."""
+    world = KINDS[kind](tmp_path)
+    world.code = random_code(1)
+    for until in (10, 25):
+        world.ends((0, until), (0, until // 2))
+        world.ingest()
+    world.code = random_code(2)
+    lane = world.replay(offsets((0, 3, 20)), "replay 1").lane
+    opened, name = world.opened, world.sink.name
+    shown = {(row["coordinate"], row["index"]): row for row in world.plain.rows(opened, world.sink, 1_000)}
+    found = browsed(opened, name, count=count)
+    assert [(one.at, one.index) for one in found] == sorted((one.at, one.index) for one in found)
+    deleted = {(str(one.at), one.index): one.deleted for one in found}
+    assert deleted == {place: row["deleted"] for place, row in shown.items()}
+    assert {*deleted.values()} == {True, False}
+    values = {place for place, row in shown.items() if "code 1" in row["fields"]["value"]}
+    assert 0 < len(values) < len(shown)
+    assert {*places_of(browsed(opened, name, "value contains 'code 1'", count=count))} == values
+    # The window of the replay is the newest one, and its rows come first.
+    back = places_of(browsed(opened, name, count=count, backwards=True))
+    replayed = places_of(browsed(opened, name, window=lane))
+    assert (len(back), {*back}) == (len(shown), {*shown})
+    assert 0 < len(replayed) < len(shown)
+    assert {*back[: len(replayed)]} == {*replayed}
+    # What is committed counts before others see it.
+    world.ends((0, 40), (0, 20))
+    with pytest.raises(Killed):
+        world.ingest("run 2", until=Step.COMMITTED)
+    shown = {(row["coordinate"], row["index"]): row for row in world.plain.rows(opened, world.sink, 1_000)}
+    assert {*shown} != {*back}
+    assert {*places_of(browsed(opened, name))} == {*shown}

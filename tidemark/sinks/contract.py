@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, get_args
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import PackageMissing, WrongUse, install
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.settings.parts import Name, Part
 from tidemark.types.fields import is_nested
@@ -23,6 +23,8 @@ from tidemark.types.renamed import Names
 if TYPE_CHECKING:
     from tidemark.ledger.lookup import CoveringWindows
     from tidemark.sinks.stored import StoredRow
+
+Taken = TypeVar("Taken")
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ class PlainSink:
     looks_quickly: ClassVar[bool] = False
     # Whether the rows of `rows_at` have the fields of the stream.
     keeps_fields: ClassVar[bool] = True
-    # Whether `rows` gives each row of a message with its coordinate and fields, and reads little of what does not count.
+    # Whether the sink has `rows_within`.
     rows_by_coordinate: ClassVar[bool] = False
 
     def check_fields(self, opened: Opened, settings: Any) -> None:
@@ -241,6 +243,15 @@ class PlainSink:
     def rows(self, opened: Opened, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
         """The rows that count, for `tidemark results`, ready for JSON. The caller takes at most `limit`."""
         raise WrongUse(f"a sink of type {settings.type} has no reader without Spark")
+
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        """What `take` makes of the rows that count at some offsets, as `rows` gives them, in any order.
+
+        Of what `take` leaves, little is read. It is called anew where files were replaced meanwhile. Raises TidemarkError.
+        """
+        raise WrongUse(f"the rows of a sink of type {settings.type} are not found by offsets")
 
     def in_columns(self, settings: Any, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns:
         """The same rows as a table for the terminal."""

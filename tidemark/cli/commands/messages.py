@@ -10,7 +10,6 @@ from tidemark.cli import finding
 from tidemark.cli.browsed import Reader, answers
 from tidemark.cli.options import Since, Stream, UntilTime
 from tidemark.cli.output import contents, data, error, moment, number
-from tidemark.errors import WrongUse
 from tidemark.views.browsing import dead_letters as letters
 from tidemark.views.browsing.exports import exported
 from tidemark.views.browsing.items import Found, Item
@@ -41,7 +40,10 @@ def messages(
     since: Since = "",
     until_time: UntilTime = "",
     tail: Annotated[
-        int | None, typer.Option(min=1, help="the last that fit, at most this many, the oldest first")
+        int | None,
+        typer.Option(
+            min=1, help="the last that fit, at most this many, the oldest first; dead letters: of the newest windows"
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most this many")] = 20,
     dead_letters: Annotated[
@@ -60,8 +62,6 @@ def messages(
 
     Example: tidemark messages orders orders/3 --filter '$.amount < 0' --limit 5
     """
-    if tail is not None and dead_letters:
-        raise WrongUse("--tail is for messages in Kafka: give dead letters a --window or times")
     opened = finding.opened(stream)
     asked = Asked(Where(where, window, since, until_time), filter_, tail or limit, tail is not None)
     reader: Reader = letters.dead_letters if dead_letters else in_kafka

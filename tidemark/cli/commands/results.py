@@ -152,7 +152,8 @@ def results(
 
 
 def _row(item: Item) -> dict[str, Any]:
-    return {**place(Place(item.at.partition, item.at.offset, item.index)), "fields": texts(item.fields)}
+    deleted = {} if item.deleted is None else {"deleted": item.deleted}
+    return {**place(Place(item.at.partition, item.at.offset, item.index)), "fields": texts(item.fields), **deleted}
 
 
 def readable(opened: OpenStream, name: str | None) -> SinkSettings:

@@ -1,4 +1,4 @@
-// Messages or dead letters that fit a filter, some at a time: what was looked through is said, and a question goes on from there.
+// Messages, dead letters or rows of a sink that fit a filter, some at a time: what was looked through is said, and a question goes on from there.
 // What was picked is replayed, erased, or copied as records.
 import {
   address, asked, button, cell, copyable, element, fill, grouped, link, load, loadPatiently, messageOf, navigation, remember, say, streamOfAddress,
@@ -74,6 +74,7 @@ function rowOf(line) {
   const made = element("details");
   const summary = element("summary");
   summary.append(element("code", all.length > MOST_LINE ? `${all.slice(0, MOST_LINE)} …` : all || "(no fields)"));
+  if (line.deleted) summary.append(" ", element("b", "deleted", "busy"));
   made.append(summary);
   made.addEventListener("toggle", () => {
     if (made.open && made.childElementCount === 1) made.append(fields(pairs));
@@ -222,11 +223,12 @@ function begin(payload, newest = page?.values.newest ?? false, from = "") {
   turn({ go_on: from });
 }
 
-// The stream's topic, for an empty form; what somebody is typing meanwhile stays as it is.
-async function suggest() {
-  const { partitions } = await load(address("api", "streams", stream));
-  const topics = [...new Set(partitions.map((one) => one.topic))];
-  if (topics.length && !form.elements.where.value && !form.contains(document.activeElement)) [form.elements.where.value] = topics;
+// The stream's sinks, and for an empty form its topic; what somebody is typing meanwhile stays as it is.
+async function suggest(empty) {
+  const found = await load(address("api", "streams", stream));
+  for (const { name, type } of found.sinks) offer(name, type === name ? name : `${name}, of type ${type}`);
+  const topics = [...new Set(found.partitions.map((one) => one.topic))];
+  if (empty && topics.length && !form.elements.where.value && !form.contains(document.activeElement)) [form.elements.where.value] = topics;
 }
 
 navigation(stream, "Browse");
@@ -235,16 +237,21 @@ form.addEventListener("submit", (event) => {
   begin(page?.payload ?? false, false);
 });
 document.getElementById("newest").addEventListener("click", () => begin(page?.payload ?? false, true));
-const newestOf = () => {
-  document.getElementById("newest").disabled = form.elements.kind.value !== "messages";
-  document.getElementById("of-sink").hidden = form.elements.kind.value !== "results";
+const showSink = () => { document.getElementById("of-sink").hidden = form.elements.kind.value !== "results"; };
+form.elements.kind.addEventListener("change", showSink);
+// One that is asked for can be chosen at once, whether there is such a sink or not.
+const sinks = form.elements.sink;
+const offer = (name, said = name) => {
+  if (![...sinks.options].some((one) => one.value === name)) sinks.append(Object.assign(element("option", said), { value: name }));
 };
-form.elements.kind.addEventListener("change", newestOf);
+if (asked("sink")) offer(asked("sink"));
 for (const name of NAMES) {
   if (!asked(name)) continue;
   if (name === "since" || name === "until") showTime(form.elements[name], asked(name));
   else form.elements[name].value = asked(name);
 }
-newestOf();
-if (NAMES.some((name) => asked(name)) || asked("newest")) begin(false, asked("newest") === "true", asked("go_on") || "");
-else suggest().catch((error) => say(document.getElementById("problem"), error.message));
+showSink();
+const given = NAMES.some((name) => asked(name)) || asked("newest");
+if (given) begin(false, asked("newest") === "true", asked("go_on") || "");
+// Without the stream's sinks, the first one is offered.
+suggest(!given).catch((error) => given || say(document.getElementById("problem"), error.message));

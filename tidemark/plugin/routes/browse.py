@@ -53,7 +53,7 @@ Filter = Annotated[
     ),
 ]
 Count = Annotated[int, Query(ge=1, le=MOST_COUNT)]
-Newest = Annotated[bool, Query(description="from the newest message back")]
+Newest = Annotated[bool, Query(description="from the newest back: of messages, else of windows")]
 GoOn = Annotated[str, Query(max_length=400, description="what the answer before has given, to go on from there")]
 Sink = Annotated[str, Query(max_length=100, description="of results: a sink by its name; the first one unless named")]
 Payload = Annotated[
@@ -139,7 +139,7 @@ def routes(viewing: Viewing) -> APIRouter:
         answer, _ = await found(name, kind, asked, user, sink, payload=True)
         stream = (await viewing.stream(name, user)).stream
         fields = tuple(stream.fields) if kind == "results" else _FIELDS[kind]
-        text = await viewing.apart(user, lambda: exported(answer.items, form, fields))
+        text = await viewing.apart(user, lambda: exported(answer.items, form, fields, rows=kind == "results"))
         kinds: dict[Format, str] = {"csv": "text/csv", "jsonl": "application/jsonl"}
         named = {"Content-Disposition": f'attachment; filename="{name}-{kind}.{form}"'}
         return Response(text, media_type=f"{kinds[form]}; charset=utf-8", headers=named)
@@ -150,11 +150,7 @@ def routes(viewing: Viewing) -> APIRouter:
 def _read(opened: OpenStream, kind: Kind, asked: Asked, meter: Meter, sink: str | None) -> Found:
     if kind == "messages":
         return messages(opened, asked, meter)
-    return (
-        dead_letters(opened, asked, meter)
-        if kind == "dead-letters"
-        else results(opened, asked, meter, sink, quickly=True)
-    )
+    return dead_letters(opened, asked, meter) if kind == "dead-letters" else results(opened, asked, meter, sink)
 
 
 def _noted(kind: Kind, asked: Asked) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink, gone_of_dead
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken, gone_of_dead
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.reading import delta_rows
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
+from tidemark.types.renamed import NEVER
 
 
 class PlainDelta(PlainSink):
@@ -71,3 +72,12 @@ class PlainDelta(PlainSink):
 
     def rows(self, opened: Opened, settings: DeltaSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, delta_rows(opened.book, settings.name, limit))
+
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        from tidemark.sinks.delta.table import parts_that_count
+        from tidemark.sinks.parquet.looking import rows_within
+
+        authority, parts = parts_that_count(opened.book, settings.name)
+        return take(rows_within(parts, authority, within, NEVER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,11 +11,11 @@ from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import ResultTable, result_table
-from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.reading import hbase_rows, pieces, rows_of_pieces
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import place, texts
 
@@ -55,7 +55,19 @@ class PlainHBase(PlainSink):
 
     def rows(self, opened: Opened, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
         for row in hbase_rows(opened.book, _table(opened, settings), settings.name):
-            yield {**place(row.place), "fields": texts(row.fields)}
+            yield _shown(row)
+
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        view = opened.book.view(settings.name)
+        return take(
+            map(_shown, rows_of_pieces(opened.book, _table(opened, settings), view, pieces(RangeSet([within]))))
+        )
+
+
+def _shown(row: StoredRow) -> dict[str, Any]:
+    return {**place(row.place), "fields": texts(row.fields)}
 
 
 def _table(opened: Opened, settings: HBaseSink) -> ResultTable:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
@@ -104,3 +104,13 @@ class PlainIceberg(PlainSink):
         from tidemark.sinks.iceberg.reading import iceberg_rows
 
         return map(of_file, iceberg_rows(opened.book, settings.name, limit, opened.connections))
+
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        from tidemark.sinks.iceberg.reading import names_of_tables, parts_that_count
+        from tidemark.sinks.parquet.looking import rows_within
+
+        authority, parts = parts_that_count(opened.book, settings.name, opened.connections)
+        was = names_of_tables(parts, settings.name, opened.connections)
+        return take(rows_within(parts, authority, within, was))

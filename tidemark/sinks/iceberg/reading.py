@@ -32,16 +32,16 @@ from tidemark.types.renamed import NEVER, Names, both
 def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
     """The rows of a sink `iceberg` that count, one table for each window, or for several that share files."""
     authority, found = parts_that_count(for_readers(book), sink, connections)
-    return list(tables_that_count(found, authority, _names(found, sink, connections)))
+    return list(tables_that_count(found, authority, names_of_tables(found, sink, connections)))
 
 
 def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
     """The first rows of a sink `iceberg` that count, at most `limit`; times are texts."""
     authority, found = parts_that_count(book, sink, connections)
-    return first_rows(tables_that_count(found, authority, _names(found, sink, connections)), limit)
+    return first_rows(tables_that_count(found, authority, names_of_tables(found, sink, connections)), limit)
 
 
-def _names(found: list[FolderPart], sink: str, connections: Connections) -> Names:
+def names_of_tables(found: list[FolderPart], sink: str, connections: Connections) -> Names:
     """The older names of the columns. A stream has one table, or had others before: a name that was is one column's."""
     return reduce(both, map(names_of, _tables(found, sink, connections)), NEVER)
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
-from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, Opened
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.contract import Erasing, Opened, Taken
 from tidemark.sinks.latest.rows import DELETED, ERASES, history_of
 from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.parquet.plain import PlainFolders
 from tidemark.sinks.texts import of_file
 
 if TYPE_CHECKING:
-    from tidemark.sinks.latest.table import LatestTable
+    import pyarrow as pa
+
+    from tidemark.sinks.latest.table import LatestTable, Newest
 
 # A table needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
@@ -27,6 +29,7 @@ class PlainLatestRows(PlainFolders):
     """What the windows write is a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there."""
 
     versions_by_order = True
+    rows_by_coordinate = True
 
     @abstractmethod
     def table(self, connections: Connections, place: Mapping[str, str]) -> LatestTable:
@@ -84,16 +87,24 @@ class PlainLatestRows(PlainFolders):
 
     def rows(self, opened: Opened, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:
         """The newest row of each key, and whether it says that the key is gone."""
-        from tidemark.sinks.column_texts import with_texts
-        from tidemark.sinks.latest.table import Newest, read
+        yield from self._read(
+            opened,
+            settings,
+            lambda found: list(islice(_shown(table.slice(0, limit) for table in found.tables()), limit)),
+        )
 
-        def first(found: Newest) -> list[dict[str, Any]]:
-            rows = (row for table in found.tables() for row in with_texts(table.slice(0, limit)).to_pylist())
-            return [{**of_file(row), "deleted": row[DELETED]} for row in islice(rows, limit)]
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        """Of the newest rows of all keys those that were made of messages at these offsets."""
+        return self._read(opened, settings, lambda found: take(_shown(found.within(within))))
+
+    def _read(self, opened: Opened, settings: LatestSettings, take: Callable[[Newest], Taken]) -> Taken:
+        from tidemark.sinks.latest.table import read
 
         base = settings.base(opened.connections)
         table = self.table(opened.connections, self.table_place(settings, base))
-        yield from read(table, opened.book, settings.name, first)
+        return read(table, opened.book, settings.name, take)
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         super().reach(connections, place, standing)
@@ -102,6 +113,12 @@ class PlainLatestRows(PlainFolders):
     @abstractmethod
     def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
         """Raises Unreachable for a table that is gone, though some of these windows have written there."""
+
+
+def _shown(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
+    from tidemark.sinks.column_texts import with_texts
+
+    return ({**of_file(row), "deleted": row[DELETED]} for table in tables for row in with_texts(table).to_pylist())
 
 
 def _names(place: Mapping[str, str], records: Any) -> list[str]:

@@ -17,11 +17,14 @@ from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record, Register
 from tidemark.ledger.register import check_in_use
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.latest.history import History
 from tidemark.sinks.latest.merging import Merge, Version, coordinates
 from tidemark.sinks.latest.rows import GENERATION, history_of
+from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
-from tidemark.sinks.parquet.files import Counts
+from tidemark.sinks.parquet.files import Counts, is_within
+from tidemark.sinks.parquet.looking import tables_within
 from tidemark.sinks.parquet.parts import FolderPart, steady
 
 T = TypeVar("T")
@@ -183,6 +186,14 @@ class Newest:
         yield from self.changed.values()
         for bucket, version in self._others():
             yield version.rows([bucket], version.columns)
+
+    def within(self, wanted: OffsetRange) -> Iterator[pa.Table]:
+        """Those of them that are of some offsets, some at a time."""
+        for table in self.changed.values():
+            yield table.filter(is_within(wanted))
+        for place in self.files:
+            with folders.opened(place) as (filesystem, path):
+                yield from tables_within(place, filesystem, path, wanted)
 
     def _others(self) -> list[tuple[int, Version]]:
         if self.version is None:

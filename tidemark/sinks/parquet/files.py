@@ -28,7 +28,7 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import partition_seed
 from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.contract import Erasing, gone_of_dead
 from tidemark.sinks.owners import check_owner
@@ -346,17 +346,23 @@ def have(paths: Iterable[str], wanted: RangeSet) -> bool:
 def _have(there: ds.FileSystemDataset, wanted: RangeSet) -> bool:
     found = ds.dataset(there.files, schema=alike(there), filesystem=there.filesystem, format=FORMAT)
     for at in wanted.partitions:
-        here = (
-            (pc.field("_topic") == at.topic)
-            & (pc.field("_incarnation") == at.incarnation)
-            & (pc.field("_partition") == at.partition)
-        )
         (hull,) = wanted.only([at]).hull()
-        near = here & (pc.field("_offset") >= hull.start) & (pc.field("_offset") < hull.until)
-        offsets = found.to_table(columns=["_offset"], filter=near).column("_offset").to_pylist()
+        offsets = found.to_table(columns=["_offset"], filter=is_within(hull)).column("_offset").to_pylist()
         if any((at, offset) in wanted for offset in offsets):
             return True
     return False
+
+
+def is_within(wanted: OffsetRange) -> pc.Expression:
+    """Whether a row is of one of some offsets: files and parts of files whose statistics say no are not read."""
+    at = wanted.partition
+    return (
+        (pc.field("_topic") == at.topic)
+        & (pc.field("_incarnation") == at.incarnation)
+        & (pc.field("_partition") == at.partition)
+        & (pc.field("_offset") >= wanted.start)
+        & (pc.field("_offset") < wanted.until)
+    )
 
 
 def check_not_gone(part: FolderPart, place: str, filesystem: fs.FileSystem, path: str) -> None:

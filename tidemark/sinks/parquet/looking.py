@@ -1,11 +1,13 @@
-"""The rows of one message in files of Parquet: those of one window, which are read as far as their statistics allow."""
+"""The rows of one message, or of some offsets, in files of Parquet, which are read as far as their statistics allow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -13,11 +15,15 @@ from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
+from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.column_texts import with_texts
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.files import FORMAT, GENERATION, alike
+from tidemark.sinks.parquet.files import FORMAT, GENERATION, Counts, alike, check_not_gone, is_within
+from tidemark.sinks.parquet.parts import FolderPart
+from tidemark.sinks.parquet.types import names_of
 from tidemark.sinks.stored import Mark, Place, StoredRow
 from tidemark.sinks.texts import of_file
 from tidemark.types.renamed import NEVER, Names, by_today
@@ -61,20 +67,57 @@ def rows_of_message(
 
 
 def _rows(dataset: ds.Dataset, at: Coordinate, record: Record, *, compacted: bool) -> list[StoredRow]:
-    wanted = (
-        (pc.field("_topic") == at.partition.topic)
-        & (pc.field("_incarnation") == at.partition.incarnation)
-        & (pc.field("_partition") == at.partition.partition)
-        & (pc.field("_offset") == at.offset)
-    )
+    wanted = is_within(OffsetRange(at.partition, at.offset, at.offset + 1))
     if compacted:
         wanted &= pc.field(GENERATION) == record.attempt.generation
-    # One file and one batch after the other: a file may be larger than the memory.
-    scanner = dataset.scanner(
+    rows = with_texts(_scanner(dataset, wanted).head(MOST_ROWS)).sort_by("_index").to_pylist()
+    return [_stored(row, at, record) for row in rows]
+
+
+def _scanner(dataset: ds.Dataset, wanted: pc.Expression) -> ds.Scanner:
+    """One file and one batch after the other: a file may be larger than the memory."""
+    return dataset.scanner(
         filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False
     )
-    rows = with_texts(scanner.head(MOST_ROWS)).sort_by("_index").to_pylist()
-    return [_stored(row, at, record) for row in rows]
+
+
+def rows_within(
+    parts: Iterable[FolderPart], authority: Authority, within: OffsetRange, was: Names | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows that count at some offsets, ready for JSON: folder by folder, some at a time.
+
+    `was`: the older names of fields; None: those that are noted in the folder. Raises LedgerContradiction when a folder is gone
+    or damaged, and Unreachable.
+    """
+    counts, names = Counts(authority), lru_cache(names_of)
+    counting = {segment.generation for segment in authority.within(within)}
+    for part in parts:
+        if not part.holds or counting.isdisjoint(window.generation for window in part.windows):
+            continue
+        for place in part.paths:
+            with folders.opened(place) as (filesystem, path):
+                check_not_gone(part, place, filesystem, path)
+                for table in tables_within(place, filesystem, path, within):
+                    if part.compacted:
+                        generations = table.column(GENERATION).to_numpy()
+                    else:
+                        generations = np.full(table.num_rows, part.windows[0].generation)
+                    kept = table.filter(pa.array(counts.of(table, generations)))
+                    older = names(part.base) if was is None else was
+                    yield from (of_file(by_today(older, row)) for row in with_texts(kept).to_pylist())
+
+
+def tables_within(place: str, filesystem: fs.FileSystem, path: str, within: OffsetRange) -> Iterator[pa.Table]:
+    """What a file, or the files of a folder, have at some offsets, some rows at a time. `place`: what errors call it."""
+    try:
+        dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+        if dataset.files:
+            alike_all = ds.dataset(dataset.files, schema=alike(dataset), filesystem=filesystem, format=FORMAT)
+            for batch in _scanner(alike_all, is_within(within)).to_batches():
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch])
+    except pa.ArrowException as problem:
+        raise LedgerContradiction(f"{place} cannot be read: {problem}") from problem
 
 
 def _stored(row: dict[str, Any], at: Coordinate, record: Record) -> StoredRow:

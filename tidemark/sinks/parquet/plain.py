@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import Opened
+from tidemark.sinks.contract import Opened, Taken
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.attempts import InFolders
 from tidemark.sinks.parquet.compactions import WindowSpan, described, spans
@@ -128,6 +128,13 @@ class PlainParquet(PlainFolders):
 
     def rows(self, opened: Opened, settings: ParquetSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, parquet_rows(opened.book, settings.name, limit))
+
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        from tidemark.sinks.parquet.looking import rows_within
+
+        return steady(opened.book, settings.name, lambda parts, authority: take(rows_within(parts, authority, within)))
 
 
 def _covered(part: FolderPart) -> Iterator[OffsetRange]:

@@ -18,7 +18,8 @@ _OF_A_HEADER = 50
 class Item:
     """A message, or a row that was made of one. `timestamp`: ms since 1970. `fields`: of a dead letter or a row.
 
-    `index` tells the rows of one message apart. `record`: what the value says, where it is a record or compressed.
+    `index` tells the rows of one message apart. `record`: what the value says, where it is a record or compressed. `deleted`:
+    of a newest row, whether it says that its key is gone.
     """
 
     at: Coordinate
@@ -29,6 +30,7 @@ class Item:
     fields: Mapping[str, bytes] = field(default_factory=dict)
     index: int = 0
     record: bytes | None = None
+    deleted: bool | None = None
 
     @property
     def bytes(self) -> int:

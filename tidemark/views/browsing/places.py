@@ -215,27 +215,3 @@ class GoOn:
         """Raises Conflict where the topic was made anew, or its log cut, since the answer before."""
         before = PartitionLog(0, self.written, self.epoch)
         check_same(opened, {topic: TopicLog(self.topic_id, {self.partition: before})})
-
-
-_GO_ON = re.compile(r"([A-Za-z0-9._-]{1,249})#(\d{1,9})/(\d{1,10})@(\d{1,19})", re.ASCII)
-
-
-def from_there(there: RangeSet, partition: TopicPartition, offset: int) -> str | None:
-    """What the next question is given, to go on from an offset; None where nothing is left."""
-    said = f"{partition.topic}#{partition.incarnation}/{partition.partition}@{offset}"
-    return said if left_from(there, said) else None
-
-
-def left_from(there: RangeSet, go_on: str) -> RangeSet:
-    """What is left of some offsets for a question that goes on. Raises WrongUse for a text that no answer has given."""
-    if not go_on:
-        return there
-    match = _GO_ON.fullmatch(go_on)
-    if match is None:
-        raise WrongUse("go_on: expected what the answer before has given")
-    at, offset = TopicPartition(match[1], int(match[3]), int(match[2])), int(match[4])
-    return RangeSet(
-        OffsetRange(one.partition, max(one.start, offset) if one.partition == at else one.start, one.until)
-        for one in there
-        if one.partition > at or (one.partition == at and one.until > offset)
-    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.book import View
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
@@ -22,81 +23,46 @@ from tidemark.views.browsing.filters import Filter, parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import Asked
-from tidemark.views.browsing.places import from_there, left_from
+from tidemark.views.browsing.parts import Take, Through, left_from, stretches
 
-# Offsets whose rows are read at once, the first time and at most; and the most rows and bytes of these.
-_FIRST, _MOST, _MOST_ROWS, _MOST_BYTES = 200, 20_000, 200_000, 16_000_000
-# Rows of one message that an answer has besides those that were asked for.
-_MOST_MORE = 1_000
 _COORDINATE = re.compile(r"([A-Za-z0-9._-]+)(?:#(\d+))?/(\d+)@(\d+)", re.ASCII)
 
 
-def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = None, *, quickly: bool = False) -> Found:
-    """The rows that count in a sink and fit, by partition and offset: `count` of them, or as many as `meter` allows.
+def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = None) -> Found:
+    """The rows that count in a sink and fit: `count` of them, or as many as `meter` allows.
 
-    `sink`: the first one with rows by coordinate unless named. With `quickly`, only one that reads no files. Times are those
-    of windows: rows of all that have read a message of them. Raises WrongUse, and what the ledger and the sink raise.
+    By partition and offset; backwards those of the newest window first, each from its end. `sink`: the first one with rows by
+    coordinate unless named. Of a sink with the newest rows of keys, these. Times are those of windows: rows of all that have
+    read a message of them. Raises WrongUse, and what the ledger and the sink raise.
     """
-    if asked.backwards:
-        raise WrongUse("rows are looked through from the oldest on: give a window or a time")
-    settings, kind = _sink(opened, sink, quickly=quickly)
+    settings, kind = _sink(opened, sink)
     matcher = Matcher(_of_fields(parse(asked.filter, opened.fields), opened), opened.stream, opened.connections)
-    book = for_readers(opened.book)
-    view = book.view(settings.name)
-    there = left_from(asked.where.only(_there(view, asked)), asked.go_on)
-    found: list[Item] = []
-    searched: list[OffsetRange] = []
-    ended, after, left_out = None, None, 0
-    for part, rows, whole in _parts(replace(opened, book=book), kind, settings, view, there):
-        for one in rows:
-            meter.count(one)
-        fitting = matcher.matching(rows)
-        until = part.until
-        if len(found) + len(fitting) >= asked.count:
-            # All rows of a message, or none, so that the next question has those that follow.
-            kept = _whole_messages(fitting, asked.count - len(found))
-            until = part.until if len(kept) == len(fitting) else kept[-1].at.offset + 1
-            fitting, ended = kept, "count"
-            meter.looked -= sum(one.at.offset >= until for one in rows)
-        room = max(0, asked.count - len(found)) + _MOST_MORE
-        left_out += max(0, len(fitting) - room) + (not whole)
-        found += fitting[:room]
-        searched.append(replace(part, until=until))
-        after = from_there(there, part.partition, until)
-        ended = ended or meter.ended()
-        if ended is not None:
-            break
-    go_on = after if ended is not None else None
-    return Found(
-        tuple(found),
-        tuple(RangeSet(searched)),
-        go_on,
-        ended,
-        meter.looked,
-        meter.read,
-        not_read=matcher.not_read,
-        left_out=left_out,
-        topics=opened.book.topics(),
-    )
+    there = replace(opened, book=for_readers(opened.book))
+    windows = _windows(there.book.view(settings.name), asked)
+
+    def read(part: OffsetRange, take: Take) -> tuple[list[Item], bool]:
+        def taken(rows: Iterator[dict[str, Any]]) -> tuple[list[Item], bool]:
+            return take(map(_item, rows))
+
+        return kind.rows_within(there, settings, part, taken)
+
+    through = Through(read, matcher, meter, asked.count)
+    through.look(left_from(stretches(windows, backwards=asked.backwards), asked.go_on))
+    return through.answer(opened.book.topics())
 
 
-def _sink(opened: OpenStream, name: str | None, *, quickly: bool) -> tuple[SinkSettings, PlainSink]:
+def _sink(opened: OpenStream, name: str | None) -> tuple[SinkSettings, PlainSink]:
     kinds = {one.name: (one, kind_of(one.type).without_spark()) for one in opened.stream.sinks}
     if name is not None and name not in kinds:
         raise WrongUse(f"{opened.stream.name} has no sink {name}; there are: {', '.join(kinds)}")
-    able = {
-        one: pair
-        for one, pair in kinds.items()
-        if pair[1].rows_by_coordinate and (pair[1].looks_quickly or not quickly)
-    }
-    chosen = able.get(name) if name is not None else next(iter(able.values()), None)
-    if chosen is None:
-        said = f"sink {name} has" if name is not None else f"{opened.stream.name} has no sink with"
-        how = ": `tidemark results --filter` looks through files" if quickly else ""
-        raise WrongUse(
-            f"{said} {'no ' if name is not None else ''}rows by coordinate that can be looked through here{how}"
-        )
-    return chosen
+    able = {one: pair for one, pair in kinds.items() if pair[1].rows_by_coordinate}
+    if name is None and able:
+        return next(iter(able.values()))
+    if name not in able:
+        said = f"sink {name} has no" if name is not None else f"{opened.stream.name} has no sink with"
+        others = f"; these have: {', '.join(able)}" if able else ""
+        raise WrongUse(f"{said} rows by coordinate that can be looked through{others}")
+    return able[name]
 
 
 def _of_fields(found: Filter, opened: OpenStream) -> Filter:
@@ -105,19 +71,17 @@ def _of_fields(found: Filter, opened: OpenStream) -> Filter:
     return found
 
 
-def _there(view: View, asked: Asked) -> RangeSet:
-    """The offsets whose rows may be asked for: those that count of the windows that are."""
+def _windows(view: View, asked: Asked) -> list[tuple[int, RangeSet]]:
+    """The windows that are asked for, by generation, with those of their offsets that count."""
     since, until = times(asked.where.since, asked.where.until)
     name = asked.where.window
-    known = [one.record for one in view.windows]
-    if name and not any(_is_of(one, name) for one in known):
+    if name and not any(_is_of(one.record, name) for one in view.windows):
         raise WrongUse(f"window {name}: there is no committed window of this name")
-    return RangeSet(
-        part
+    return [
+        (one.generation, asked.where.only(view.authority.held_by(one.generation, one.covers.only(places))))
         for one in view.windows
         if (not name or _is_of(one.record, name)) and (places := _places(one.record, since, until))
-        for part in view.authority.held_by(one.generation, one.covers.only(places))
-    )
+    ]
 
 
 def _is_of(record: Record, name: str) -> bool:
@@ -140,61 +104,15 @@ def _places(record: Record, since: datetime | None, until: datetime | None) -> l
     ]
 
 
-def _parts(
-    opened: OpenStream, kind: PlainSink, settings: SinkSettings, view: View, there: RangeSet
-) -> Iterator[tuple[OffsetRange, list[Item], bool]]:
-    """The rows of some offsets at a time, in the order of partitions and offsets, and whether these are all.
-
-    Only of a single message there may be more.
-    """
-    size = _FIRST
-    everything = view.authority.covered()
-    for one in there:
-        start = one.start
-        while start < one.until:
-            part = OffsetRange(one.partition, start, min(one.until, start + size))
-            hidden: Book = opened.book.hiding(opened.book.hidden | (everything - RangeSet([part])))
-            rows, whole = _some(kind.rows(replace(opened, book=hidden), settings, _MOST_ROWS))
-            if not whole and part.until - part.start > 1:
-                size = (part.until - part.start) // 2
-                continue
-            yield part, sorted(rows, key=lambda row: (row.at.offset, row.index)), whole
-            start, size = part.until, min(_MOST, size * 2)
-
-
-def _some(rows: Iterator[dict[str, object]]) -> tuple[list[Item], bool]:
-    """Rows, as many as there is room for, and whether these are all of them."""
-    found: list[Item] = []
-    size = 0
-    for row in rows:
-        found.append(_item(row))
-        size += found[-1].bytes
-        if len(found) >= _MOST_ROWS or size >= _MOST_BYTES:
-            return found, False
-    return found, True
-
-
-def _item(row: dict[str, object]) -> Item:
+def _item(row: dict[str, Any]) -> Item:
     match = _COORDINATE.fullmatch(str(row["coordinate"]))
     if match is None:
         raise AssertionError(row["coordinate"])
     topic, incarnation, partition, offset = match.groups()
     at = TopicPartition(topic, int(partition), int(incarnation or 1))
-    fields = row["fields"]
-    texts = fields.items() if isinstance(fields, dict) else ()
-    index = row["index"]
     return Item(
         Coordinate(at, int(offset)),
-        fields={name: str(value).encode("utf-8", "backslashreplace") for name, value in texts},
-        index=index if isinstance(index, int) else 0,
+        fields={name: str(value).encode("utf-8", "backslashreplace") for name, value in row["fields"].items()},
+        index=row["index"],
+        deleted=row.get("deleted"),
     )
-
-
-def _whole_messages(rows: Iterable[Item], count: int) -> list[Item]:
-    """At least the first `count` rows, with the others of the last one's message."""
-    kept: list[Item] = []
-    for one in rows:
-        if len(kept) >= count and one.at != kept[-1].at:
-            break
-        kept.append(one)
-    return kept

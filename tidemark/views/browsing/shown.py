@@ -24,7 +24,8 @@ SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 class Line:
     """A message, a dead letter or a row. `timestamp`: ms since 1970. `index` tells the rows of one message apart.
 
-    `more_headers`: how many are not shown. `record`: what the value says, where it is a record or compressed.
+    `more_headers`: how many are not shown. `record`: what the value says, where it is a record or compressed. `deleted`: of the
+    newest row of a key, whether it says that the key is gone; null of others.
     """
 
     coordinate: str
@@ -39,6 +40,7 @@ class Line:
     more_headers: int
     record: Value | Masked | None
     fields: dict[str, Value | Masked]
+    deleted: bool | None
 
 
 @dataclass(frozen=True)
@@ -108,4 +110,5 @@ def _line(item: Item, topics: Topics, said: Collection[str], *, payload: bool) -
         more_headers=len(item.headers) - len(headers),
         record=looked(item.record) if payload else None,
         fields={name: cut(item.fields[name]) if name in said else look(item.fields[name]) for name in item.fields},
+        deleted=item.deleted,
     )
