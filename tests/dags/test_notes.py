@@ -46,7 +46,7 @@ def test_no_character_of_an_answer_or_a_reason_stops_the_scheduler() -> None:
 
 
 def test_a_run_that_committed_nothing_says_so() -> None:
-    assert answer_of([]) == "nothing was committed: there was nothing to read"
+    assert answer_of({}, []) == "nothing was committed: there was nothing to read"
 
 
 def test_only_what_tidemark_has_kept_becomes_a_note() -> None:

@@ -25,11 +25,11 @@ def test_a_window_is_told_in_a_line_with_its_ranges_and_what_became_of_its_messa
     world = KnownStream(tmp_path, [Fate.STORED, Fate.DEAD_LETTER, Fate.STORED, Fate.SKIPPED])
     world.ends((0, 4))
     world.ingest("run 1")
-    (line,) = said_of(committed(world, "run 1"))
+    (line,) = said_of({}, committed(world, "run 1"))
     assert line.startswith(
         "committed window ingest/1: orders/0@0-4: read 4 = 2 stored + 1 skipped + 1 dead letters; into hbase; "
     )
-    assert said_of([]) == ["nothing was committed: there was nothing to read"]
+    assert said_of({}, []) == ["nothing was committed: there was nothing to read"]
 
 
 @pytest.mark.covers("N96")
@@ -41,7 +41,7 @@ def test_the_lines_are_few_and_short_whatever_the_number_of_windows_and_partitio
     for number in range(1, windows + 1):
         made.ends(*[(0, 10 * number)] * partitions)
         made.ingest("run 1")
-    lines = said_of(committed(made, "run 1"))
+    lines = said_of({}, committed(made, "run 1"))
     assert len(lines) == min(windows, 21)
     assert max(map(len, lines)) < 300
     assert lines[-1].startswith(f"committed window ingest/{windows}: orders/0@")

@@ -10,19 +10,22 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tests.support.streams_in_memory import offsets
+from tidemark.audit.levels import Level
 from tidemark.cli.estimates import counted
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Heartbeat, LaneKind, TopicIncarnation
 from tidemark.ledger.register import change_topics
+from tidemark.runs.auditing import audit_without_spark, find_report
 from tidemark.runs.requests.forms import EraseRequest, ReplayRequest
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.windows import ingest, lanes
+from tidemark.views.events import events
 from tidemark.views.lane_progress import progress_of
 from tidemark.views.messages.fates import Fate
 from tidemark.views.overview import overview
 from tidemark.views.planned import planned
-from tidemark.views.summary import committed_by
+from tidemark.views.summary import committed_by, said_of
 from tidemark.views.to_erase import to_erase
 from tidemark.views.window import MessagesOfWindow, parse_window, window_of
 from tidemark.views.windows_of_lane import windows_of_lane
@@ -122,8 +125,21 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         said = counted(opened.book.topics(), offsets((0, 5, 7)))["ranges"]
         holes = overview(opened, offsets((0, 3, 5))).holes
         assert holes is not None
-        places = [*(one.partition("@")[0] for one in holes), *(one["partition"] for one in (*answers, *said))]
+        (line,) = said_of(opened.book.topics(), committed_by(opened, lane, run))
+        texts = [*holes, line.split()[3], events(opened.book)[0].where, *report_ranges(), refused()]
+        places = [*(one.partition("@")[0] for one in texts), *(one["partition"] for one in (*answers, *said))]
         return {*(one.partition for one in parts), *places}
+
+    def report_ranges() -> list[str]:
+        audit_without_spark(opened, "audit", Level.LEDGER)
+        found = [audit_without_spark(opened, "audit", Level.LEDGER), find_report(opened, "audit")]
+        assert found[0] == found[1]
+        return [one for report in found if report for part in report.coverage for one in (*part.holes, *part.lost)]
+
+    def refused() -> str:
+        with pytest.raises(WrongUse) as problem:
+            claim_lane(opened, LaneKind.REPLAY, "another run", offsets((0, 3, 5)), "bug 17")
+        return str(problem.value)
 
     assert shown() == {"orders/0"}
     anew = [TopicIncarnation(topic_id=one, incarnation=number, since=number) for number, one in [(1, "old"), (2, "id")]]

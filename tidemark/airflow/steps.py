@@ -143,6 +143,7 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
             lane, *others = [INGEST] if kind == LaneKind.INGEST else lanes_of(opened, kind, run)
             committed = {one: committed_by(opened, one, run) for one in (lane, *others)}
             everything = [record for records in committed.values() for record in records]
+            topics = opened.book.topics()
             send_counts(opened.book.stream, everything)
             send_positions(opened)
             of_lanes = committed.values() if lane != INGEST else ()
@@ -156,8 +157,8 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
         result |= answered(opened, answers) if answers else {}
         # The last lines of the log are what somebody wants to know who opens it.
-        keep_answer(context, answer_of(everything))
-        for line in said_of(everything):
+        keep_answer(context, answer_of(topics, everything))
+        for line in said_of(topics, everything):
             log.info("%s", line)
         return result
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from tidemark.errors import WrongUse
 from tidemark.ledger.records import Accepted, RaisedOrder, TopicChange, TopicIncarnation
-from tidemark.offsets.coordinates import Coordinate, exactly
+from tidemark.offsets.coordinates import Coordinate, exactly, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # As in the register.
@@ -63,7 +64,18 @@ def written_partition(topics: Topics, offsets: RangeSet) -> str:
 
 def written_range(topics: Topics, range_: OffsetRange) -> str:
     """A range as people take it from a page into a request, as `written` does a coordinate."""
-    return f"{written_partition(topics, RangeSet([range_]))}@{range_.start}-{range_.until}"
+    # An empty one is where its offsets would be.
+    offsets = RangeSet([range_ if len(range_) else Coordinate(range_.partition, range_.start).as_range()])
+    return f"{written_partition(topics, offsets)}@{range_.start}-{range_.until}"
+
+
+def rewritten(topics: Topics, text: str) -> str:
+    """What `str` has made of a coordinate or a range, as people take it into a request. Any other text stays as it is."""
+    try:
+        ranges = [range_ for _, range_ in parse_ranges(text).ranges()] if "@" in text else []
+    except WrongUse:
+        return text
+    return f"{written_partition(topics, RangeSet(ranges))}@{text.rpartition('@')[2]}" if len(ranges) == 1 else text
 
 
 def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:

@@ -28,7 +28,7 @@ from tidemark.ledger.book import REGISTER, REMEDY, Book, StoredHead, View, head_
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
-from tidemark.ledger.incarnations import Topics
+from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
@@ -573,7 +573,8 @@ def _check_claim(
     live = _at_or_above(wanted, ingest.head)
     if live:
         raise ClaimOverlap(
-            f"{named_ranges(live)}: at or above the ingest position, so the ingest reads it; ask for what lies below"
+            f"{named_ranges(live, register.topics)}: at or above the ingest position, so the ingest reads it; ask for what "
+            "lies below"
         )
     for name, lane in register.lanes.items():
         if lane.selection is None:
@@ -581,24 +582,25 @@ def _check_claim(
         shared = wanted & book.selection(lane.selection)
         if shared:
             raise ClaimOverlap(
-                f"{named_ranges(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that "
-                f"run is given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
+                f"{named_ranges(shared, register.topics)}: claimed by the open lane {name} (run {lane.run}); wait until it is "
+                f"closed. If that run is given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
             )
     _check_suits(seen().view, kind, wanted)
 
 
 def _check_suits(view: View, kind: LaneKind, wanted: RangeSet) -> None:
     """Raises OffsetsErased for what was erased, WrongUse for offsets that do not suit the kind of lane."""
+    topics = view.register.topics if view.register else {}
     # No lane claims what was erased, and an erasure claims what it erases until it is closed. So nothing brings it back.
     if gone := wanted & erased(view.windows):
-        raise OffsetsErased(f"{named_ranges(gone)}: erased, and nothing reads it again. Leave it out")
+        raise OffsetsErased(f"{named_ranges(gone, topics)}: erased, and nothing reads it again. Leave it out")
     covered = view.authority.covered()
     if kind == LaneKind.REPLAY and (unknown := wanted - covered):
         raise WrongUse(
-            f"{named_ranges(unknown)}: in no committed window, so there is nothing to replay; a backfill reads it"
+            f"{named_ranges(unknown, topics)}: in no committed window, so there is nothing to replay; a backfill reads it"
         )
     if kind == LaneKind.BACKFILL and (known := wanted & covered):
-        raise WrongUse(f"{named_ranges(known)}: committed already; a replay reads it again")
+        raise WrongUse(f"{named_ranges(known, topics)}: committed already; a replay reads it again")
 
 
 def _at_or_above(wanted: RangeSet, ingest: Head) -> RangeSet:
@@ -607,7 +609,7 @@ def _at_or_above(wanted: RangeSet, ingest: Head) -> RangeSet:
     return wanted - below
 
 
-def named_ranges(ranges: RangeSet, limit: int = 5) -> str:
+def named_ranges(ranges: RangeSet, topics: Topics | None = None, limit: int = 5) -> str:
     """The first of some ranges, for an error."""
-    shown = [str(range_) for range_ in ranges]
+    shown = [written_range(topics or {}, range_) for range_ in ranges]
     return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more ranges" if len(shown) > limit else "")

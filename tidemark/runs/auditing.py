@@ -19,7 +19,7 @@ from tidemark.audit.report import (
 from tidemark.audit.source import SourceReport, source_reports
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
-from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.codec import encode
 from tidemark.ledger.erased import erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import INGEST, AuditOutcome, Guarantee, Register
@@ -28,6 +28,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import StoredMessages
 from tidemark.runs.live import discovery
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.reports import as_asked, report_of
 from tidemark.runs.requests import answers, plan, selecting, window_names
 from tidemark.runs.requests.forms import AuditRequest, ReplayRequest
 from tidemark.runs.requests.plan import Plan
@@ -99,7 +100,7 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
         forgotten=forgotten_reports(ledger.view.register),
     )
     store_report(opened, report)
-    return report
+    return as_asked(opened, report)
 
 
 def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
@@ -151,8 +152,7 @@ def store_report(opened: OpenStream, report: AuditReport) -> None:
 
 def find_report(opened: OpenStream, run: str) -> AuditReport | None:
     """The stored report of a run, or None."""
-    stored = opened.book.report(run)
-    return None if stored is None else decode(stored, AuditReport, f"the report of {run}")
+    return report_of(opened, run, AuditReport, f"the report of {run}")
 
 
 def after_repair(opened: OpenStream, first: AuditReport) -> AuditReport | None:

@@ -9,9 +9,10 @@ import msgspec
 from tidemark.audit.comparison import MOST_EXAMPLES, ReplayComparison, name_of_comparison
 from tidemark.errors import Conflict, LedgerContradiction
 from tidemark.ledger.book import View
-from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.codec import encode
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.reports import report_of
 
 
 def store_comparison(opened: OpenStream, comparison: ReplayComparison) -> None:
@@ -25,8 +26,7 @@ def store_comparison(opened: OpenStream, comparison: ReplayComparison) -> None:
 
 def find_comparison(opened: OpenStream, run: str) -> ReplayComparison | None:
     """The stored changes that the replay of a run would make; None if it was not compared."""
-    stored = opened.book.report(name_of_comparison(run))
-    return None if stored is None else decode(stored, ReplayComparison, f"the comparison of {run}")
+    return report_of(opened, name_of_comparison(run), ReplayComparison, f"the comparison of {run}")
 
 
 def stored_comparison(opened: OpenStream, run: str) -> ReplayComparison:

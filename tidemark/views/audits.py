@@ -10,9 +10,7 @@ from tidemark.audit.repair import name_after_repair
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.errors import LedgerUnreadable
 from tidemark.ledger.book import Book
-from tidemark.ledger.incarnations import Topics, written
 from tidemark.ledger.records import AuditOutcome
-from tidemark.offsets.coordinates import Coordinate, parse_records
 from tidemark.runs.auditing import differing, find_report
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.values import Number
@@ -141,9 +139,8 @@ def _shown(
 def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     counted = _COUNTED.get(report.level, ())
     sinks = differing(opened, report)
-    topics = opened.book.topics()
     return Findings(
-        places=[_place(place, counted, topics) for place in report.places],
+        places=[_place(place, counted) for place in report.places],
         holes=[hole for part in report.coverage for hole in part.holes],
         overlaps=[overlap for part in report.coverage for overlap in part.overlaps],
         problems=list(report.problems),
@@ -153,17 +150,11 @@ def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     )
 
 
-def _place(place: PlaceReport, counted: Sequence[str], topics: Topics) -> PlaceOfAudit:
+def _place(place: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
     named = {kind: getattr(place, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
-    at = {kind: [_as_asked(topics, one) for one in found] for kind, found in named.items() if found}
+    at = {kind: [*found] for kind, found in named.items() if found}
     blocks_at = [str(block) for block in place.blocks_at[:SHOWN_COORDINATES]]
     return PlaceOfAudit(place.name, {name: getattr(place, name) for name in counted}, at, blocks_at)
-
-
-def _as_asked(topics: Topics, coordinate: str) -> str:
-    """A coordinate of a report as a request takes it."""
-    (range_,) = (one for _, one in parse_records(coordinate).ranges())
-    return written(topics, Coordinate(range_.partition, range_.start))
 
 
 def _report(opened: OpenStream, outcome: AuditOutcome) -> tuple[AuditReport | None, str | None]:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemark.ledger.book import Book
+from tidemark.ledger.incarnations import Topics, written_partition, written_range
 from tidemark.ledger.records import Accepted, LaneKind, Record
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import RangeSet
 
 
 @dataclass(frozen=True, order=True)
@@ -24,19 +27,20 @@ def events(book: Book) -> list[Event]:
     """The events of a stream, in the order of their times. Reads the whole history."""
     view = book.view(closed=True)
     windows, register = view.windows, view.register
+    topics = register.topics if register else {}
     found = [
         Event(
             record.committed_at,
             gap.kind.value,
-            f"{gap.as_range()}, window {record.lane}/{record.seq}",
+            f"{written_range(topics, gap.as_range())}, window {record.lane}/{record.seq}",
             gap.policy,
             record.attempt.run,
         )
         for record in (window.record for window in windows)
         for gap in record.window.gaps
     ]
-    found += _added(record.record for record in windows if record.record.kind == LaneKind.INGEST)
-    for topic, incarnations in register.topics.items() if register else ():
+    found += _added(topics, (record.record for record in windows if record.record.kind == LaneKind.INGEST))
+    for topic, incarnations in topics.items():
         for incarnation in incarnations:
             found += [
                 _accepted(topic, incarnation.incarnation, event)
@@ -57,7 +61,7 @@ def events(book: Book) -> list[Event]:
     return sorted(found, key=lambda event: (event.at is None, event.at or 0, event.where))
 
 
-def _added(ingested: Iterable[Record]) -> Iterator[Event]:
+def _added(topics: Topics, ingested: Iterable[Record]) -> Iterator[Event]:
     """Partitions added to a topic that was read before. The order of a key across old and new partitions is not certain."""
     known: dict[tuple[str, int], set[int]] = {}
     for record in sorted(ingested, key=lambda record: record.seq):
@@ -65,7 +69,8 @@ def _added(ingested: Iterable[Record]) -> Iterator[Event]:
         for at, range_ in read.items():
             before = known.get((at.topic, at.incarnation))
             if before is not None and at.partition not in before:
-                where = f"{at} from offset {range_.start}, window {record.lane}/{record.seq}"
+                partition = written_partition(topics, RangeSet([Coordinate(at, range_.start).as_range()]))
+                where = f"{partition} from offset {range_.start}, window {record.lane}/{record.seq}"
                 yield Event(record.committed_at, "partition added", where, "Kafka has it since", record.attempt.run)
         for at in read:
             known.setdefault((at.topic, at.incarnation), set()).add(at.partition)

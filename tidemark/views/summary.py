@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
 from tidemark.offsets.times import in_words
@@ -73,31 +74,31 @@ def windows(records: Iterable[Record]) -> list[WindowOfRun]:
     ]
 
 
-def said_of(records: Sequence[Record]) -> list[str]:
+def said_of(topics: Topics, records: Sequence[Record]) -> list[str]:
     """A line for each of the windows that a run has committed, for the end of a log; of very many, for the last ones."""
     if not records:
         return ["nothing was committed: there was nothing to read"]
     more = len(records) - _MOST_LINES
     before = [f"{more} windows before these are committed too"] if more > 0 else []
-    return [*before, *(_line(record) for record in records[-_MOST_LINES:])]
+    return [*before, *(_line(topics, record) for record in records[-_MOST_LINES:])]
 
 
-def answer_of(records: Sequence[Record]) -> str:
+def answer_of(topics: Topics, records: Sequence[Record]) -> str:
     """What a run has committed, in one line."""
     if len(records) < 2:
-        return said_of(records)[0]
+        return said_of(topics, records)[0]
     found = [messages(record) for record in records]
     read, stored, dead = (sum(getattr(part, name) for part in found) for name in ("read", "stored", "dead_letters"))
     first, last = (f"{record.lane}/{record.seq}" for record in (records[0], records[-1]))
     return f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
 
 
-def _line(record: Record) -> str:
+def _line(topics: Topics, record: Record) -> str:
     counts, moved = (
         messages(record),
         [range_.as_range() for range_ in record.window.ranges if range_.start < range_.until],
     )
-    ranges = ", ".join(map(str, moved[:_MOST_RANGES])) or "no offsets"
+    ranges = ", ".join(written_range(topics, one) for one in moved[:_MOST_RANGES]) or "no offsets"
     others = f" and {len(moved) - _MOST_RANGES} more" if len(moved) > _MOST_RANGES else ""
     skipped = f" + {counts.skipped} skipped" if counts.skipped else ""
     said = (

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
-from tidemark.ledger.incarnations import Topics, written
+from tidemark.ledger.incarnations import Topics, written, written_range
 from tidemark.views.browsing.items import Found, Item
 from tidemark.views.messages.message import Header, headers_shown
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
@@ -74,7 +74,7 @@ def page_of(found: Found, *, payload: bool, may_see_payload: bool, letters: bool
     said = SAID if letters else ()
     return Browsed(
         lines=[_line(one, found.topics, said, payload=payload) for one in found.items],
-        searched=[str(one) for one in found.searched],
+        searched=[written_range(found.topics, one) for one in found.searched],
         go_on=found.go_on,
         ended=found.ended,
         looked=found.looked,
