@@ -362,7 +362,7 @@ _BATCH_BYTES = 50_000
 
 
 def load(store: LedgerStore, values: Mapping[Key, bytes]) -> None:
-    """Write the values of a ledger into an empty store. The ingest's last window is not settled."""
+    """Write the values of a ledger into a store, over those that it has. The ingest's last window is not settled."""
     last = max(key for key in values if key[:2] == ("history", INGEST))
     if isinstance(store, ZooKeeperLedgerStore | SQLLedgerStore):
         # A commit of theirs writes the record too.
@@ -397,17 +397,23 @@ def _load_zookeeper(store: ZooKeeperLedgerStore, values: Mapping[Key, bytes]) ->
     for batch in _batches(values):
         request = client.transaction()
         for key, value in batch:
-            request.create(store._path(key), value)
+            path = store._path(key)
+            if client.exists(path):
+                request.delete(path)
+            request.create(path, value)
         assert not any(isinstance(one, Exception) for one in request.commit())
 
 
 def _load_sql(store: SQLLedgerStore, values: Mapping[Key, bytes]) -> None:
-    stream = store._stream.encode()
+    stream, table = store._stream.encode(), store._values()
     with engine(store._where, 30.0).connect() as connection:
         connection.exec_driver_sql("BEGIN")
         for batch in _batches(values):
             rows = [{"stream": stream, "key": "/".join(key).encode(), "value": value} for key, value in batch]
-            connection.execute(store._values().insert(), rows)
+            connection.execute(
+                table.delete().where(table.c.stream == stream, table.c.key.in_([row["key"] for row in rows]))
+            )
+            connection.execute(table.insert(), rows)
         connection.exec_driver_sql("COMMIT")
 
 
