@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +17,19 @@ from tests.support.claiming import claim_lane
 from tests.support.commands import COMMANDS
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tests.support.terminal import CTRL_C, typed
+from tidemark.audit.report import AuditReport
 from tidemark.cli import confirming, finding, lanes_of_runs
 from tidemark.cli.app import app, main
+from tidemark.cli.commands import audit as audit_command
+from tidemark.cli.commands import compact as compact_command
+from tidemark.cli.commands import engine as engine_command
 from tidemark.cli.commands import erase as erase_command
 from tidemark.errors import Conflict, NotConfirmed
 from tidemark.ledger.records import LaneKind
+from tidemark.ledger.register import MAX_CLOCK_DIFFERENCE_MS
 from tidemark.runs import erasing
 from tidemark.runs.windows import ingest, lanes
+from tidemark.sinks.contract import Replaceable, Replacement
 
 # Commands that write nothing that others read.
 ONLY_SHOW = {
@@ -161,6 +169,78 @@ def test_it_asks_and_changes_nothing_until_somebody_agrees(
     assert state(made) != before
 
 
+Ready = Callable[[StreamInMemory, pytest.MonkeyPatch], None]
+
+
+def _as_it_is(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None: ...
+
+
+def _emptied(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is lost, and a backup and the exported offsets are there."""
+    assert called("ledger backup orders backup").exit_code == 0
+    assert called("ledger export orders --to csv:offsets.csv --group g", "--yes").exit_code == 0
+    made.store.values.clear()
+
+
+def _far_ahead(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong clock has drawn the last generation."""
+    now, made.now = made.now, made.now + 2 * MAX_CLOCK_DIFFERENCE_MS
+    assert made.ingest("run 2") is not None
+    made.now = now
+
+
+def _folders(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink has two folders to merge, and the job leaves a file."""
+    compaction = SimpleNamespace(
+        planned=lambda *_: [Replaceable(["ingest/1-2"], 2, 2, 100)],
+        at_work=lambda *_: None,
+        made=lambda *_: [Replacement(["ingest/1-2"], 40, "merged")],
+    )
+    monkeypatch.setattr(compact_command, "sink_to_compact", lambda *_: SimpleNamespace(name="files", type="parquet"))
+    monkeypatch.setattr(compact_command, "kind_of", lambda _: SimpleNamespace(with_compaction=lambda: compaction))
+    monkeypatch.setattr(compact_command, "submit", lambda *_, **__: (made.folder / "merged").touch())
+
+
+def _damaged(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit misses a row, and the one after the repair does not."""
+    missing = made.opened.book.store_selection(offsets((0, 15, 16)))
+    reports = iter(
+        AuditReport(
+            stream="orders", run=run, at=1, code_version="1", coverage=(), ledger_problems=(), places=(), findings=found
+        )
+        for run, found in (("first", missing), ("again", None))
+    )
+    monkeypatch.setattr(audit_command, "audited", lambda *_, **__: next(reports))
+
+
+def _at_work(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warm engine is at work on two runs. It leaves a file when it is told to end."""
+
+    def ask(path: Path, what: str, **_: bool) -> dict[str, Any]:
+        if what == "stop":
+            (made.folder / "ended").touch()
+        return {"at_work": [{"pid": 1, "command": ["process"]}] * 2}
+
+    monkeypatch.setattr(engine_command, "sockets", lambda: [made.folder / "spark_default-1"])
+    monkeypatch.setattr(engine_command, "ask", ask)
+    monkeypatch.setattr(engine_command, "_wait", lambda _: None)
+
+
+AT_A_TERMINAL: list[tuple[str, str, Ready]] = [
+    *((text, question, _as_it_is) for text, question in ACTS),
+    ("ledger restore orders backup", "Write this into the empty ledger of orders?", _emptied),
+    ("ledger import orders --from csv:offsets.csv --group g", "Begin orders there?", _emptied),
+    (
+        "ledger clock orders --accept --reason test",
+        "Let runs of orders count on from its last generation?",
+        _far_ahead,
+    ),
+    ("compact orders", "Merge 2 folders into 1, and remove them once nobody reads them?", _folders),
+    ("audit orders --repair execute", "Replay 1 offset to repair what was found?", _damaged),
+    ("engine stop --now", "End 1 engine and 2 runs at work?", _at_work),
+]
+
+
 # A Python with threads warns of every fork. The copy does nothing but the command.
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.covers("N61")
@@ -172,11 +252,23 @@ def test_it_asks_and_changes_nothing_until_somebody_agrees(
         pytest.param(CTRL_C, 130, "interrupted by SIGINT", id="Ctrl-C"),
     ],
 )
-@pytest.mark.parametrize(("text", "question"), ACTS, ids=[text.partition(" orders")[0] for text, _ in ACTS])
+@pytest.mark.parametrize(
+    ("text", "question", "ready"),
+    AT_A_TERMINAL,
+    ids=[text.partition(" orders")[0] for text, _, _ in AT_A_TERMINAL],
+)
 def test_a_person_at_a_terminal_answers(
-    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, text: str, question: str, keys: str, code: int, said: str
+    made: StreamInMemory,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    question: str,
+    ready: Ready,
+    keys: str,
+    code: int,
+    said: str,
 ) -> None:
     """The program itself, at a real terminal. Ctrl-C at the question changes as little as a no."""
+    ready(made, monkeypatch)
     before = state(made)
     monkeypatch.setattr(sys, "argv", ["tidemark", *shlex.split(words_of(made, text))])
 
@@ -207,9 +299,7 @@ def test_yes_acts_without_a_terminal_and_asks_nothing(made: StreamInMemory, text
     "text", ["ledger restore orders backup", "ledger import orders --from csv:offsets.csv --group g"]
 )
 def test_what_fills_an_empty_ledger_asks_too(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    assert called("ledger backup orders backup").exit_code == 0
-    assert called("ledger export orders --to csv:offsets.csv --group g", "--yes").exit_code == 0
-    made.store.values.clear()
+    _emptied(made, monkeypatch)
     assert called(text, "--dry-run").exit_code == 0
     assert made.store.values == {}
     monkeypatch.setattr(confirming, "at_terminal", lambda: True)
