@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tidemark.drafts.columns import VARIANT, Column
 from tidemark.drafts.json_objects import unnamed
 from tidemark.drafts.sampling import SampledMessage
 from tidemark.errors import WrongUse
-from tidemark.streams.loading import load
+from tidemark.streams.loading import StreamFile, load, stream_files
 
 ADDED = [Column("paid", "boolean", 3, "true"), Column("on", "string", 2, "x")]
 SCHEMES = {
@@ -82,11 +83,54 @@ def test_what_is_written_otherwise_is_written_by_hand() -> None:
 @pytest.mark.covers("N111")
 def test_a_folder_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
     away = tmp_path / "away" / "orders.yaml"
-    for write in (lambda: command._check(away, MINIMAL, []), lambda: command._replace(away, MINIMAL)):
+    path = tmp_path / "orders.yaml"
+    path.write_text(MINIMAL)
+    stream = load(path).stream
+    for write in (lambda: command._check(away, MINIMAL, stream, []), lambda: command._replace(away, MINIMAL)):
         with pytest.raises(
-            WrongUse, match=r"orders\.yaml was left as it is: No such file .* let this user write in .*/away"
+            WrongUse, match=r"orders\.yaml was left as it is: No such file .* let this user write it, and in .*/away"
         ):
             write()
+
+
+@pytest.mark.covers("N111")
+def test_a_change_of_anything_else_is_refused_and_no_draft_is_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fields that stand there for two parts by an anchor; and who reads the folder meanwhile sees one stream."""
+    path = tmp_path / "orders.yaml"
+    shared = "scheme:\n  type: json\n  fields: &of_all\n    id: integer\n"
+    asserted = f"transform:\n  function: nowhere:rows\n  fields: *of_all\n{BEHIND}"
+    path.write_text(HEAD + shared + asserted)
+    before, seen = load(path).stream, []
+    text = with_fields(path.read_text(), ADDED, "new")
+
+    def looking(draft: Path) -> StreamFile:
+        seen.append(stream_files(tmp_path))
+        return load(draft)
+
+    monkeypatch.setattr(command, "load", looking)
+    with pytest.raises(WrongUse, match=r"orders\.yaml: the fields are written in a way .* write them by hand"):
+        command._check(path, text, before, ["paid", "on"])
+    assert seen == [[path]]
+
+
+@pytest.mark.covers("N111")
+def test_a_linked_file_keeps_its_link_its_owner_and_its_line_ends(tmp_path: Path) -> None:
+    kept, path = tmp_path / "kept" / "orders.yaml", tmp_path / "orders.yaml"
+    kept.parent.mkdir()
+    before, wanted = SCHEMES["lines"]
+    kept.write_bytes((HEAD + before + BEHIND).replace("\n", "\r\n").encode())
+    if os.geteuid() == 0:
+        os.chown(kept, 1234, 1235)
+    known = kept.stat()
+    path.symlink_to(kept)
+    # The folder of the link may be on another disk, or one that nobody writes in.
+    command._replace(path, with_fields(path.read_bytes().decode(), ADDED, "new"))
+    assert path.is_symlink()
+    assert kept.read_bytes().decode() == (HEAD + wanted + BEHIND).replace("\n", "\r\n")
+    assert (kept.stat().st_uid, kept.stat().st_gid, kept.stat().st_mode) == (known.st_uid, known.st_gid, known.st_mode)
+    assert [one.name for one in kept.parent.iterdir()] == ["orders.yaml"]
 
 
 @pytest.mark.covers("N111")

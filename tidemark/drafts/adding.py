@@ -46,9 +46,9 @@ def _in_lines(text: str, fields: yaml.MappingNode, named: Sequence[str], said: s
         # A text of several lines ends where the next one begins.
         at -= 1
     if not lines[at - 1].endswith("\n"):
-        lines[at - 1] += "\n"
+        lines[at - 1] += _end(text)
     margin = " " * first.start_mark.column
-    return "".join([*lines[:at], *(f"{margin}{one}  # {said}\n" for one in named), *lines[at:]])
+    return "".join([*lines[:at], *(f"{margin}{one}  # {said}{_end(text)}" for one in named), *lines[at:]])
 
 
 def _in_flow(text: str, fields: yaml.MappingNode, named: Sequence[str]) -> str:
@@ -66,7 +66,12 @@ def _in_schema(text: str, schema: yaml.ScalarNode, named: Sequence[str]) -> str:
     of_schema = [one for one in lines if one.strip() and not one.strip().startswith("#")]
     margin = " " * min(len(one) - len(one.lstrip()) for one in of_schema)
     end = sum(map(len, text.splitlines(keepends=True)[: schema.start_mark.line + 1 + lines.index(of_schema[-1])]))
-    return _inserted(text, end + len(of_schema[-1].rstrip()), "".join(f",\n{margin}{one}" for one in named))
+    return _inserted(text, end + len(of_schema[-1].rstrip()), "".join(f",{_end(text)}{margin}{one}" for one in named))
+
+
+def _end(text: str) -> str:
+    """What ends the lines of a file."""
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _inserted(text: str, at: int, more: str) -> str:

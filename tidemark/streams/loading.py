@@ -98,7 +98,7 @@ def _named() -> list[Path]:
 
 
 def stream_files(*folders: Path) -> list[Path]:
-    """The stream files of some folders, by name; a missing folder has none.
+    """The stream files of some folders, by name; a missing folder has none, and a hidden file is none.
 
     Raises WrongUse for a folder that is kept from us, and for a missing one that TIDEMARK_STREAMS names.
     """
@@ -114,7 +114,9 @@ def _files_of(folder: Path) -> list[Path]:
                 )
             return []
         there = sorted(folder.iterdir())
-        return [path for path in there if path.suffix in (".yaml", ".yml") and path.is_file()]
+        # Programs write drafts of files beside them, with a dot before the name.
+        named = [path for path in there if path.suffix in (".yaml", ".yml") and not path.name.startswith(".")]
+        return [path for path in named if path.is_file()]
     except OSError as problem:
         raise WrongUse(
             f"the folder of stream files {folder} cannot be read: {problem.strerror}. Let this user read it, or name others in "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +28,8 @@ from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import JsonScheme
 from tidemark.streams.loading import load
+from tidemark.streams.model import Stream as Described
+from tidemark.types.ddl import Member
 
 
 @changes()
@@ -59,7 +62,7 @@ def add_fields(
     if nested := [one.name for one in found if one.type == VARIANT]:
         error(f"note: name what is nested by its parts, by hand: {', '.join(nested)}")
     if added := [one for one in found if one.type != VARIANT]:
-        _add(opened, scheme, added, len(values), asking)
+        _add(opened, added, len(values), asking)
 
 
 def _values(opened: OpenStream, messages: int) -> list[bytes]:
@@ -72,13 +75,13 @@ def _values(opened: OpenStream, messages: int) -> list[bytes]:
     return [message.value for message in seen if message.value is not None]
 
 
-def _add(opened: OpenStream, scheme: JsonScheme, added: Sequence[Column], looked_at: int, asking: Asking) -> None:
+def _add(opened: OpenStream, added: Sequence[Column], looked_at: int, asking: Asking) -> None:
     path = opened.file.path
     before = path.read_bytes()
     text = before.decode()
     said = f"added on {datetime.now(UTC).date()}, from {looked_at:,} messages"
     changed = with_fields(text, added, said)
-    _check(path, changed, [*(one.name for one in scheme.columns), *(one.name for one in added)])
+    _check(path, changed, opened.stream, [one.name for one in added])
     for one in difflib.unified_diff(text.splitlines(), changed.splitlines(), str(path), str(path), lineterm="", n=1):
         line(one)
     if opened.stream.transform is not None:
@@ -92,28 +95,41 @@ def _add(opened: OpenStream, scheme: JsonScheme, added: Sequence[Column], looked
     error(f"next: tidemark streams check --against-ledger {shlex.quote(str(path))}")
 
 
-def _check(path: Path, text: str, names: Sequence[str]) -> None:
-    """Raises WrongUse unless the text is a stream file whose scheme has exactly these fields."""
+def _check(path: Path, text: str, before: Described, added: Sequence[str]) -> None:
+    """Raises WrongUse unless the text is the stream of before with these fields more in its scheme, and nothing else."""
     # Beside it, since it may name other files.
     with _writable(path), tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=path.suffix) as draft:
         draft.write(text.encode())
         draft.flush()
         try:
-            scheme = load(Path(draft.name)).stream.scheme
+            after = load(Path(draft.name)).stream
         except InvalidStreamFile as problem:
             said = str(problem).replace(draft.name, str(path))
             raise WrongUse(f"with the new fields the stream file would not be valid: {said}") from None
-    if not isinstance(scheme, JsonScheme) or [one.name for one in scheme.columns] != [*names]:
+    known = _columns(before)
+    same = _columns(after)[: len(known)] == known and _others(after) == _others(before)
+    if not same or [one.name for one in _columns(after)[len(known) :]] != [*added]:
         raise WrongUse(f"{path}: the fields are written in a way that this command does not know; write them by hand")
 
 
+def _others(stream: Described) -> dict[str, Any]:
+    return stream.model_dump(exclude={"scheme": {"given", "ddl"}})
+
+
+def _columns(stream: Described) -> tuple[Member, ...]:
+    return stream.scheme.columns if isinstance(stream.scheme, JsonScheme) else ()
+
+
 def _replace(path: Path, text: str) -> None:
-    """All of it or nothing, with the file's rights."""
-    with _writable(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=".fields-") as folder:
-        draft = Path(folder) / path.name
+    """All of it or nothing, with the file's owner and rights. `path` may be a link to the file."""
+    file = path.resolve()
+    with _writable(file), file.open("r+b"), tempfile.TemporaryDirectory(dir=file.parent, prefix=".fields-") as folder:
+        draft, known = Path(folder) / file.name, file.stat()
         draft.write_bytes(text.encode())
-        draft.chmod(path.stat().st_mode)
-        draft.replace(path.resolve())
+        if (known.st_uid, known.st_gid) != (draft.stat().st_uid, draft.stat().st_gid):
+            os.chown(draft, known.st_uid, known.st_gid)
+        draft.chmod(known.st_mode)
+        draft.replace(file)
 
 
 @contextmanager
@@ -122,6 +138,6 @@ def _writable(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise WrongUse(
-            f"{path} was left as it is: {problem.strerror}. The new file is written beside it first: let this user write in "
-            f"{path.parent}"
+            f"{path} was left as it is: {problem.strerror}. The new file is written beside it first, with its owner: let this "
+            f"user write it, and in {path.parent}"
         ) from problem
