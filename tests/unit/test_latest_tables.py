@@ -483,6 +483,31 @@ def test_rows_that_a_restored_ledger_has_forgotten_go(world: LatestInMemory, tmp
 
 
 @pytest.mark.covers("L1")
+@pytest.mark.parametrize("gave", ["another key", "no row"])
+def test_rows_that_a_forgotten_replay_took_out_come_back(
+    world: LatestInMemory, gave: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing in the table says that they were there. Rows of the history are compared a few at a time."""
+    monkeypatch.setattr("tidemark.sinks.latest.history._AT_ONCE", 1)
+    by_offset = world.code = lambda partition, offset: [Change(offset % 4, f"{partition}@{offset}")]
+    for end in (3, 6):
+        world.ends((0, end), (0, 0))
+        world.ingest()
+    back_up(world.opened.book, tmp_path / "backup")
+    before = dict(world.committed)
+    world.code = lambda partition, offset: [Change(9, "other code")] if gave == "another key" else []
+    world.replay(offsets((0, 2, 4)), "replay 1")
+    assert world.shown() == world.counting() == world.wanted()
+    world.restore(tmp_path / "backup")
+    world.committed, world.code = before, by_offset
+    assert world.counting() == world.wanted()
+    assert world.counting()[2] == ((2, 0, 0), "0@2", False)
+    world.ends((0, 7), (0, 0))
+    world.ingest()
+    assert world.shown() == world.counting() == world.wanted()
+
+
+@pytest.mark.covers("L1")
 def test_a_topic_that_is_made_anew_has_the_newer_messages(tmp_path: Path) -> None:
     for kind, made in KINDS.items():
         (tmp_path / kind).mkdir()

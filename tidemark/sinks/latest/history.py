@@ -9,7 +9,7 @@ compaction puts several together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,12 +18,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tidemark.ledger.ordering import Epochs
 from tidemark.offsets.authority import Authority
-from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH
+from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH, newest
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
-from tidemark.sinks.parquet.files import FORMAT, Counts, alike, check_not_gone
+from tidemark.sinks.parquet.files import FORMAT, Counts, alike, check_not_gone, exists
 from tidemark.sinks.parquet.parts import FolderPart
+
+# So many rows of a history are compared at once, and more where more are the newest.
+_AT_ONCE = 200_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,10 @@ class History:
         """The folders with the rows of some windows."""
         return History(tuple(one for one in self.parts if not {*windows}.isdisjoint(one.names)), self.authority)
 
+    def there(self) -> History:
+        """The folders that are there: a ledger that was restored names some that a compaction has removed since."""
+        return History(tuple(one for one in self.parts if all(map(exists, one.paths))), self.authority)
+
     def count(self, rows: pa.Table) -> np.ndarray:
         """Whether each row counts, by its generation."""
         return self._counts.of(rows, rows.column(GENERATION).to_numpy())
@@ -61,20 +69,31 @@ class History:
                         found[one["values"]] = found.get(one["values"], 0) + one["counts"]
         return found
 
-    def rows(self, columns: pa.Schema, buckets: Collection[int], hashes: np.ndarray | None = None) -> pa.Table:
-        """The rows that count in some buckets; of the keys with these hashes, if they are given."""
-        wanted = pc.field(BUCKET).isin(sorted(buckets))
-        if hashes is not None:
-            wanted &= pc.field(KEY_HASH).isin(pa.array(hashes, pa.int64()))
-        found = [columns.empty_table()]
+    def rows(self, columns: pa.Schema, buckets: Collection[int], hashes: np.ndarray) -> pa.Table:
+        """The rows that count in some buckets, of the keys with these hashes."""
+        wanted = pc.field(BUCKET).isin(sorted(buckets)) & pc.field(KEY_HASH).isin(pa.array(hashes, pa.int64()))
+        return pa.concat_tables([columns.empty_table(), *self._pieces(columns, wanted)])
+
+    def newest(self, columns: pa.Schema, buckets: Collection[int], key: Sequence[str], epochs: Epochs) -> pa.Table:
+        """The newest of the rows that count in some buckets. Holds these, and about as many others at a time."""
+        found, waiting, number = columns.empty_table(), list[pa.Table](), 0
+        for piece in self._pieces(columns, pc.field(BUCKET).isin(sorted(buckets))):
+            waiting.append(piece)
+            number += piece.num_rows
+            if number > max(found.num_rows, _AT_ONCE):
+                found, waiting, number = _newest([found, *waiting], key, epochs), [], 0
+        return _newest([found, *waiting], key, epochs)
+
+    def _pieces(self, columns: pa.Schema, wanted: pc.Expression) -> Iterator[pa.Table]:
+        """The rows that count, some at a time."""
         for part in self.parts:
             for dataset in self._opened(part):
-                rows = dataset.to_table(filter=wanted)
-                if not part.compacted:
-                    generation = pa.scalar(part.windows[0].generation, pa.int64())
-                    rows = rows.append_column(GENERATION, pa.repeat(generation, rows.num_rows))
-                found.append(conformed(rows.filter(pa.array(self.count(rows))), columns))
-        return pa.concat_tables(found)
+                for batch in dataset.to_batches(filter=wanted):
+                    rows = pa.Table.from_batches([batch])
+                    if not part.compacted:
+                        generation = pa.scalar(part.windows[0].generation, pa.int64())
+                        rows = rows.append_column(GENERATION, pa.repeat(generation, rows.num_rows))
+                    yield conformed(rows.filter(pa.array(self.count(rows))), columns)
 
     def _opened(self, part: FolderPart) -> Iterator[ds.Dataset]:
         """The files of a folder, unless it has none."""
@@ -84,6 +103,11 @@ class History:
                 found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
                 if found.files:
                     yield ds.dataset(found.files, schema=alike(found), filesystem=filesystem, format=FORMAT)
+
+
+def _newest(parts: Sequence[pa.Table], key: Sequence[str], epochs: Epochs) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    return rows.take(pa.array(newest(rows, key, epochs)))
 
 
 def rows_of_file(name: str, columns: pa.Schema) -> pa.Table:

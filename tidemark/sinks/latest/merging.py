@@ -15,6 +15,9 @@ nothing, and makes no version.
 Rows stop counting only where a later window covers their offsets, and that window's own publication takes them out. So a
 window of offsets that were read for the first time needs no third step, and no history: only its own rows, if no newer window
 covers them.
+
+Where the ledger was restored, a replay that it has forgotten may have taken out rows that count again: then all that count
+are compared with the table, once.
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ def coordinates(version: Version, buckets: Collection[int]) -> pa.Table:
 class Merge:
     """What changes a version of a table, by the ledger as it was read after the version.
 
-    `fresh` has the rows of the windows that are to be seen. `history`, if rows of the table may count no more: all that count.
+    `fresh` has the rows of the windows that are to be seen, or all where the table may lack some that count. `history`, if rows
+    of the table may count no more: all that count.
     """
 
     version: Version
@@ -103,7 +107,7 @@ class Merge:
         if self.history is not None:
             counting = self.history.count(kept)
             kept, lost = kept.filter(pa.array(counting)), kept.filter(pa.array(~counting))
-        made = [kept, self.fresh.rows(columns, some)]
+        made = [kept, self.fresh.newest(columns, some, self.version.key, self.epochs)]
         if self.history is not None and lost.num_rows:
             # What these rows had overwritten. Rows of another key with the same hash do no harm: they are not the newest.
             made.append(self.history.rows(columns, some, np.unique(lost.column(KEY_HASH).to_numpy())))

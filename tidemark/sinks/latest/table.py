@@ -129,10 +129,21 @@ def _from_all(
     def merged(parts: list[FolderPart], authority: Authority) -> Staged:
         register = _in_use(book)
         history = _history(table, parts, authority)
-        changed = Merge(version, history.only(windows), Epochs(register.topics), history).changed()
+        changed = _merge(version, history, windows, register, stale=True).changed()
         return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, register.restored)
 
     return steady(book, sink, merged, table.kind)
+
+
+def _merge(
+    version: Version, history: History, windows: Collection[WindowName], register: Register, *, stale: bool
+) -> Merge:
+    """What some windows make of a version. `stale`: rows of it may count no more."""
+    epochs = Epochs(register.topics)
+    if version.restored != register.restored:
+        # It may have rows of windows that the ledger has forgotten, and lack what these had taken out.
+        return Merge(version, history.there(), epochs, history)
+    return Merge(version, history.only(windows), epochs, history if stale else None)
 
 
 def _in_use(book: Book) -> Register:
@@ -223,13 +234,10 @@ def _newest(
     if version is None:
         return Newest(None, {}, parts, Epochs({}))
     register = _register(book)
-    epochs = Epochs(register.topics)
     # What another stream has erased is in the table, and readers do not show it.
-    stale = bool(book.hidden) or version.restored != register.restored
-    stale |= any(one.owes_sweep for one in windows.values())
-    history = _history(table, parts, authority)
-    changed = dict(Merge(version, history.only(windows), epochs, history if stale else None).changed())
-    return Newest(version, changed, parts, epochs)
+    stale = bool(book.hidden) or any(one.owes_sweep for one in windows.values())
+    merge = _merge(version, _history(table, parts, authority), windows, register, stale=stale)
+    return Newest(version, dict(merge.changed()), parts, merge.epochs)
 
 
 def _unpublished(book: Book, view: View) -> dict[WindowName, Record]:
