@@ -20,6 +20,6 @@ def answers(reader: Reader, opened: OpenStream, asked: Asked) -> Iterator[Found]
     left = asked.count
     go_on: str | None = asked.go_on
     while go_on is not None and left > 0:
-        found = reader(opened, replace(asked, count=left, go_on=go_on), Meter.of(_ITEMS, _BYTES, _SECONDS))
-        yield found
-        left, go_on = left - len(found.items), found.go_on
+        answer = reader(opened, replace(asked, count=left, go_on=go_on), Meter.of(_ITEMS, _BYTES, _SECONDS))
+        yield answer
+        left, go_on = left - len(answer.items), answer.go_on

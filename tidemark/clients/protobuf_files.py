@@ -45,8 +45,8 @@ def set_of(text: str, imports: Mapping[str, str]) -> bytes:
 
 @lru_cache(maxsize=100)
 def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
-    found = importlib.util.find_spec("grpc_tools")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("grpc_tools")
+    if package is None or package.origin is None:
         raise PackageMissing(f"Protobuf by a schema registry needs the package grpcio-tools: {install(*PROTOBUF)}")
     with TemporaryDirectory(prefix="tidemark-protobuf-") as given:
         folder = Path(given).resolve()
@@ -54,7 +54,7 @@ def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
         for name, one in ((_MAIN, text), *imports):
             _write(folder / "files", name, one)
         command = [sys.executable, "-P", "-c", _PROGRAM, f"-I{folder / 'files'}"]
-        command += [f"-I{Path(found.origin).parent / '_proto'}", "--include_imports", f"--descriptor_set_out={made}"]
+        command += [f"-I{Path(package.origin).parent / '_proto'}", "--include_imports", f"--descriptor_set_out={made}"]
         try:
             done = subprocess.run([*command, _MAIN], capture_output=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:

@@ -133,18 +133,18 @@ class SchemaRegistry:
 
     def schemas(self, numbers: Iterable[int], kind: SchemaKind = "AVRO") -> dict[int, str | RefusedSchema | None]:
         """As `schema`, for many numbers, with several requests at once."""
-        found = _in_own_loop(self._schemas(iter(numbers), kind))
-        return {number: _read(one, kind) if isinstance(one, _Sources) else one for number, one in found.items()}
+        answers = _in_own_loop(self._schemas(iter(numbers), kind))
+        return {number: _read(one, kind) if isinstance(one, _Sources) else one for number, one in answers.items()}
 
     def register(self, subject: str, schema: str) -> int:
         """The number of an Avro schema, which becomes the newest of a subject if it is not one of it yet. Repeatable.
 
         Raises WrongUse where the registry refuses it, as for one that programs could not read older values with; Unreachable.
         """
-        found = _in_own_loop(self._posted(f"/subjects/{quote(subject, safe='')}/versions", schema))
-        if found is None:
+        number = _in_own_loop(self._posted(f"/subjects/{quote(subject, safe='')}/versions", schema))
+        if number is None:
             raise WrongUse(f"the schema registry at {self._endpoint} does not know how to register a schema")
-        return found
+        return number
 
     def registered(self, subject: str, schema: str) -> int | None:
         """The number of an Avro schema of a subject; None if it was never registered there. Raises as `register`."""
@@ -160,8 +160,8 @@ class SchemaRegistry:
             return None
         if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
             raise WrongUse(f"the schema registry refuses the schema for {url}: {_message(body)}")
-        found = _answer(url, status, body)
-        if not isinstance(found, dict) or type(number := found.get("id")) is not int or not 0 < number < 1 << 32:
+        answer = _answer(url, status, body)
+        if not isinstance(answer, dict) or type(number := answer.get("id")) is not int or not 0 < number < 1 << 32:
             raise WrongUse(f"{url} does not answer as a schema registry does")
         return number
 
@@ -370,10 +370,10 @@ def _on_same_server(asked: httpx.URL, to: httpx.URL) -> httpx.URL:
 def _message(body: bytes) -> str:
     """What a registry says about a refusal, on one line."""
     try:
-        found = json.loads(body)
+        answer = json.loads(body)
     except (ValueError, RecursionError):
-        found = None
-    said = found.get("message") if isinstance(found, dict) else None
+        answer = None
+    said = answer.get("message") if isinstance(answer, dict) else None
     return " ".join(str(said or body.decode(errors="replace")).split())[:300]
 
 

@@ -94,28 +94,28 @@ def _parsed(number: int, text: str) -> tuple[Any, Mapping[str, Any]]:
     return schema, named
 
 
-def _has_empty_items(found: Any, named: Mapping[str, Any]) -> bool:
+def _has_empty_items(type_: Any, named: Mapping[str, Any]) -> bool:
     """Whether a type has an array, at any depth, whose items take no bytes. All else is no longer than the message."""
-    if isinstance(found, list):
-        return any(_has_empty_items(one, named) for one in found)
-    if isinstance(found, str):
+    if isinstance(type_, list):
+        return any(_has_empty_items(one, named) for one in type_)
+    if isinstance(type_, str):
         return False
-    if found["type"] == "array" and _is_empty(found["items"], named):
+    if type_["type"] == "array" and _is_empty(type_["items"], named):
         return True
-    inner = [found[name] for name in ("type", "items", "values") if name in found]
-    return any(_has_empty_items(one, named) for one in (*inner, *(one["type"] for one in found.get("fields", ()))))
+    inner = [type_[name] for name in ("type", "items", "values") if name in type_]
+    return any(_has_empty_items(one, named) for one in (*inner, *(one["type"] for one in type_.get("fields", ()))))
 
 
-def _is_empty(found: Any, named: Mapping[str, Any], around: tuple[str, ...] = ()) -> bool:
+def _is_empty(type_: Any, named: Mapping[str, Any], around: tuple[str, ...] = ()) -> bool:
     """Whether a type's values take no bytes. `around`: the named types that hold it."""
-    if isinstance(found, list) or found in around:
+    if isinstance(type_, list) or type_ in around:
         return False
-    if isinstance(found, str):
-        return found == "null" or (found in named and _is_empty(named[found], named, (*around, found)))
-    kind = found["type"]
+    if isinstance(type_, str):
+        return type_ == "null" or (type_ in named and _is_empty(named[type_], named, (*around, type_)))
+    kind = type_["type"]
     if kind in ("record", "error"):
-        return all(_is_empty(one["type"], named, around) for one in found["fields"])
-    return bool(found["size"] == 0) if kind == "fixed" else _is_empty(kind, named, around)
+        return all(_is_empty(one["type"], named, around) for one in type_["fields"])
+    return bool(type_["size"] == 0) if kind == "fixed" else _is_empty(kind, named, around)
 
 
 def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -128,44 +128,44 @@ def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple
     return fields, (said,) if left else ()
 
 
-def _type_of_field(found: Any, named: Mapping[str, Any]) -> str | None:
+def _type_of_field(type_: Any, named: Mapping[str, Any]) -> str | None:
     """The field type for an Avro type; None for one that the scheme does not read, that holds itself, or is too large."""
     try:
-        return _avro_type(found, named, Parts())
+        return _avro_type(type_, named, Parts())
     except TooManyParts:
         return None
 
 
-def _avro_type(found: Any, named: Mapping[str, Any], parts: Parts, depth: int = 0) -> str | None:
+def _avro_type(type_: Any, named: Mapping[str, Any], parts: Parts, depth: int = 0) -> str | None:
     """As `_type_of_field`. Raises TooManyParts.
 
     `named`: the schema's own types by full name. `depth`: how many arrays, maps and records are around it.
     """
-    if isinstance(found, list):
-        others = [one for one in found if one != "null"]
+    if isinstance(type_, list):
+        others = [one for one in type_ if one != "null"]
         return _avro_type(others[0], named, parts, depth) if len(others) == 1 else None
-    if isinstance(found, str):
-        if found in named and depth < DEEPEST:
-            return _avro_type(named[found], named, parts, depth)
-        return (_INSIDE if depth else _AVRO).get(found)
-    if found.get("logicalType") is not None:
-        return _logical(found)
-    kind = found.get("type")
+    if isinstance(type_, str):
+        if type_ in named and depth < DEEPEST:
+            return _avro_type(named[type_], named, parts, depth)
+        return (_INSIDE if depth else _AVRO).get(type_)
+    if type_.get("logicalType") is not None:
+        return _logical(type_)
+    kind = type_.get("type")
     if kind not in ("array", "map", "record"):
         return _avro_type(kind, named, parts, depth)
     if depth == DEEPEST:
         return None
     inner = (
-        [one["type"] for one in found["fields"]]
+        [one["type"] for one in type_["fields"]]
         if kind == "record"
-        else [found["items" if kind == "array" else "values"]]
+        else [type_["items" if kind == "array" else "values"]]
     )
     parts.add(len(inner))
     types = [_avro_type(one, named, parts, depth + 1) for one in inner]
     if None in types or not types:
         return None
     if kind == "record":
-        names = [one["name"] for one in found["fields"]]
+        names = [one["name"] for one in type_["fields"]]
         if len({*map(str.lower, names)}) < len(names):
             return None
         pairs = zip(names, types, strict=True)
@@ -173,9 +173,9 @@ def _avro_type(found: Any, named: Mapping[str, Any], parts: Parts, depth: int = 
     return f"array<{types[0]}>" if kind == "array" else f"map<string, {types[0]}>"
 
 
-def _logical(found: Mapping[str, Any]) -> str | None:
-    if found["logicalType"] == "decimal":
+def _logical(type_: Mapping[str, Any]) -> str | None:
+    if type_["logicalType"] == "decimal":
         # Without a precision, Avro takes them for bytes.
-        precision = found.get("precision", 0)
-        return f"decimal({precision},{found.get('scale', 0)})" if 0 < precision <= _MOST_DIGITS else None
-    return _LOGICAL.get(str(found["logicalType"]))
+        precision = type_.get("precision", 0)
+        return f"decimal({precision},{type_.get('scale', 0)})" if 0 < precision <= _MOST_DIGITS else None
+    return _LOGICAL.get(str(type_["logicalType"]))

@@ -64,10 +64,10 @@ def is_field_name(text: str) -> bool:
 
 def field_names(names: Iterable[str]) -> list[str]:
     """Those that a stream file may have as fields beside each other. Of names that differ in case alone, the first."""
-    found: dict[str, str] = {}
+    by_lower: dict[str, str] = {}
     for name in filter(is_field_name, names):
-        found.setdefault(name.lower(), name)
-    return [*found.values()]
+        by_lower.setdefault(name.lower(), name)
+    return [*by_lower.values()]
 
 
 def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) -> str:

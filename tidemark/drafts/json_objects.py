@@ -80,13 +80,13 @@ def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
     """
     objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
     taken = {name.lower() for name in named}
-    found = []
+    columns = []
     for name in _fields(objects):
         given = [object_[name] for object_ in objects if object_.get(name) is not None]
         if name.lower() not in taken and given:
             kind = type_of(given, OF_JSON, VARIANT)
-            found.append(Column(name, kind, len(given), example(given, dict(OF_JSON).get(kind))))
-    return found
+            columns.append(Column(name, kind, len(given), example(given, dict(OF_JSON).get(kind))))
+    return columns
 
 
 def json_format(values: Sequence[bytes]) -> Format:

@@ -37,8 +37,8 @@ def newer_windows(book: Book, register: Register, generation: int) -> list[Recor
     if register.generation <= generation:
         return []
     heads = book.heads() if register.closed else open_heads(book, register)
-    found = (_newer_of_lane(book, stored.head, generation) for stored in heads.values())
-    return [record for some in found for record in some]
+    by_lane = (_newer_of_lane(book, stored.head, generation) for stored in heads.values())
+    return [record for some in by_lane for record in some]
 
 
 def _newer_of_lane(book: Book, head: Head, generation: int) -> list[Record]:

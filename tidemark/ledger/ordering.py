@@ -92,11 +92,11 @@ class Epochs:
         """The epochs of many messages, of which each array has one value."""
         import numpy as np
 
-        found = np.zeros(len(offsets), dtype=np.int64)
+        epochs = np.zeros(len(offsets), dtype=np.int64)
         for topic, incarnation, partition in {*zip(topics, incarnations, partitions, strict=True)}:
             here = (partitions == partition) & (incarnations == incarnation) & (topics == topic)
-            found[here] = self._of(TopicPartition(topic, int(partition), int(incarnation)), offsets[here])
-        return found
+            epochs[here] = self._of(TopicPartition(topic, int(partition), int(incarnation)), offsets[here])
+        return epochs
 
     def _of(self, at: TopicPartition, offset: Any) -> Any:
         """The epoch of an offset, or those of an array of offsets."""

@@ -147,13 +147,13 @@ def digest(opened: OpenStream, chosen: Chosen) -> str:
 
     Neither what the ingest reads meanwhile nor which results count changes it: the same messages are erased.
     """
-    found = sha256(f"erase {opened.book.stream} {opened.file.digest}\n".encode())
+    hashed = sha256(f"erase {opened.book.stream} {opened.file.digest}\n".encode())
     for name, part in (("erase", chosen.offsets), ("again", chosen.rest)):
         for one in part:
-            found.update(f"{name} {one}\n".encode())
+            hashed.update(f"{name} {one}\n".encode())
     for said in sorted({f"{one.name} {one.type} {_shown_place(one)}" for one in _places(opened)}):
-        found.update(f"{said}\n".encode())
-    return found.hexdigest()
+        hashed.update(f"{said}\n".encode())
+    return hashed.hexdigest()
 
 
 def check(opened: OpenStream, asked: EraseRequest, chosen: Chosen) -> None:
@@ -350,8 +350,8 @@ def _left_there(opened: OpenStream, place: SinkReceipt, offsets: RangeSet, stand
 
 def _done(standing: Standing, offsets: RangeSet) -> list[Erasing]:
     """What of some offsets is erased by now, by each window that has erased any: it may have read others of a block again."""
-    found = ((one, one.erased & offsets) for one in standing.windows)
-    return [Erasing(one.record, erased, standing) for one, erased in found if erased]
+    erased_by = ((one, one.erased & offsets) for one in standing.windows)
+    return [Erasing(one.record, erased, standing) for one, erased in erased_by if erased]
 
 
 def clear_again(opened: OpenStream, offsets: RangeSet) -> None:

@@ -19,14 +19,14 @@ def record(schema: str) -> dict[str, Any]:
     if too_deep(schema.encode(errors="replace")):
         raise ValueError(f"the schema is {TOO_DEEP}")
     try:
-        found = json.loads(schema)
+        schema_ = json.loads(schema)
     except ValueError:
         raise ValueError("the schema is not JSON") from None
-    if not isinstance(found, dict) or found.get("type") != "record" or not isinstance(found.get("fields"), list):
+    if not isinstance(schema_, dict) or schema_.get("type") != "record" or not isinstance(schema_.get("fields"), list):
         raise ValueError("the schema is not one of a record")
-    if not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in found["fields"]):
+    if not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in schema_["fields"]):
         raise ValueError("a field of the schema has no name")
-    return found
+    return schema_
 
 
 def schema_text(path: Path) -> str:

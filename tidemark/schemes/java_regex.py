@@ -20,20 +20,20 @@ _IN_CLASS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|(?P<open>\[\^?\]?)|(?P<close>\])|.
 
 def groups_of(regex: str) -> list[str | None]:
     """The groups that capture, in order, by their names; None for one without. Raises ValueError for open brackets."""
-    found: list[str | None] = []
+    groups: list[str | None] = []
     at = opened = 0
     while part := _PARTS.match(regex, at):
         at = part.end()
         if part["class"]:
             at = _end_of_class(regex, at)
         if part["name"] or part["group"]:
-            found.append(part["name"])
+            groups.append(part["name"])
         opened += bool(part["name"] or part["group"] or part["look"]) - bool(part["close"])
         if opened < 0:
             raise ValueError("not a regular expression: a ) closes nothing")
     if opened:
         raise ValueError("not a regular expression: a ( has no end")
-    return found
+    return groups
 
 
 def _end_of_class(regex: str, at: int) -> int:

@@ -497,15 +497,15 @@ class ProtobufScheme(WithSchemas):
 
     def read_file(self, path: Path) -> str:
         try:
-            found = normal(path.read_bytes())
-            problem = problem_with(message_of(found, self.message), self.given, may_lack=False)
+            descriptors = normal(path.read_bytes())
+            problem = problem_with(message_of(descriptors, self.message), self.given, may_lack=False)
         except OSError as away:
             raise ValueError(f"schema_file: {path} cannot be read: {away.strerror}") from away
         except ValueError as wrong:
             raise ValueError(f"schema_file: {path.name}: {wrong}") from wrong
         if problem is not None:
             raise ValueError(f"fields: {problem} ({path.name})")
-        return b64encode(found).decode()
+        return b64encode(descriptors).decode()
 
 
 class FunctionScheme(SchemePart):

@@ -83,21 +83,21 @@ def normal(data: bytes) -> bytes:
         from google.protobuf.message import DecodeError
     except ImportError as problem:
         raise PackageMissing(f"the scheme protobuf needs the package protobuf: {install(*PROTOBUF)}") from problem
-    found = descriptor_pb2.FileDescriptorSet()
+    descriptors = descriptor_pb2.FileDescriptorSet()
     try:
-        found.ParseFromString(data)
+        descriptors.ParseFromString(data)
     except DecodeError:
-        found.Clear()
-    if not found.file:
+        descriptors.Clear()
+    if not descriptors.file:
         raise ValueError("it is no set of descriptors; make it with protoc --include_imports --descriptor_set_out=FILE")
     given = set()
-    for file in found.file:
+    for file in descriptors.file:
         file.ClearField("source_code_info")
         file.options.java_string_check_utf8 = True
         if missing := [one for one in file.dependency if one not in given]:
             raise ValueError(f"{file.name} imports {missing[0]}, which is not in it; protoc needs --include_imports")
         given.add(file.name)
-    return bytes(found.SerializeToString(deterministic=True))
+    return bytes(descriptors.SerializeToString(deterministic=True))
 
 
 def message_of(data: bytes, name: str) -> Descriptor:
@@ -136,11 +136,11 @@ def _last_file(schema: str) -> Any:
 
 def _index(value: bytes, at: int) -> tuple[int, int]:
     """A number in as many bytes as it needs, seven bits in each, its sign in the lowest bit; and where it ends."""
-    found = 0
+    number = 0
     for place, part in enumerate(value[at : at + 4]):
-        found |= (part & 0x7F) << 7 * place
-        if part < 0x80 and not found & 1:
-            return found >> 1, at + place + 1
+        number |= (part & 0x7F) << 7 * place
+        if part < 0x80 and not number & 1:
+            return number >> 1, at + place + 1
         if part < 0x80:
             break
     raise ValueError(NOT_FRAMED)
@@ -233,8 +233,8 @@ def _drafted(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> s
     if _is_map(field):
         of = _drafted_value(field.message_type.fields_by_name["value"], within, parts)
         return None if of is None else f"map<string, {of}>"
-    found = _drafted_value(field, within, parts)
-    return None if found is None else f"array<{found}>" if field.is_repeated else found
+    type_ = _drafted_value(field, within, parts)
+    return None if type_ is None else f"array<{type_}>" if field.is_repeated else type_
 
 
 def _drafted_value(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> str | None:

@@ -64,9 +64,9 @@ TimeForms = Annotated[
 def problem(form: str) -> str:
     """The fault of a form, or an empty text."""
     optional = 0
-    for found in _PART.finditer(form):
-        part = found.group()
-        why = _letters(part) if found.group(1) else ""
+    for match_ in _PART.finditer(form):
+        part = match_.group()
+        why = _letters(part) if match_.group(1) else ""
         optional += {"[": 1, "]": -1}.get(part, 0)
         if part == "'":
             why = "a quote is not closed"

@@ -248,8 +248,8 @@ def _line_of_character(raw: bytes, problem: Exception) -> int | None:
         text = raw.decode()
     except UnicodeDecodeError as wrong:
         return raw.count(b"\n", 0, wrong.start) + 1
-    found = Reader.NON_PRINTABLE.search(text)
-    return None if found is None else text.count("\n", 0, found.start()) + 1
+    character = Reader.NON_PRINTABLE.search(text)
+    return None if character is None else text.count("\n", 0, character.start()) + 1
 
 
 def _line_of_value(node: yaml.Node) -> int | None:

@@ -24,16 +24,16 @@ class ParsingLimits:
     @classmethod
     def of_environment(cls, env: Mapping[str, str] = os.environ) -> ParsingLimits:
         """The limits in the environment; a value that is no number is Airflow's own affair."""
-        found = []
+        limits = []
         for name, usual in (
             ("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", cls.to_import),
             ("AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT", cls.to_process),
         ):
             try:
-                found.append(float(env.get(name, "")))
+                limits.append(float(env.get(name, "")))
             except ValueError:
-                found.append(usual)
-        return cls(*found)
+                limits.append(usual)
+        return cls(*limits)
 
 
 def near_limits(seconds: float, limits: ParsingLimits) -> str | None:

@@ -46,5 +46,5 @@ def refused_by_java(regexes: Sequence[str]) -> dict[int, str] | None:
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    found = (line.split(" ", 1) for line in asked.stdout.splitlines())
-    return {int(number): why for number, why in found}
+    refused = (line.split(" ", 1) for line in asked.stdout.splitlines())
+    return {int(number): why for number, why in refused}

@@ -97,10 +97,10 @@ def quoted(name: str) -> str:
 def type_alone(text: str) -> Type:
     """The type that a text names. Raises ValueError that says what was expected."""
     reader = _Reader(text, _ALONE)
-    found = reader.type_of("")
+    type_ = reader.type_of("")
     if (rest := reader.look()) is not None:
-        raise ValueError(f"expected the end behind {found}, found {rest!r}")
-    return found
+        raise ValueError(f"expected the end behind {type_}, found {rest!r}")
+    return type_
 
 
 def schema_of(ddl: str) -> tuple[Member, ...]:
@@ -122,14 +122,14 @@ class _Reader:
         self._tokens: list[tuple[str, str]] = []
         at = 0
         while ddl[at:].strip():
-            found = _TOKEN.match(ddl, at)
-            if found is None:
+            token = _TOKEN.match(ddl, at)
+            if token is None:
                 raise ValueError(
                     f"cannot be read from {ddl[at:].strip()[:20]!r} on; a name with other characters than letters, digits "
                     "and _ stands between backticks"
                 )
-            self._tokens.append((str(found.lastgroup), str(found.group(found.lastgroup or 0))))
-            at = found.end()
+            self._tokens.append((str(token.lastgroup), str(token.group(token.lastgroup or 0))))
+            at = token.end()
         self._at = 0
         # How many arrays, maps and structs are open.
         self._depth = 0
@@ -139,14 +139,14 @@ class _Reader:
         return self._tokens[self._at][1] if self._at < len(self._tokens) else None
 
     def members(self, within: str) -> tuple[Member, ...]:
-        found = [self._member(within)]
+        members = [self._member(within)]
         while self._took(","):
-            found.append(self._member(within))
+            members.append(self._member(within))
         # Spark takes `id` and `ID` for the same column.
-        twice = [name for name, number in Counter(one.name.lower() for one in found).items() if number > 1]
+        twice = [name for name, number in Counter(one.name.lower() for one in members).items() if number > 1]
         if twice:
             raise ValueError(f"{within}{twice[0]} is named twice (in whatever case)")
-        return tuple(found)
+        return tuple(members)
 
     def _member(self, within: str) -> Member:
         kind, token = self._tokens[self._at] if self._at < len(self._tokens) else ("end", "the end")
@@ -156,7 +156,7 @@ class _Reader:
         name = token[1:-1].replace("``", "`") if kind == "quoted" else token
         path = within + name
         self._took(":")
-        found = self.type_of(path)
+        type_ = self.type_of(path)
         required = self._took("not")
         if required:
             self._expect("null", path)
@@ -164,7 +164,7 @@ class _Reader:
             if self._at == len(self._tokens) or self._tokens[self._at][0] != "text":
                 raise ValueError(f"{path}: expected a text in quotes behind COMMENT, found {self._found()}")
             self._at += 1
-        return Member(name, found, required)
+        return Member(name, type_, required)
 
     def type_of(self, path: str) -> Type:
         word = self.look()
@@ -184,9 +184,9 @@ class _Reader:
                 "for long. Give what lies deeper the type string or variant"
             )
         self._depth += 1
-        found = self._nested(name, path)
+        type_ = self._nested(name, path)
         self._depth -= 1
-        return found
+        return type_
 
     def _nested(self, name: str, path: str) -> Type:
         if name == "array":

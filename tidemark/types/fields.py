@@ -46,10 +46,10 @@ _OLD_WORDS = {"bigint": "integer"}
 
 def canonical(text: str) -> str:
     """The type of a field, as its text is compared and kept. Raises ValueError for what is no type of a field."""
-    found = type_alone(text)
-    if has_variant(found):
+    type_ = type_alone(text)
+    if has_variant(type_):
         raise ValueError("a variant is no type of a field; expected its parts by name, or string")
-    return text_of(found)
+    return text_of(type_)
 
 
 FieldType = Annotated[
@@ -126,8 +126,8 @@ def joined(one: FieldType, other: FieldType) -> FieldType | None:
     Within arrays, maps and structs too, whose members are the same in the same order. Digests say whether a stored value is
     whole, so a type with other digests for the same value, such as a decimal for an integer, is another type of field.
     """
-    found = _joined(type_of(one), type_of(other))
-    return None if found is None else text_of(found)
+    type_ = _joined(type_of(one), type_of(other))
+    return None if type_ is None else text_of(type_)
 
 
 def _joined(one: Type, other: Type) -> Type | None:
@@ -193,20 +193,20 @@ def arrow_type(kind: FieldType | Type) -> pa.DataType:
     return flat[of.name]
 
 
-def of_arrow(found: pa.DataType) -> Type:
+def of_arrow(type_: pa.DataType) -> Type:
     """The type of a column in a file. Raises ValueError for one that no field has."""
     import pyarrow.types as arrow
 
-    if arrow.is_decimal(found):
-        return Type("decimal", found.precision, found.scale)
-    if arrow.is_map(found):
-        return Type("map", of=of_arrow(found.item_type))
-    if arrow.is_list(found) or arrow.is_large_list(found):
-        return Type("array", of=of_arrow(found.value_type))
-    if arrow.is_struct(found):
-        return Type("struct", members=tuple(Member(one.name, of_arrow(one.type)) for one in found))
-    if arrow.is_timestamp(found):
-        return Type("timestamp" if found.tz else "timestamp_ntz")
+    if arrow.is_decimal(type_):
+        return Type("decimal", type_.precision, type_.scale)
+    if arrow.is_map(type_):
+        return Type("map", of=of_arrow(type_.item_type))
+    if arrow.is_list(type_) or arrow.is_large_list(type_):
+        return Type("array", of=of_arrow(type_.value_type))
+    if arrow.is_struct(type_):
+        return Type("struct", members=tuple(Member(one.name, of_arrow(one.type)) for one in type_))
+    if arrow.is_timestamp(type_):
+        return Type("timestamp" if type_.tz else "timestamp_ntz")
     for holds_for, name in (
         (arrow.is_int8, "tinyint"),
         (arrow.is_int16, "smallint"),
@@ -221,9 +221,9 @@ def of_arrow(found: pa.DataType) -> Type:
         (arrow.is_string, "string"),
         (arrow.is_large_string, "string"),
     ):
-        if holds_for(found):
+        if holds_for(type_):
             return Type(name)
-    raise ValueError(f"{found} is no type of a field")
+    raise ValueError(f"{type_} is no type of a field")
 
 
 def _element(of: Type) -> Type:

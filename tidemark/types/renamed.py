@@ -22,13 +22,13 @@ def by_today(was: Names, stored: dict[str, V]) -> dict[str, V]:
 
 def both(one: Names, other: Names) -> dict[str, tuple[str, ...]]:
     """The older names that either of two says, with those that these had before."""
-    found = {name: tuple(dict.fromkeys((*one.get(name, ()), *other.get(name, ())))) for name in {**one, **other}}
-    for name in found:
+    names_of = {name: tuple(dict.fromkeys((*one.get(name, ()), *other.get(name, ())))) for name in {**one, **other}}
+    for name in names_of:
         at = 0
-        while at < len(names := found[name]):
-            found[name] = tuple(dict.fromkeys((*names, *found.get(names[at], ()))))
+        while at < len(names := names_of[name]):
+            names_of[name] = tuple(dict.fromkeys((*names, *names_of.get(names[at], ()))))
             at += 1
-    return found
+    return names_of
 
 
 def same_names(was: Names, before: Sequence[str], now: Sequence[str]) -> bool:

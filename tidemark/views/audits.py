@@ -92,19 +92,19 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> Audits:
 
     An audit whose run has audited again since under the same name is left out: the ledger keeps one report of a run.
     """
-    found = newest_audits(opened.book, limit + 1)
+    newest = newest_audits(opened.book, limit + 1)
     shown = []
-    for one in found[:limit]:
+    for one in newest[:limit]:
         report, problem = _report(opened, one)
         if report is None or report.at == one.at:
-            shown.append(_shown(one, found, problem, _findings(opened, report) if report else None))
-    return Audits(shown, more=len(found) > limit)
+            shown.append(_shown(one, newest, problem, _findings(opened, report) if report else None))
+    return Audits(shown, more=len(newest) > limit)
 
 
 def last_audit(book: Book) -> AuditEnded | None:
     """The outcome of the audit that ended last; None before the first one."""
-    found = book.last_audit()
-    return None if found is None else _ended(found)
+    outcome = book.last_audit()
+    return None if outcome is None else _ended(outcome)
 
 
 def _ended(outcome: AuditOutcome) -> AuditEnded:
@@ -113,14 +113,14 @@ def _ended(outcome: AuditOutcome) -> AuditEnded:
 
 def newest_audits(book: Book, limit: int) -> list[AuditOutcome]:
     """The outcomes of the newest audits. Before the ledger kept a list, only the last one is known."""
-    found = book.newest_audits(limit)
+    outcomes = book.newest_audits(limit)
     last = book.last_audit()
-    known = last is None or any((report.run, report.at) == (last.run, last.at) for report in found)
-    return found if known or last is None else sorted([last, *found], key=lambda report: -report.at)[:limit]
+    known = last is None or any((report.run, report.at) == (last.run, last.at) for report in outcomes)
+    return outcomes if known or last is None else sorted([last, *outcomes], key=lambda report: -report.at)[:limit]
 
 
 def _shown(
-    outcome: AuditOutcome, others: Sequence[AuditOutcome], problem: str | None, found: Findings | None
+    outcome: AuditOutcome, others: Sequence[AuditOutcome], problem: str | None, findings: Findings | None
 ) -> AuditShown:
     suffix = name_after_repair("")
     again = next(
@@ -132,7 +132,7 @@ def _shown(
         repair_of=outcome.run.removesuffix(suffix) if outcome.run.endswith(suffix) else None,
         repaired=Repaired(again.run, again.at, again.clean) if again else None,
         problem=problem,
-        found=found,
+        found=findings,
     )
 
 
@@ -152,14 +152,14 @@ def _findings(opened: OpenStream, report: AuditReport) -> Findings:
 
 def _place(place: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
     named = {kind: getattr(place, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
-    at = {kind: [*found] for kind, found in named.items() if found}
+    at = {kind: [*coordinates] for kind, coordinates in named.items() if coordinates}
     blocks_at = [str(block) for block in place.blocks_at[:SHOWN_COORDINATES]]
     return PlaceOfAudit(place.name, {name: getattr(place, name) for name in counted}, at, blocks_at)
 
 
 def _report(opened: OpenStream, outcome: AuditOutcome) -> tuple[AuditReport | None, str | None]:
     try:
-        found = find_report(opened, outcome.run)
+        report = find_report(opened, outcome.run)
     except LedgerUnreadable as problem:
         return None, str(problem)
-    return found, None if found is not None else "its report is no longer in the ledger"
+    return report, None if report is not None else "its report is no longer in the ledger"

@@ -168,7 +168,7 @@ def _group(reason: str, error: str | None, group: _Group, committed: Mapping[str
     )
 
 
-def page_of(found: InGroups) -> DeadLettersShown:
+def page_of(grouped: InGroups) -> DeadLettersShown:
     """The same for people in a browser."""
     look = partial(shown, most=MOST_SHOWN)
     groups = [
@@ -176,9 +176,9 @@ def page_of(found: InGroups) -> DeadLettersShown:
             **vars(group),
             shown=Shown(look(group.reason.encode()), None if group.error is None else look(group.error.encode())),
         )
-        for group in found.groups
+        for group in grouped.groups
     ]
-    return DeadLettersShown(**{**vars(found), "groups": groups})
+    return DeadLettersShown(**{**vars(grouped), "groups": groups})
 
 
 def selects(reason: str) -> str | None:
@@ -203,8 +203,8 @@ def _rows(opened: OpenStream, view: View, window: Committed, wanted: DeadLetterF
     """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
     own = view.authority.held_by(window.generation, window.covers.only(wanted.may_be_in(window.record)))
     table = opened.dead_letter_table().only(READ)
-    for found in places_of_pieces(opened.book, table, view, pieces(fewest_scans(own, own.hull()))):
-        yield from (row for _, row in found if row is not None and row.mark.generation == window.generation)
+    for places in places_of_pieces(opened.book, table, view, pieces(fewest_scans(own, own.hull()))):
+        yield from (row for _, row in places if row is not None and row.mark.generation == window.generation)
         yield None
 
 

@@ -28,7 +28,7 @@ def events(book: Book) -> list[Event]:
     view = book.view(closed=True)
     windows, register = view.windows, view.register
     topics = register.topics if register else {}
-    found = [
+    events = [
         Event(
             record.committed_at,
             gap.kind.value,
@@ -39,26 +39,26 @@ def events(book: Book) -> list[Event]:
         for record in (window.record for window in windows)
         for gap in record.window.gaps
     ]
-    found += _added(topics, (record.record for record in windows if record.record.kind == LaneKind.INGEST))
+    events += _added(topics, (record.record for record in windows if record.record.kind == LaneKind.INGEST))
     for topic, incarnations in topics.items():
         for incarnation in incarnations:
-            found += [
+            events += [
                 _accepted(topic, incarnation.incarnation, event)
                 for event in (incarnation.begun, incarnation.left)
                 if event
             ]
     if register and (clock := register.clock) is not None:
-        found.append(Event(clock.at, "clock accepted", f"from generation {clock.generation}", clock.reason, None))
+        events.append(Event(clock.at, "clock accepted", f"from generation {clock.generation}", clock.reason, None))
     for gone in register.forgotten if register else ():
-        found.append(Event(gone.at, "place forgotten", " ".join(gone.place.words), f"{gone.reason} ({gone.by})", None))
+        events.append(Event(gone.at, "place forgotten", " ".join(gone.place.words), f"{gone.reason} ({gone.by})", None))
     for lane, head in view.heads.items():
         if (early := head.closed_early) is not None:
-            found.append(Event(None, "closed early", f"lane {lane}", early, None))
+            events.append(Event(None, "closed early", f"lane {lane}", early, None))
         given_up = head.abandoned
         if given_up is not None:
             times = f"{given_up.count} times, the last reason" if given_up.count > 1 else "once"
-            found.append(Event(None, "abandoned", f"lane {lane}, {times}", given_up.reason, None))
-    return sorted(found, key=lambda event: (event.at is None, event.at or 0, event.where))
+            events.append(Event(None, "abandoned", f"lane {lane}, {times}", given_up.reason, None))
+    return sorted(events, key=lambda event: (event.at is None, event.at or 0, event.where))
 
 
 def _added(topics: Topics, ingested: Iterable[Record]) -> Iterator[Event]:

@@ -112,12 +112,12 @@ def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
     kinds = (LaneKind.BACKFILL, LaneKind.REPLAY, LaneKind.ERASE)
     of_run = [lane for kind in kinds for lane in lanes.lanes_of(opened, kind, named)]
     try:
-        found = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
+        shown = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
     except WrongUse:
         if not (named.startswith(f"{opened.book.stream}__") and "/" in named):
             raise
-        found = []
-    return ProgressOfRun(found[0].run if found else named, opened.book.clock(), found, may_steer=False)
+        shown = []
+    return ProgressOfRun(shown[0].run if shown else named, opened.book.clock(), shown, may_steer=False)
 
 
 def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
@@ -157,12 +157,12 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
 
 
 def _entry(opened: OpenStream, lane: str) -> LaneEntry | None:
-    found = opened.book.register()
-    if found is None:
+    stored = opened.book.register()
+    if stored is None:
         return None
-    if lane in found[1].lanes:
-        return found[1].lanes[lane]
-    return next((page[lane] for page in closed_lanes(opened.book, found[1]) if lane in page), None)
+    if lane in stored[1].lanes:
+        return stored[1].lanes[lane]
+    return next((page[lane] for page in closed_lanes(opened.book, stored[1]) if lane in page), None)
 
 
 def _run(entry: LaneEntry | None, head: Head | None) -> str | None:

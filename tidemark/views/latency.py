@@ -29,12 +29,12 @@ def latencies(records: Iterable[Record]) -> list[int]:
 
     Windows without a message that has a timestamp are left out.
     """
-    found = []
+    latencies = []
     for record in sorted(records, key=lambda record: record.seq):
         oldest = [tally.first_timestamp for tally in record.tallies if tally.first_timestamp is not None]
         if oldest:
-            found.append(max(0, record.committed_at - min(oldest)))
-    return found
+            latencies.append(max(0, record.committed_at - min(oldest)))
+    return latencies
 
 
 def raised(latencies: Sequence[int], limit: int, windows: int) -> bool:

@@ -127,8 +127,8 @@ def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
             yield f"{server}://{where.host}:{where.port}", f"{where.name}.{place['table']}"
     elif "base" in place:
         # A table that is made of what windows have written elsewhere has a location of its own.
-        found = urlsplit(place.get("location", place["base"]))
-        yield f"{found.scheme}://{found.netloc}" if found.netloc else found.scheme or "file", found.path
+        address = urlsplit(place.get("location", place["base"]))
+        yield f"{address.scheme}://{address.netloc}" if address.netloc else address.scheme or "file", address.path
     elif "topics" in place:
         servers = kafka_endpoint(opened.connections(place["connection"])).servers.split(",")[0]
         yield from ((f"kafka://{servers}", topic) for topic in place["topics"].split(","))

@@ -81,10 +81,10 @@ def watermark_age(now: int, watermark: int | None) -> Iterator[Metric]:
 
 def counts(records: Iterable[Record]) -> Iterator[Metric]:
     """The counts of windows: messages read, stored and so on; offsets lost and skipped; windows."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for record in records:
-        found["windows"] += 1
-        found.update(vars(messages(record)))
-        found.update({f"offsets_{kind}": number for kind, number in vars(passed_over(record)).items()})
-    for name, number in found.items():
+        totals["windows"] += 1
+        totals.update(vars(messages(record)))
+        totals.update({f"offsets_{kind}": number for kind, number in vars(passed_over(record)).items()})
+    for name, number in totals.items():
         yield Metric(name, number)

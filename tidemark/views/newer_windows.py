@@ -38,7 +38,7 @@ def newer_windows(opened: OpenStream, lane: str, seq: int) -> NewerWindows | Non
     mine = next((one for one in view.windows if (one.record.lane, one.record.seq) == (lane, seq)), None)
     if mine is None:
         return None
-    found: dict[int, list[OffsetRange]] = {}
+    by_generation: dict[int, list[OffsetRange]] = {}
     alone = mine.record.window.sinks
     # Of one that has written all sinks, also the dead letters.
     names: list[str | None] = [None, *(sink.name for sink in opened.stream.sinks)] if alone is None else [*alone]
@@ -46,8 +46,10 @@ def newer_windows(opened: OpenStream, lane: str, seq: int) -> NewerWindows | Non
         authority = view.of(name).authority
         for part in mine.covers:
             for one in authority.within(part):
-                found.setdefault(one.generation, []).append(OffsetRange(part.partition, one.start, one.until))
-    others = {generation: RangeSet(parts) for generation, parts in found.items() if generation != mine.generation}
+                by_generation.setdefault(one.generation, []).append(OffsetRange(part.partition, one.start, one.until))
+    others = {
+        generation: RangeSet(parts) for generation, parts in by_generation.items() if generation != mine.generation
+    }
     replaced = RangeSet(one for parts in others.values() for one in parts)
     windows = [
         NewerWindow(

@@ -214,16 +214,16 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
     that does not answer is no error: what the ledger knows is shown, and `kafka_problem` says what it was.
     """
     book = opened.book
-    found = book.register()
-    lanes = _lanes(book, found[1]) if found else {}
-    heads = open_heads(book, found[1]) if found else {}
+    stored = book.register()
+    lanes = _lanes(book, stored[1]) if stored else {}
+    heads = open_heads(book, stored[1]) if stored else {}
     windows = {name: _committed_windows(lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
     ingest, now = heads.get(INGEST), book.clock()
     # They also give the log starts and positions for a forecast.
     lately = newest_of_lane(book, INGEST, ingest.head, LAST_WINDOWS) if ingest else []
     problem = None
     try:
-        kafka = _in_kafka(opened, found[1] if found else None, ingest, lately, now)
+        kafka = _in_kafka(opened, stored[1] if stored else None, ingest, lately, now)
     except Unreachable as away:
         if not without_kafka:
             raise
@@ -266,7 +266,7 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         partitions=partitions,
         open_transactions=transactions_shown(kafka.held, now),
         lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
-        windows=_windows(book, found[1], heads) if found else [],
+        windows=_windows(book, stored[1], heads) if stored else [],
         ingest=_ingest(lately),
         more_partitions=0,
     )
@@ -294,8 +294,8 @@ def _in_kafka(
     high = opened.log.high_watermarks(logs)
     held = opened.log.open_transactions(logs, high) if source.isolation == READ_COMMITTED else ()
     moments = {} if register is None or ingest is None else _moments(register, ingest.head, logs, high, now)
-    found = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
-    return _InKafka(sorted(set(topics) - set(logs)), logs, held, found)
+    retention = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
+    return _InKafka(sorted(set(topics) - set(logs)), logs, held, retention)
 
 
 def worst_partitions(shown: Overview, most: int) -> Overview:
@@ -361,11 +361,17 @@ def _moments(
 
 def _status(judged: Mapping[tuple[str, int], Verdict]) -> Status | None:
     """The verdict of the worst partition; None while no partition has a position."""
-    found = worst(judged.values())
-    if found is None:
+    worst_of_all = worst(judged.values())
+    if worst_of_all is None:
         return None
-    topic, partition = next(at for at, verdict in sorted(judged.items()) if verdict is found)
-    return Status(found.word.value, found.rule.value, topic, partition, f"{topic}/{partition}: {found.sentence}")
+    topic, partition = next(at for at, verdict in sorted(judged.items()) if verdict is worst_of_all)
+    return Status(
+        worst_of_all.word.value,
+        worst_of_all.rule.value,
+        topic,
+        partition,
+        f"{topic}/{partition}: {worst_of_all.sentence}",
+    )
 
 
 def _partitions(

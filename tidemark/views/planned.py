@@ -98,25 +98,25 @@ class PlanShown:
 
 def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanShown:
     """The plan of a request. Writes nothing. Raises what `plan.plan_request` raises, and StaleLedger for another plan."""
-    found, topics = plan.plan_request(opened, asked), opened.book.topics()
-    windows, stored = plan.replaced(opened, found), plan.stored_now(opened, found)
-    guess = plan.estimated(opened, found)
+    plan_, topics = plan.plan_request(opened, asked), opened.book.topics()
+    windows, stored = plan.replaced(opened, plan_), plan.stored_now(opened, plan_)
+    guess = plan.estimated(opened, plan_)
     return PlanShown(
-        kind=found.kind.value,
-        plan=plan.digest(opened, found),
+        kind=plan_.kind.value,
+        plan=plan.digest(opened, plan_),
         made_at=opened.book.clock(),
-        offsets=found.all.count(),
-        partitions=[_partition(at, found, topics) for at in found.all.partitions[:MOST_LINES]],
-        more_partitions=max(0, len(found.all.partitions) - MOST_LINES),
-        added=Added(found.added.count(), found.because),
-        left_out=_left_out(exact(found.left_out), topics),
+        offsets=plan_.all.count(),
+        partitions=[_partition(at, plan_, topics) for at in plan_.all.partitions[:MOST_LINES]],
+        more_partitions=max(0, len(plan_.all.partitions) - MOST_LINES),
+        added=Added(plan_.added.count(), plan_.because),
+        left_out=_left_out(exact(plan_.left_out), topics),
         stored_before=stored.exact,
         stored_at_least=stored.least,
         stored_at_most=stored.most,
         replaces=[_window(window, topics) for window in windows[:MOST_LINES]],
         more_replaced=max(0, len(windows) - MOST_LINES),
         estimate=Estimate(guess["records"], guess["bytes"], guess["seconds"]) if guess else None,
-        needs_approval=needs_approval(opened.stream.limits.approve_above, found.all.count()),
+        needs_approval=needs_approval(opened.stream.limits.approve_above, plan_.all.count()),
     )
 
 
@@ -128,18 +128,18 @@ def _left_out(answers: Sequence[OffsetAnswer], topics: Topics) -> LeftOut:
     return LeftOut(totals(answers), shown, max(0, len(answers) - MOST_LINES))
 
 
-def _partition(at: TopicPartition, found: Plan, topics: Topics) -> PartitionOfPlan:
-    all_of_it = found.all.only([at])
-    again, added = found.again.count(at), found.added.count(at)
+def _partition(at: TopicPartition, plan_: Plan, topics: Topics) -> PartitionOfPlan:
+    all_of_it = plan_.all.only([at])
+    again, added = plan_.again.count(at), plan_.added.count(at)
     named = written_partition(topics, all_of_it)
     return PartitionOfPlan(*ranges_shown(all_of_it, topics), partition=named, again=again, added=added)
 
 
 def ranges_shown(ranges: RangeSet, topics: Topics) -> tuple[int, list[PartOf], int]:
     """The fields of `Ranges`."""
-    found = list(ranges)
-    shown = [part_of(topics, range_) for range_ in found[:MOST_RANGES]]
-    return ranges.count(), shown, max(0, len(found) - MOST_RANGES)
+    all_ranges = list(ranges)
+    shown = [part_of(topics, range_) for range_ in all_ranges[:MOST_RANGES]]
+    return ranges.count(), shown, max(0, len(all_ranges) - MOST_RANGES)
 
 
 def _window(replaced: Replaced, topics: Topics) -> WindowReplaced:

@@ -56,9 +56,9 @@ def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
     stored, most = opened.book.head(lane), _AT_FIRST
     while True:
         newest = newest_of_lane(opened.book, lane, stored.head if stored else None, most)
-        found = sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
-        if len(newest) < most or not found or found[0].seq > min(record.seq for record in newest):
-            return found
+        records = sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
+        if len(newest) < most or not records or records[0].seq > min(record.seq for record in newest):
+            return records
         most *= 8
 
 
@@ -87,8 +87,8 @@ def answer_of(topics: Topics, records: Sequence[Record]) -> str:
     """What a run has committed, in one line."""
     if len(records) < 2:
         return said_of(topics, records)[0]
-    found = [messages(record) for record in records]
-    read, stored, dead = (sum(getattr(part, name) for part in found) for name in ("read", "stored", "dead_letters"))
+    counts = [messages(record) for record in records]
+    read, stored, dead = (sum(getattr(part, name) for part in counts) for name in ("read", "stored", "dead_letters"))
     first, last = (f"{record.lane}/{record.seq}" for record in (records[0], records[-1]))
     return f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
 

@@ -92,14 +92,14 @@ def state_of(line: Line) -> State:
     """The worst that is true of a stream."""
     if line.kafka_problem is not None:
         return State.UNREACHABLE
-    found = [State.NEW] if line.status is None else [State(line.status.word)]
+    states = [State.NEW] if line.status is None else [State(line.status.word)]
     if line.missing_topics:
-        found.append(State.NO_TOPIC)
+        states.append(State.NO_TOPIC)
     if line.holes:
-        found.append(State.HOLES)
+        states.append(State.HOLES)
     if line.retention == "lost":
-        found.append(State.LOST)
-    return max(found, key=_SEVERITY.index)
+        states.append(State.LOST)
+    return max(states, key=_SEVERITY.index)
 
 
 def counted(streams: Iterable[StreamNow]) -> list[OfState]:

@@ -39,8 +39,8 @@ def part_of(topics: Topics, range_: OffsetRange) -> PartOf:
 
 def as_plain(value: DataclassInstance) -> dict[str, Any]:
     """The value of a view, a dataclass, as plain values for JSON."""
-    found: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
-    return found
+    plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", by_alias=True)
+    return plain
 
 
 @cache

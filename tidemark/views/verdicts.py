@@ -34,7 +34,7 @@ def verdicts(
     windows = _by_partition(lately)
     recent = stream.schedule.two_runs_ago(now)
     unread = {(at.topic, at.partition): outlook.unread_since for at, outlook in forecasted.items()}
-    found = {}
+    verdicts_ = {}
     for topic, positions in next_offsets(ingest.positions).items():
         for partition, position in positions.items():
             log = logs.get(topic)
@@ -46,7 +46,7 @@ def verdicts(
             if (unread.get(place) or 0) >= recent:
                 # Until the first unread message came, the log ended at the position.
                 ends.append(position)
-            found[place] = judge(
+            verdicts_[place] = judge(
                 _commits(read) or [Commit(opened_at, position, None)],
                 max(0, end - position),
                 now,
@@ -54,16 +54,16 @@ def verdicts(
                 allowed_lag=stream.alarm.allowed_lag,
                 patience_ms=now - recent,
             )
-    return found
+    return verdicts_
 
 
 def _by_partition(records: Iterable[Record]) -> dict[Place, list[tuple[Record, WindowRange]]]:
     """The windows of each partition with its range, in the order of the commits."""
-    found: dict[Place, list[tuple[Record, WindowRange]]] = {}
+    by_partition: dict[Place, list[tuple[Record, WindowRange]]] = {}
     for record in sorted(records, key=lambda record: record.seq):
         for range_ in record.window.ranges:
-            found.setdefault((range_.topic, range_.partition), []).append((record, range_))
-    return found
+            by_partition.setdefault((range_.topic, range_.partition), []).append((record, range_))
+    return by_partition
 
 
 def _commits(read: Iterable[tuple[Record, WindowRange]]) -> list[Commit]:

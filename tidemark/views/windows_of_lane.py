@@ -87,13 +87,15 @@ def windows_of_lane(
         end = first
     count = min(count, MOST_WINDOWS)
     step = count if wanted == ANY else MOST_WINDOWS
-    found: list[Record] = []
+    windows: list[Record] = []
     down_to = end
-    while down_to > 1 and len(found) < count and end - down_to < MOST_LOOKED:
+    while down_to > 1 and len(windows) < count and end - down_to < MOST_LOOKED:
         part = range(max(1, down_to - step), down_to)
-        found += filter(wanted.fits, records(part))
+        windows += filter(wanted.fits, records(part))
         down_to = part.start
-    if len(found) > count:
-        found = found[:count]
-        down_to = found[-1].seq
-    return WindowsOfLane(lane, [committed_window(record, topics) for record in found], max(1, end), max(1, down_to), of)
+    if len(windows) > count:
+        windows = windows[:count]
+        down_to = windows[-1].seq
+    return WindowsOfLane(
+        lane, [committed_window(record, topics) for record in windows], max(1, end), max(1, down_to), of
+    )

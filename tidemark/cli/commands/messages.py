@@ -65,8 +65,8 @@ def messages(
     opened = finding.opened(stream)
     asked = Asked(Where(where, window, since, until_time), filter_, tail or limit, tail is not None)
     reader: Reader = letters.dead_letters if dead_letters else in_kafka
-    found = list(answers(reader, opened, asked))
-    items = [item for one in found for item in one.items]
+    parts = list(answers(reader, opened, asked))
+    items = [item for one in parts for item in one.items]
     if tail is not None:
         items.reverse()
     fields = (*letters.FIELDS, "window") if dead_letters else ()
@@ -76,7 +76,7 @@ def messages(
         more = ("reason", "window") if dead_letters else ()
         rows = [[str(one.at), moment(one.timestamp), *map(_short, _cells(one, more))] for one in items]
         data(items, as_json=False, rows=rows, columns=("message", "time", "key", "value", *more))
-    _say(found, len(items))
+    _say(parts, len(items))
 
 
 def _cells(item: Item, fields: tuple[str, ...]) -> list[bytes | None]:
@@ -86,17 +86,17 @@ def _cells(item: Item, fields: tuple[str, ...]) -> list[bytes | None]:
 def _short(value: bytes | None) -> str | None:
     if value is None:
         return None
-    found = shown(value, _MOST_SHOWN)
-    return found.text + (f" ({found.more} bytes more)" if found.more else "")
+    text = shown(value, _MOST_SHOWN)
+    return text.text + (f" ({text.more} bytes more)" if text.more else "")
 
 
-def _say(found: list[Found], count: int) -> None:
-    looked, erased, not_read = (sum(getattr(one, name) for one in found) for name in ("looked", "erased", "not_read"))
+def _say(parts: list[Found], count: int) -> None:
+    looked, erased, not_read = (sum(getattr(one, name) for one in parts) for name in ("looked", "erased", "not_read"))
     said = [f"{count} of {number(looked, 'message')} that were looked at"]
     if erased:
         said.append(f"{erased} erased ones left out")
     if not_read:
         said.append(f"{not_read} could not be read as JSON within limits, so nobody knows whether they fit")
-    if found and found[-1].go_on is not None:
+    if parts and parts[-1].go_on is not None:
         said.append("there may be more: --limit says how many")
     error("; ".join(said))

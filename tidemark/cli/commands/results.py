@@ -140,9 +140,9 @@ def results(
     if asked != Asked(count=limit):
         if dead_letters:
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
-        found = list(answers(partial(browsing.results, sink=sink), opened, asked))
-        rows = [_row(item) for one in found for item in one.items][:limit]
-        if len(rows) < limit and (left_out := sum(one.left_out for one in found)):
+        parts = list(answers(partial(browsing.results, sink=sink), opened, asked))
+        rows = [_row(item) for one in parts for item in one.items][:limit]
+        if len(rows) < limit and (left_out := sum(one.left_out for one in parts)):
             error(f"at least {left_out} more rows of messages with very many are left out")
     else:
         with closing(read_rows(opened, chosen, limit)) as all_rows:

@@ -15,8 +15,8 @@ class _AnyText(bytes):
     """Bytes of which each part is decoded, whatever it is."""
 
     def __getitem__(self, at: SupportsIndex | slice) -> Any:
-        found = super().__getitem__(at)
-        return _AnyText(found) if isinstance(found, bytes) else found
+        item = super().__getitem__(at)
+        return _AnyText(item) if isinstance(item, bytes) else item
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return super().decode(encoding, "replace")

@@ -142,10 +142,10 @@ class KafkaLog:
         with self._admin() as admin:
             described = self._may(admin, names, "Read")
             for _ in range(_LOOKS):
-                found = _logs(admin, described, isolation)
+                logs = _logs(admin, described, isolation)
                 again = self._may(admin, names, "Read")
                 if _who(again) == _who(described):
-                    return found
+                    return logs
                 described = again
         changed = ", ".join(sorted(one["name"] for one in described)) or "topics"
         raise Unreachable(f"{changed}: deleted, made anew or led by others each time they were looked at; try again")

@@ -175,11 +175,11 @@ def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
 
 def _last_ranges(opened: OpenStream) -> Iterable[tuple[Window, WindowRange]]:
     """Of each partition the range that was read last, and its window."""
-    found: dict[tuple[str, int], tuple[Window, WindowRange]] = {}
+    last: dict[tuple[str, int], tuple[Window, WindowRange]] = {}
     for committed in sorted(opened.book.view().windows, key=lambda committed: committed.generation):
         window = committed.record.window
-        found |= {(range_.topic, range_.partition): (window, range_) for range_ in window.ranges}
-    return found.values()
+        last |= {(range_.topic, range_.partition): (window, range_) for range_ in window.ranges}
+    return last.values()
 
 
 def _learned(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> Topics:

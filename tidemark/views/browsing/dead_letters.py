@@ -47,8 +47,8 @@ def dead_letters(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
     through = Through(read, matcher, meter, asked.count)
     windows = _windows(view, wanted, asked)
     through.look(left_from(stretches(windows, backwards=asked.backwards), asked.go_on))
-    found = through.answer(opened.book.topics())
-    return replace(found, items=matcher.with_records(found.items))
+    answer = through.answer(opened.book.topics())
+    return replace(answer, items=matcher.with_records(answer.items))
 
 
 def _windows(view: View, wanted: DeadLetterFilter, asked: Asked) -> list[tuple[int, RangeSet]]:

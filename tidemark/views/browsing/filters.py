@@ -156,16 +156,16 @@ def parse(text: str, fields: Collection[str] = ()) -> Filter:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found, at = [], 0
+    tokens, at = [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             what = "has no end" if text[at] in "\"'" else "is not known here"
             raise WrongUse(f"filter: character {at + 1}: {text[at : at + 20]!r} {what}; {_form(())}")
         if match.lastgroup != "space":
-            found.append(_Token(str(match.lastgroup), match[0], at))
+            tokens.append(_Token(str(match.lastgroup), match[0], at))
         at = match.end()
-    return [*found, _Token("end", "", len(text))]
+    return [*tokens, _Token("end", "", len(text))]
 
 
 def _form(fields: Collection[str]) -> str:
@@ -184,13 +184,13 @@ class _Reading:
     def conditions(self) -> tuple[Condition, ...]:
         if self._here.kind == "end":
             return ()
-        found = [self._condition()]
+        conditions = [self._condition()]
         while self._here.kind != "end":
             self._word("and", "and, or the end")
-            found.append(self._condition())
-        if len(found) > MOST_CONDITIONS:
-            raise WrongUse(f"filter: it has {len(found)} conditions, and may have {MOST_CONDITIONS}")
-        return tuple(found)
+            conditions.append(self._condition())
+        if len(conditions) > MOST_CONDITIONS:
+            raise WrongUse(f"filter: it has {len(conditions)} conditions, and may have {MOST_CONDITIONS}")
+        return tuple(conditions)
 
     def _condition(self) -> Condition:
         subject, op = self._subject(), self._op()

@@ -40,30 +40,30 @@ class Matcher:
         paths = self.filter.paths
         if not paths:
             return left
-        found: list[Item] = []
+        fitting: list[Item] = []
         for part in _parts(left):
             known = self._at_paths(part, paths)
             self.not_read += sum(one is None for one in known)
-            found += [
+            fitting += [
                 item
                 for item, cells in zip(part, known, strict=True)
                 if cells is not None and self.filter.fits(partial(_cells, item, cells))
             ]
-        return found
+        return fitting
 
     def with_records(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """The items; in a stream of records with these as JSON, or as the text that was compressed."""
         if not has_records(self.stream):
             return tuple(items)
-        found = []
+        with_records = []
         for part in _parts(items):
             known = self._at_paths(part, [()])
             records = (None if one is None else one.get(()) for one in known)
-            found += [
+            with_records += [
                 replace(item, record=None if record is None else record.text)
                 for item, record in zip(part, records, strict=True)
             ]
-        return tuple(found)
+        return tuple(with_records)
 
     def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
         """What each item's value has at the paths; None where it was not read."""
@@ -74,14 +74,14 @@ class Matcher:
         )
         self._deaths += deaths
         cells = iter(known)
-        found: list[Mapping[Path, Cell | None] | None] = []
+        by_item: list[Mapping[Path, Cell | None] | None] = []
         for one in asked:
             if not isinstance(one, Written):
-                found.append(None if one is None else dict.fromkeys(paths))
+                by_item.append(None if one is None else dict.fromkeys(paths))
             else:
                 read = next(cells)
-                found.append(None if read is None else dict(zip(paths, map(_cell, read), strict=True)))
-        return found
+                by_item.append(None if read is None else dict(zip(paths, map(_cell, read), strict=True)))
+        return by_item
 
     def _asked(self, item: Item) -> Written | str | None:
         """An item's value as it was written; _NOTHING where there is nothing to read, None where it cannot be read."""
@@ -100,20 +100,20 @@ class Matcher:
 
 def _parts(items: Sequence[Item]) -> list[list[Item]]:
     """The items, in parts whose values one process reads in time."""
-    found: list[list[Item]] = []
+    parts: list[list[Item]] = []
     size = _AT_ONCE_BYTES
     for item in items:
         own = len(item.value or b"")
-        if size + own > _AT_ONCE_BYTES or not found:
-            found.append([])
+        if size + own > _AT_ONCE_BYTES or not parts:
+            parts.append([])
             size = 0
-        found[-1].append(item)
+        parts[-1].append(item)
         size += own
-    return found
+    return parts
 
 
-def _cell(found: list[Any] | None) -> Cell | None:
-    return None if found is None else Cell(found[0].encode("utf-8", "surrogatepass"), found[1])
+def _cell(answer: list[Any] | None) -> Cell | None:
+    return None if answer is None else Cell(answer[0].encode("utf-8", "surrogatepass"), answer[1])
 
 
 def _cells(item: Item, at_paths: Mapping[Path, Cell | None], subject: Subject) -> Cells:

@@ -90,15 +90,15 @@ def messages(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
     numbers = {one.partition.partition for one in ranges}
     with opened.log.stepping(opened.stream.source.isolation) as steps:
         if not asked.backwards:
-            found, after = _forwards(search, steps, ranges)
+            items, after = _forwards(search, steps, ranges)
         elif len(numbers) <= 1:
-            found, after = _backwards(search, steps, ranges, go_on.step if go_on else _FIRST_STEP)
+            items, after = _backwards(search, steps, ranges, go_on.step if go_on else _FIRST_STEP)
         else:
-            found, after = _newest(search, steps, ranges), None
+            items, after = _newest(search, steps, ranges), None
     check_same(opened, {there.topic: there.log})
-    ended = "count" if len(found) >= asked.count else meter.ended()
+    ended = "count" if len(items) >= asked.count else meter.ended()
     return Found(
-        items=search.matcher.with_records(found),
+        items=search.matcher.with_records(items),
         searched=tuple(RangeSet(search.searched)),
         go_on=None if after is None else str(after),
         ended=ended,
@@ -112,10 +112,10 @@ def messages(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
 
 def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[OffsetRange]:
     """What is still to be looked through, in its order: by partition and offset, whatever the incarnation."""
-    found = []
+    left = []
     for one in sorted(offsets, key=lambda one: (one.partition.partition, one.start), reverse=backwards):
         if go_on is None:
-            found.append(one)
+            left.append(one)
             continue
         place = one.partition.partition
         if place == go_on.partition:
@@ -125,78 +125,78 @@ def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[Off
             else:
                 start = max(start, go_on.offset)
             if start < until:
-                found.append(OffsetRange(one.partition, start, until))
+                left.append(OffsetRange(one.partition, start, until))
         elif (place < go_on.partition) == backwards:
-            found.append(one)
-    return found
+            left.append(one)
+    return left
 
 
 def _forwards(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> tuple[list[Item], GoOn | None]:
-    found: list[Item] = []
+    items: list[Item] = []
     count, log = search.asked.count, search.there.log
     for at, one in enumerate(ranges):
         reached = one.start
         for step in steps(one.partition.topic, one.partition.partition, one.start, one.until):
             more = search.step(one.partition, step.messages)
             reached = step.until
-            if len(found) + len(more) > count:
-                more = more[: count - len(found)]
-                reached = more[-1].at.offset + 1 if more else found[-1].at.offset + 1
+            if len(items) + len(more) > count:
+                more = more[: count - len(items)]
+                reached = more[-1].at.offset + 1 if more else items[-1].at.offset + 1
                 search.take_back(one.partition, (offset for offset, _ in step.messages if offset >= reached))
-            found += more
-            if len(found) >= count or search.meter.ended():
+            items += more
+            if len(items) >= count or search.meter.ended():
                 break
         search.searched.append(replace(one, until=reached))
-        if len(found) >= count or search.meter.ended():
+        if len(items) >= count or search.meter.ended():
             rest = ranges[at] if reached < one.until else next(iter(ranges[at + 1 :]), None)
             if rest is None:
-                return found, None
+                return items, None
             start = reached if rest is one else rest.start
-            return found, GoOn.after(rest.partition.partition, start, _FIRST_STEP, log)
-    return found, None
+            return items, GoOn.after(rest.partition.partition, start, _FIRST_STEP, log)
+    return items, None
 
 
 def _backwards(search: _Search, steps: Steps, ranges: list[OffsetRange], size: int) -> tuple[list[Item], GoOn | None]:
     """The newest first. A part that a bound has ended is read again by the next question, which takes a smaller one."""
-    found: list[Item] = []
+    older: list[Item] = []
     count, log = search.asked.count, search.there.log
     for at, one in enumerate(ranges):
         until = one.until
         while until > one.start:
-            if len(found) >= count or search.meter.ended():
-                return found, GoOn.after(one.partition.partition, until, size, log)
+            if len(older) >= count or search.meter.ended():
+                return older, GoOn.after(one.partition.partition, until, size, log)
             part = OffsetRange(one.partition, max(one.start, until - size), until)
             items, reached, there = _part(search, steps, part)
             if reached < part.until:
                 smaller = max(1, min(size - 1, (reached - part.start) // 2))
                 search.take_back(one.partition, there)
-                return found, GoOn.after(one.partition.partition, until, smaller, log)
+                return older, GoOn.after(one.partition.partition, until, smaller, log)
             newest = items[::-1]
-            left = count - len(found)
+            left = count - len(older)
             if len(newest) > left:
                 newest, until = newest[:left], newest[left - 1].at.offset
                 search.take_back(one.partition, (offset for offset in there if offset < until))
             else:
                 until = part.start
-            found += newest
+            older += newest
             search.searched.append(OffsetRange(one.partition, until, part.until))
             size = min(_MOST_STEP, size * 2) if len(there) < _FEW else max(1, size // 2) if len(there) > _MANY else size
-        if len(found) >= count and (rest := next(iter(ranges[at + 1 :]), None)) is not None:
-            return found, GoOn.after(rest.partition.partition, rest.until, size, log)
-    return found, None
+        if len(older) >= count and (rest := next(iter(ranges[at + 1 :]), None)) is not None:
+            return older, GoOn.after(rest.partition.partition, rest.until, size, log)
+    return older, None
 
 
 def _part(search: _Search, steps: Steps, part: OffsetRange) -> tuple[list[Item], int, list[int]]:
     """What fits in a part, up to where it was read, and the offsets of its messages. One offset is always read."""
-    found: list[Item] = []
+    items: list[Item] = []
     reached, there = part.start, list[int]()
     for step in steps(part.partition.topic, part.partition.partition, part.start, part.until):
-        found += search.step(part.partition, step.messages)
+        items += search.step(part.partition, step.messages)
         reached = step.until
         there += [offset for offset, _ in step.messages]
         if search.meter.ended() and (part.until - part.start > 1 or search.meter.ended() == "time"):
             break
-    return found, reached, there
+    return items, reached, there
 
 
 def _newest(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> list[Item]:
@@ -206,15 +206,15 @@ def _newest(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> list[It
         by_partition.setdefault(one.partition.partition, []).append(one)
     if len(by_partition) > MOST_PARTITIONS:
         raise WrongUse(f"the newest of {len(by_partition)} partitions: name one as topic/partition")
-    whole, found = search.meter, list[Item]()
+    whole, items = search.meter, list[Item]()
     for share in _shares(whole, len(by_partition)):
         search.meter = share
-        found += _backwards(search, steps, by_partition.popitem()[1], _FIRST_STEP)[0]
+        items += _backwards(search, steps, by_partition.popitem()[1], _FIRST_STEP)[0]
         whole.looked += share.looked
         whole.read += share.read
     search.meter = whole
-    found.sort(key=lambda one: (one.timestamp or 0, one.at.partition.partition, one.at.offset), reverse=True)
-    return found[: search.asked.count]
+    items.sort(key=lambda one: (one.timestamp or 0, one.at.partition.partition, one.at.offset), reverse=True)
+    return items[: search.asked.count]
 
 
 def _shares(meter: Meter, number: int) -> Iterator[Meter]:

@@ -156,14 +156,14 @@ def _said(rest: Stretch) -> str:
 
 def _some(items: Iterator[Item]) -> tuple[list[Item], bool]:
     """Items, as many as there is room for, and whether these are all of them."""
-    found: list[Item] = []
+    some: list[Item] = []
     size = 0
     for one in items:
-        found.append(one)
+        some.append(one)
         size += one.bytes
-        if len(found) >= _MOST_ITEMS or size >= _MOST_BYTES:
-            return found, False
-    return found, True
+        if len(some) >= _MOST_ITEMS or size >= _MOST_BYTES:
+            return some, False
+    return some, True
 
 
 def _whole_messages(items: Iterable[Item], count: int) -> list[Item]:

@@ -83,12 +83,12 @@ def window_record(opened: OpenStream, name: str) -> Record:
     stored, seq = opened.book.head(match["lane"]), int(match["seq"])
     if stored is not None and stored.head.last is not None and stored.head.last.seq == seq:
         return stored.head.last
-    found = (
+    records = (
         list(opened.book.records([(match["lane"], seq)])) if stored is not None and 0 < seq <= stored.head.seq else []
     )
-    if not found:
+    if not records:
         raise WrongUse(f"window {name}: {opened.book.stream} has no committed window of this name")
-    return found[0]
+    return records[0]
 
 
 @dataclass(frozen=True)

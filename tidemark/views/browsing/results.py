@@ -65,10 +65,10 @@ def _sink(opened: OpenStream, name: str | None) -> tuple[SinkSettings, PlainSink
     return able[name]
 
 
-def _of_fields(found: Filter, opened: OpenStream) -> Filter:
-    if any(one.subject.kind != "field" for one in found.conditions):
+def _of_fields(wanted: Filter, opened: OpenStream) -> Filter:
+    if any(one.subject.kind != "field" for one in wanted.conditions):
         raise WrongUse(f"filter: rows have fields, and no key, value or headers: {', '.join(opened.fields)}")
-    return found
+    return wanted
 
 
 def _windows(view: View, asked: Asked) -> list[tuple[int, RangeSet]]:

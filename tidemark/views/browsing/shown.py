@@ -66,22 +66,22 @@ class Browsed:
     may_see_payload: bool
 
 
-def page_of(found: Found, *, payload: bool, may_see_payload: bool, letters: bool = False) -> Browsed:
+def page_of(answer: Found, *, payload: bool, may_see_payload: bool, letters: bool = False) -> Browsed:
     """For people in a browser. Without `payload`, values are masked; of dead letters (`letters`) not what Tidemark says.
 
     A row may have fields of the same names, which its message has filled.
     """
     said = SAID if letters else ()
     return Browsed(
-        lines=[_line(one, found.topics, said, payload=payload) for one in found.items],
-        searched=[written_range(found.topics, one) for one in found.searched],
-        go_on=found.go_on,
-        ended=found.ended,
-        looked=found.looked,
-        read=found.read,
-        erased=found.erased,
-        not_read=found.not_read,
-        left_out=found.left_out,
+        lines=[_line(one, answer.topics, said, payload=payload) for one in answer.items],
+        searched=[written_range(answer.topics, one) for one in answer.searched],
+        go_on=answer.go_on,
+        ended=answer.ended,
+        looked=answer.looked,
+        read=answer.read,
+        erased=answer.erased,
+        not_read=answer.not_read,
+        left_out=answer.left_out,
         payload=payload,
         may_see_payload=may_see_payload,
     )

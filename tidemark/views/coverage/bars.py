@@ -117,19 +117,21 @@ def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog]
     """The partitions that are asked for, as Kafka has just shown their logs."""
     register = index.register
     heads = {} if register is None else {name: one.head for name, one in opened.book.heads_of(register.lanes).items()}
-    found = {
+    by_partition = {
         _now(register, topic, number): log for topic, one in logs.items() for number, log in one.partitions.items()
     }
     of_gaps = asked.gaps and asked.partition is None
-    partitions = sorted(at for at, log in found.items() if not of_gaps or _has_gaps(index, _log(index, log, at), at))
+    partitions = sorted(
+        at for at, log in by_partition.items() if not of_gaps or _has_gaps(index, _log(index, log, at), at)
+    )
     chosen = _chosen(partitions, asked)
     pending = _pending(opened, heads, set(chosen))
     positions = heads[INGEST].offsets() if INGEST in heads else {}
 
     def whole(at: TopicPartition) -> Log:
-        return replace(_log(index, found[at], at), segments=index.segments(at), pending=pending.get(at, []))
+        return replace(_log(index, by_partition[at], at), segments=index.segments(at), pending=pending.get(at, []))
 
-    return Seen(len(partitions), len(found), [SeenPartition(at, whole(at), positions.get(at)) for at in chosen])
+    return Seen(len(partitions), len(by_partition), [SeenPartition(at, whole(at), positions.get(at)) for at in chosen])
 
 
 def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
@@ -168,15 +170,15 @@ def _pending(
     opened: OpenStream, heads: Mapping[str, Head], chosen: set[TopicPartition]
 ) -> dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]]:
     """What the lanes' pending windows cover of the chosen partitions."""
-    found: dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]] = {}
+    pending: dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]] = {}
     for lane, head in heads.items():
         if head.pending is None:
             continue
         covers = opened.book.covers(head.pending.window)
         name = lane, head.pending.window.seq
         for at in chosen.intersection(covers.partitions):
-            found.setdefault(at, []).extend((start, until, name) for start, until in covers.of(at))
-    return found
+            pending.setdefault(at, []).extend((start, until, name) for start, until in covers.of(at))
+    return pending
 
 
 def _bar(index: WindowIndex, seen: SeenPartition, asked: Asked) -> Bar:
@@ -214,6 +216,6 @@ def _name(index: WindowIndex, window: Name | None) -> tuple[str, int] | tuple[No
     if window is None:
         return None, None
     if isinstance(window, int):
-        found = index.names[window]
-        return found.lane, found.seq
+        name = index.names[window]
+        return name.lane, name.seq
     return window

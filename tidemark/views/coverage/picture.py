@@ -163,7 +163,7 @@ def pixel_offsets(start: int, until: int, width: int, pixel: int) -> int:
     return start + (until - start) * pixel // width
 
 
-def bar(found: Iterable[Stretch], start: int, until: int, width: int) -> list[Block]:
+def bar(stretches: Iterable[Stretch], start: int, until: int, width: int) -> list[Block]:
     """The blocks of a bar of at most `width` pixels that shows [start, until), from left to right.
 
     A bar of fewer offsets has one pixel for each. Blocks that only differ in their windows stay apart where each is wide
@@ -176,7 +176,7 @@ def bar(found: Iterable[Stretch], start: int, until: int, width: int) -> list[Bl
     blocks: list[_Building] = []
     pixel = 0
     inside: list[Stretch] = []
-    waiting = iter(found)
+    waiting = iter(stretches)
     following = next(waiting, None)
     while pixel < width:
         low, high = pixel_offsets(start, until, width, pixel), pixel_offsets(start, until, width, pixel + 1)
@@ -205,11 +205,11 @@ class _Building:
         self.first, self.last, self.state, self.found = first, last, state, found
 
     def block(self) -> Block:
-        found = set(self.found)
-        windows = {one.window for one in found if one.window is not None}
+        stretches = set(self.found)
+        windows = {one.window for one in stretches if one.window is not None}
         only = next(iter(windows)) if len(windows) == 1 else None
         start, until = self.found[0].start, self.found[-1].until
-        return Block(self.first, self.last, self.state, start, until, len(found), only, len(windows))
+        return Block(self.first, self.last, self.state, start, until, len(stretches), only, len(windows))
 
 
 def _append(blocks: list[_Building], one: _Building) -> None:

@@ -160,12 +160,12 @@ def coverage_times(opened: OpenStream, index: WindowIndex, grid: Grid) -> Covera
 def _cells(index: WindowIndex, seen: SeenPartition, grid: Grid) -> list[Cell]:
     place, log = (seen.at.topic, seen.at.partition), seen.log
     edges = [log.end if (at := begins.get(place)) is None else at for begins in grid.begins]
-    found = []
+    cells = []
     for column, (start, until) in enumerate(itertools.pairwise(edges)):
         counted: Counter[State] = Counter()
         for one in stretches(log, index.kinds, start, until) if start < until else ():
             counted[one.state] += one.until - one.start
         if counted:
             states = {one.value: counted[one] for one in _ORDER if counted[one]}
-            found.append(Cell(column, next(iter(states)), start, until, states))
-    return found
+            cells.append(Cell(column, next(iter(states)), start, until, states))
+    return cells

@@ -163,17 +163,17 @@ class WindowIndex(_History):
     def runs(self, at: TopicPartition) -> list[Segment]:
         """The covered offsets of a partition, ascending, with a gap between any two, each with one of its generations."""
         kept = self._covered.get(at, array("q"))
-        count, found = self._runs.get(at, (0, []))
+        count, segments = self._runs.get(at, (0, []))
         if count < len(kept):
             new = zip(*(iter(kept[count:]),) * 3, strict=True)
             merged: list[Segment] = []
-            for start, until, generation in sorted([*found, *new]):
+            for start, until, generation in sorted([*segments, *new]):
                 if merged and start <= merged[-1].until:
                     last = merged.pop()
                     start, until = last.start, max(last.until, until)
                 merged.append(Segment(start, until, generation))
-            self._runs[at] = (len(kept), found := merged)
-        return found
+            self._runs[at] = (len(kept), segments := merged)
+        return segments
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:

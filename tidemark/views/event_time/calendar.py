@@ -169,17 +169,17 @@ def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
 
 def word_of(answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]) -> Word:
     """An hour in a word, of its answers in all partitions: the most remarkable of theirs."""
-    found = set()
+    words = set()
     for answer in answers:
         if answer.rule == Rule.MISSING:
             behind = any(_behind(partitions[answer.at], kind, part) for kind, part in answer.missing)
-            found.add(Word.MISSING if behind else Word.UNREAD)
+            words.add(Word.MISSING if behind else Word.UNREAD)
         elif answer.rule == Rule.REPLACED:
-            found.add(Word.REPLACED)
+            words.add(Word.REPLACED)
         elif answer.rule == Rule.NOT_OVER:
-            found.add(Word.NOT_OVER)
+            words.add(Word.NOT_OVER)
     worst = (Word.MISSING, Word.REPLACED, Word.UNREAD, Word.NOT_OVER)
-    return next((word for word in worst if word in found), Word.COMPLETE)
+    return next((word for word in worst if word in words), Word.COMPLETE)
 
 
 def _behind(partition: Partition, kind: Missing, part: OffsetRange) -> bool:

@@ -138,12 +138,12 @@ class PartsByTime:
         hours = range(start // HOUR_MS, (end - 1) // HOUR_MS + 1)
         if len(hours) > _MOST_HOURS_OF_A_SPAN:
             return self._parts
-        found = {number for hour in hours for number in self._by_hour.get(hour, ())}
-        found.update(self._long)
+        numbers = {number for hour in hours for number in self._by_hour.get(hour, ())}
+        numbers.update(self._long)
         after = bisect_left(self._times, end)
         if after < len(self._times):
-            found.add(self._least[after])
-        return [self._parts[number] for number in sorted(found)]
+            numbers.add(self._least[after])
+        return [self._parts[number] for number in sorted(numbers)]
 
 
 @dataclass(frozen=True)
@@ -321,13 +321,13 @@ def noted(before: Iterable[int], hours: Iterable[int], run: str, most: int) -> d
 NOTHING_NOTED: Mapping[str, Any] = {"hours": [], "run": "", "by_run": []}
 
 
-def _passed(partition: Partition, parts: Iterable[Part], time: int, found: int | None) -> tuple[int | None, int | None]:
+def _passed(partition: Partition, parts: Iterable[Part], time: int, known: int | None) -> tuple[int | None, int | None]:
     """Bounds of the first known message at or after a time: of what Kafka holds, and of what windows have read.
 
     Where Kafka still holds the message, both bounds are its offset.
     """
     start = partition.log.start if partition.log is not None else None
-    earliest = [] if found is None else [found]
+    earliest = [] if known is None else [known]
     latest = list(earliest)
     for part in parts:
         if part.last_timestamp >= time:

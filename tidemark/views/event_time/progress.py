@@ -62,13 +62,13 @@ class Progress:
         """Whether a span is complete, partition by partition. Asks Kafka where its logs pass the span."""
         asked = [self._first(time) for time in (0, span.start, span.until + self.lateness_ms)]
         self._check_asked()
-        found = []
+        answers = []
         for partition in self.partitions:
             if concerns(partition, span):
                 place = (partition.at.topic, partition.at.partition)
                 passing = Passing() if partition.log is None else Passing(*(first.get(place) for first in asked))
-                found.append(judge(partition, span, passing, self.now, self.lateness_ms))
-        return found
+                answers.append(judge(partition, span, passing, self.now, self.lateness_ms))
+        return answers
 
     def look_at(self, times: Iterable[int]) -> None:
         """Ask Kafka where its logs pass some times, so that `answers` need not.
@@ -97,12 +97,12 @@ class Progress:
             if (waits := partition.waiting) is not None
         }
         unread = self.opened.log.timestamps(waiting) if waiting else {}
-        found = [
+        moments = [
             watermark(partition, self.now, self.lateness_ms, unread.get((partition.at.topic, partition.at.partition)))
             for partition in reading
         ]
-        known = [moment for moment in found if moment is not None]
-        return min(known) if known and len(known) == len(found) else None
+        known = [moment for moment in moments if moment is not None]
+        return min(known) if known and len(known) == len(moments) else None
 
     def passed_over(self) -> RangeSet:
         """What the watermark has passed without a window: lost, skipped, or committed before it was read."""
@@ -255,7 +255,7 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
         repeats = record.kind.reads_again or record.window.guarantee == Guarantee.NONE
         (again if repeats else first).append(window)
     covered = RangeSet(range_ for window in first if window.record.receipt is not None for range_ in window.covers)
-    found: dict[TopicPartition, list[Part]] = defaultdict(list)
+    parts: dict[TopicPartition, list[Part]] = defaultdict(list)
     for once, several in ((True, first), (False, again)):
         for window in several:
             for tally in window.record.tallies:
@@ -267,8 +267,8 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
                     continue
                 name = f"{window.record.lane}/{window.record.seq}"
                 times = (tally.first_timestamp, tally.last_timestamp)
-                found[tally.at].append(Part(name, tally.read.number, tally.first, tally.last, *times, once))
-    return found
+                parts[tally.at].append(Part(name, tally.read.number, tally.first, tally.last, *times, once))
+    return parts
 
 
 # for the command line and events
@@ -332,8 +332,8 @@ def hour_shown(span: Span, answers: Iterable[Answer]) -> CompleteHour:
 
 def late_total(answers: Iterable[Answer]) -> LateTotal:
     """How many messages of a span came late in all partitions."""
-    found = [answer.late for answer in answers]
-    return LateTotal(sum(late.least for late in found), sum(late.most for late in found))
+    lates = [answer.late for answer in answers]
+    return LateTotal(sum(late.least for late in lates), sum(late.most for late in lates))
 
 
 def progress_shown(seen: Progress, watermark: int | None) -> dict[str, str | list[str] | None]:

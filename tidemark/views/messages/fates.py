@@ -124,12 +124,12 @@ def possible(covering: Covering, slot: Slot | None) -> frozenset[Fate]:
     if covering.dead_letter or covering.row:
         # What is there counts: rows and dead letters are only seen when they carry the window's generation.
         return frozenset({Fate.DEAD_LETTER if covering.dead_letter else Fate.STORED})
-    found = {
+    fates = {
         Fate.STORED: counted.stored and covering.row is None,
         Fate.SKIPPED: counted.skipped,
         Fate.NO_MESSAGE: counted.no_message,
     }
-    left = {one for one, may in found.items() if may}
+    left = {one for one, may in fates.items() if may}
     readable = slot == Slot.MESSAGE or (slot in (Slot.ABORTED, Slot.HELD_BACK) and covering.uncommitted)
     if readable:
         # What is a message now was one then: only the other way round, compaction and retention change the past.

@@ -163,13 +163,13 @@ class MessageShown(Where):
     may_see_payload: bool
 
 
-def as_values(found: Located) -> Where:
+def as_values(located: Located) -> Where:
     """Everything that was found but the message itself, with fields as texts."""
-    return _where(found, lambda _, row: texts(row.fields), texts)
+    return _where(located, lambda _, row: texts(row.fields), texts)
 
 
 def page_of(
-    found: Located,
+    located: Located,
     *,
     payload: bool,
     order: Sequence[str] = (),
@@ -191,14 +191,14 @@ def page_of(
         told = _in_order(row.fields)
         return {field: look(value) if field in _PAYLOADS else shown(value) for field, value in told}
 
-    where = _where(found, fields_of, lambda fields: {field: look(value) for field, value in fields.items()})
+    where = _where(located, fields_of, lambda fields: {field: look(value) for field, value in fields.items()})
     return MessageShown(
         **vars(where),
-        message=message_shown(found.message, look),
+        message=message_shown(located.message, look),
         payload=payload,
         has_record=has_record,
         record=record_shown(record),
-        again=again(found),
+        again=again(located),
         may_see_payload=may_see_payload,
     )
 
@@ -232,29 +232,29 @@ Fields = Mapping[str, Look]
 
 
 def _where(
-    found: Located, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
+    located: Located, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
 ) -> Where:
     """What was found, with the fields of rows that count as `fields_of` a place's name and a row gives them.
 
     `look` gives those of what sinks by key hold.
     """
     return Where(
-        coordinate=found.written,
-        topic=found.at.partition.topic,
-        partition=found.at.partition.partition,
-        incarnation=found.at.partition.incarnation,
-        offset=found.at.offset,
-        fate=found.fate.value,
-        sentence=sentence(found),
-        windows=[_window(record, found) for record in found.found.windows],
-        pending=[_pending(lane, pending) for lane, pending in found.pending],
+        coordinate=located.written,
+        topic=located.at.partition.topic,
+        partition=located.at.partition.partition,
+        incarnation=located.at.partition.incarnation,
+        offset=located.at.offset,
+        fate=located.fate.value,
+        sentence=sentence(located),
+        windows=[_window(record, located) for record in located.found.windows],
+        pending=[_pending(lane, pending) for lane, pending in located.pending],
         gaps=[
             GapAt(record.lane, record.seq, gap.kind.value, gap.policy, str(gap.as_range()))
-            for record, gap in found.found.gaps
+            for record, gap in located.found.gaps
         ],
         rows=[
             Row(name, row.place.index, row.mark.tombstone, dict(fields_of(name, row)))
-            for name, stored in found.rows.items()
+            for name, stored in located.rows.items()
             for row in stored
         ],
         under_keys=[
@@ -265,11 +265,11 @@ def _where(
                 key=dict(look({field: value for field, value in under.key.items() if value is not None})),
                 fields=dict(look({field: value for field, value in under.fields.items() if field not in under.key})),
             )
-            for name, row, under in found.under_keys
+            for name, row, under in located.under_keys
         ],
-        unsaid=[Unsaid(name, why) for name, why in found.unsaid.items()],
-        not_asked=list(found.not_asked),
-        kafka=_kafka(found.kafka),
+        unsaid=[Unsaid(name, why) for name, why in located.unsaid.items()],
+        not_asked=list(located.not_asked),
+        kafka=_kafka(located.kafka),
     )
 
 
@@ -278,46 +278,46 @@ def _in_order(fields: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
     return [(name, fields[name]) for name in FIELDS if name in fields]
 
 
-def sentence(found: Located) -> str:
+def sentence(located: Located) -> str:
     """The one answer in words: what became of it, in which window, when, by which run."""
-    if found.elsewhere is not None:
-        return f"not shown: {found.elsewhere}"
-    record = found.counting
+    if located.elsewhere is not None:
+        return f"not shown: {located.elsewhere}"
+    record = located.counting
     if record is not None:
         by = f"window {record.lane}/{record.seq}, committed {in_utc(record.committed_at)} by run {record.attempt.run}"
-        return f"{_of_window(found)}: {by}"
+        return f"{_of_window(located)}: {by}"
     words = {
         Fate.LOST: "no window has read it: Kafka no longer had it, and a policy let the ingest pass it",
         Fate.PASSED_OVER: "no window has read it: a policy of the stream file passed over it",
-        Fate.NOT_READ_YET: _not_read(found),
-        Fate.NO_MESSAGE: f"there is no message: {_none(found.kafka)}; the ingest will pass it",
-        Fate.HOLE: f"no window has read it, and the ingest is past it, at {found.position}; a backfill can read it",
+        Fate.NOT_READ_YET: _not_read(located),
+        Fate.NO_MESSAGE: f"there is no message: {_none(located.kafka)}; the ingest will pass it",
+        Fate.HOLE: f"no window has read it, and the ingest is past it, at {located.position}; a backfill can read it",
         Fate.BEFORE: "no window has read it: it lies before the beginning of the ingest; a backfill can read it",
         Fate.EXPIRED: "no window has read it, and Kafka no longer holds it",
         Fate.NOT_YET: "not in the topic yet: at or above its end",
         Fate.GONE: "Kafka has no such topic or partition, or has recreated it; no window has read it",
-        Fate.NOT_OF_THE_STREAM: f"the stream reads no such topic or partition, and no window of it has read {found.at}",
+        Fate.NOT_OF_THE_STREAM: f"the stream reads no such topic or partition, and no window of it has read {located.at}",
     }
-    if found.fate == Fate.PENDING:
-        lane, pending = found.pending[0]
+    if located.fate == Fate.PENDING:
+        lane, pending = located.pending[0]
         by = pending.attempt.run if pending.attempt else pending.window.run
         at = in_utc(pending.window.pinned_at)
         return f"not committed yet: window {lane}/{pending.window.seq} is reading it, pinned {at} by run {by}"
-    if found.fate in (Fate.LOST, Fate.PASSED_OVER):
-        record, gap = newest_gap(found.found)
+    if located.fate in (Fate.LOST, Fate.PASSED_OVER):
+        record, gap = newest_gap(located.found)
         return (
-            f"{words[found.fate]} ({gap.policy}): window {record.lane}/{record.seq}, committed "
+            f"{words[located.fate]} ({gap.policy}): window {record.lane}/{record.seq}, committed "
             f"{in_utc(record.committed_at)} by run {record.attempt.run}, jumped over {gap.as_range()}"
         )
-    return words[found.fate]
+    return words[located.fate]
 
 
-def _of_window(found: Located) -> str:
-    match found.fate:
+def _of_window(located: Located) -> str:
+    match located.fate:
         case Fate.ERASED:
-            return _erased(found)
+            return _erased(located)
         case Fate.DEAD_LETTER:
-            row = found.rows[DEAD_LETTERS][0]
+            row = located.rows[DEAD_LETTERS][0]
             said = {name: value.decode(errors="replace") for name, value in row.fields.items() if name not in _PAYLOADS}
             redrives = said.get("redrives", "0")
             again = f", redriven {redrives} times" if redrives != "0" else ""
@@ -325,9 +325,9 @@ def _of_window(found: Located) -> str:
         case Fate.SKIPPED:
             return "skipped: it gave no row"
         case Fate.NO_MESSAGE:
-            return f"no message: {_none(found.kafka)}"
+            return f"no message: {_none(located.kafka)}"
         case Fate.READ:
-            return f"read, {in_words(found.may_be)}: what the window counted does not say which"
+            return f"read, {in_words(located.may_be)}: what the window counted does not say which"
         case Fate.MISSING:
             return "missing: the window counts a row or a dead letter, and there is none; run an audit"
         case Fate.UNPROVEN:
@@ -335,17 +335,17 @@ def _of_window(found: Located) -> str:
     return "stored"
 
 
-def _erased(found: Located) -> str:
-    window = found.counting.window if found.counting else None
+def _erased(located: Located) -> str:
+    window = located.counting.window if located.counting else None
     by = window.erases.asked_by if window is not None and window.erases is not None else None
     asked = f", asked by {by}" if by else ""
     return f"erased for good, reason {window.reason if window else ''!r}{asked}"
 
 
-def _not_read(found: Located) -> str:
-    if isinstance(found.kafka, InKafka) and found.kafka.slot == Slot.HELD_BACK:
+def _not_read(located: Located) -> str:
+    if isinstance(located.kafka, InKafka) and located.kafka.slot == Slot.HELD_BACK:
         return "not read yet: a transaction that has not ended holds it back"
-    where = "has not read this partition yet" if found.position is None else f"is at {found.position}"
+    where = "has not read this partition yet" if located.position is None else f"is at {located.position}"
     return f"not read yet: the ingest {where}"
 
 
@@ -370,12 +370,12 @@ _SLOTS = {
 }
 
 
-def _kafka(found: InKafka | str | None) -> KafkaShown:
-    if isinstance(found, str):
-        return KafkaShown(None, found, None, None)
-    if found is None:
+def _kafka(contents: InKafka | str | None) -> KafkaShown:
+    if isinstance(contents, str):
+        return KafkaShown(None, contents, None, None)
+    if contents is None:
         return KafkaShown(None, "Kafka has no such topic or partition, or has recreated it", None, None)
-    return KafkaShown(found.slot.value, _SLOTS[found.slot], found.log_start, found.end)
+    return KafkaShown(contents.slot.value, _SLOTS[contents.slot], contents.log_start, contents.end)
 
 
 def _pending(lane: str, pending: Pending) -> PendingWindow:
@@ -383,7 +383,7 @@ def _pending(lane: str, pending: Pending) -> PendingWindow:
     return PendingWindow(f"{lane}/{pending.window.seq}", lane, pending.window.seq, run, pending.window.pinned_at)
 
 
-def _window(record: Record, found: Located) -> WindowOfMessage:
+def _window(record: Record, located: Located) -> WindowOfMessage:
     alone = record.window.sinks
     return WindowOfMessage(
         window=f"{record.lane}/{record.seq}",
@@ -392,7 +392,7 @@ def _window(record: Record, found: Located) -> WindowOfMessage:
         generation=record.attempt.generation,
         run=record.attempt.run,
         committed_at=record.committed_at,
-        counts=record is found.counting,
+        counts=record is located.counting,
         only_sinks=None if alone is None else list(alone),
-        counts_in=[name for name in alone or () if found.found.counting(name) is record],
+        counts_in=[name for name in alone or () if located.found.counting(name) is record],
     )

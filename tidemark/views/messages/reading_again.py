@@ -25,23 +25,23 @@ class Again:
     why_not: str | None
 
 
-def again(found: Located) -> Again:
-    if (why_not := _why_not(found)) is not None:
+def again(located: Located) -> Again:
+    if (why_not := _why_not(located)) is not None:
         return Again(None, {}, why_not)
-    if found.counting is not None:
-        return Again("replay", {"records": found.written}, None)
-    return Again("backfill", {"ranges": f"{found.written}-{found.at.offset + 1}"}, None)
+    if located.counting is not None:
+        return Again("replay", {"records": located.written}, None)
+    return Again("backfill", {"ranges": f"{located.written}-{located.at.offset + 1}"}, None)
 
 
-def _why_not(found: Located) -> str | None:
-    if found.fate == Fate.ERASED:
+def _why_not(located: Located) -> str | None:
+    if located.fate == Fate.ERASED:
         return "it was erased, and nothing reads it again"
-    if found.counting is None and found.fate not in _UNREAD:
+    if located.counting is None and located.fate not in _UNREAD:
         return "nothing has been read yet that could be read again"
-    if not isinstance(found.kafka, OffsetContents):
+    if not isinstance(located.kafka, OffsetContents):
         return "Kafka has it no longer, or did not answer"
-    if found.kafka.slot in (Slot.EXPIRED, Slot.COMPACTED):
+    if located.kafka.slot in (Slot.EXPIRED, Slot.COMPACTED):
         return "Kafka no longer holds it"
-    if found.kafka.slot == Slot.MARKER or found.fate == Fate.NO_MESSAGE:
+    if located.kafka.slot == Slot.MARKER or located.fate == Fate.NO_MESSAGE:
         return "there is no message"
     return None

@@ -33,8 +33,8 @@ def asked_with_limits(question: Mapping[str, Any]) -> dict[str, Any]:
     ended, lines = _asked(question)
     if not ended or not lines:
         return {"problem": _TOO_MUCH}
-    found: dict[str, Any] = json.loads(lines[0])
-    return found
+    answer: dict[str, Any] = json.loads(lines[0])
+    return answer
 
 
 def cells_with_limits(question: Mapping[str, Any], most_deaths: int) -> tuple[list[Any], int]:
@@ -43,16 +43,16 @@ def cells_with_limits(question: Mapping[str, Any], most_deaths: int) -> tuple[li
     A value of which a process dies costs no other one its cells: the next process begins with the value at which the one
     before has died. After more than `most_deaths`, what is left is not read.
     """
-    values, found, deaths = question["values"], list[Any](), 0
-    while len(found) < len(values) and deaths <= most_deaths:
-        ended, lines = _asked({**question, "values": values[len(found) :]})
-        found += map(json.loads, lines)
+    values, cells, deaths = question["values"], list[Any](), 0
+    while len(cells) < len(values) and deaths <= most_deaths:
+        ended, lines = _asked({**question, "values": values[len(cells) :]})
+        cells += map(json.loads, lines)
         if ended:
             break
         deaths += 1
         if not lines:
-            found.append(None)
-    return [*found, *[None] * (len(values) - len(found))], deaths
+            cells.append(None)
+    return [*cells, *[None] * (len(values) - len(cells))], deaths
 
 
 def _asked(question: Mapping[str, Any]) -> tuple[bool, list[bytes]]:
@@ -86,7 +86,7 @@ def _names(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     `slow` are those whose patterns took too long: one hard pattern says nothing of the others. Matching is interrupted by
     a signal, which Python looks for while it matches.
     """
-    found: dict[str, list[str]] = {"names": [], "slow": []}
+    names: dict[str, list[str]] = {"names": [], "slow": []}
     each = min(_SECONDS_A_NAME, SECONDS / 2 / len(question["patterns"]))
     signal.signal(signal.SIGVTALRM, _too_slow)
     for name, (pattern, *others) in question["patterns"].items():
@@ -94,12 +94,12 @@ def _names(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             signal.setitimer(signal.ITIMER_VIRTUAL, each)
             text = question["text"]
             if re.fullmatch(pattern, text) and not any(re.fullmatch(other, text) for other in others):
-                found["names"].append(name)
+                names["names"].append(name)
         except TimeoutError:
-            found["slow"].append(name)
+            names["slow"].append(name)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    yield found
+    yield names
 
 
 def _too_slow(*_: Any) -> None:
@@ -160,10 +160,10 @@ def _plain_value(one: Mapping[str, Any]) -> bytes:
     if how is None:
         return value
     # No value is compressed into nothing, though some of these take it for that.
-    found = _DECOMPRESSED[how](value) if value else None
-    if found is None or len(found) > _MOST_DECOMPRESSED:
+    plain = _DECOMPRESSED[how](value) if value else None
+    if plain is None or len(plain) > _MOST_DECOMPRESSED:
         raise ValueError("empty, or too long")
-    return found
+    return plain
 
 
 def _of_gzip(value: bytes) -> bytes:
@@ -176,15 +176,15 @@ def _of_gzip(value: bytes) -> bytes:
 def _of_zstd(value: bytes) -> bytes:
     import zstandard
 
-    found, left = b"", value
+    plain, left = b"", value
     # Several frames may follow one another. What it becomes is limited by the memory of this process.
     while left:
         frame = zstandard.ZstdDecompressor().decompressobj()
-        found += frame.decompress(left)
-        if not frame.eof or len(found) > _MOST_DECOMPRESSED:
+        plain += frame.decompress(left)
+        if not frame.eof or len(plain) > _MOST_DECOMPRESSED:
             raise ValueError("cut off, or too long")
         left = frame.unused_data
-    return found
+    return plain
 
 
 def _of_snappy(value: bytes) -> bytes:
@@ -192,10 +192,10 @@ def _of_snappy(value: bytes) -> bytes:
 
     if value.startswith(b"\xff\x06\x00\x00sNaPpY"):
         reader = snappy.StreamDecompressor()
-        found = bytes(reader.decompress(value))
+        plain = bytes(reader.decompress(value))
         if reader.remains:
             raise ValueError("cut off")
-        return found
+        return plain
     if value.startswith(b"\x82SNAPPY\x00"):
         from kafka.codec import snappy_decode
 
@@ -210,12 +210,12 @@ def _of_value(one: Mapping[str, Any], paths: list[list[str | int]], readers: Map
     try:
         value = _plain_value(one)
         # Numbers keep their digits.
-        found = (
+        record = (
             readers[one["schema"]](value)
             if one["schema"]
             else json.loads(value, parse_int=_Digits, parse_float=_Digits)
         )
-        return [_cell(_at(found, path)) for path in paths]
+        return [_cell(_at(record, path)) for path in paths]
     except MemoryError:
         raise
     except Exception:  # whatever the bytes are
@@ -226,23 +226,23 @@ class _Digits(str):
     """A number of JSON as it is written."""
 
 
-def _at(found: Any, path: list[str | int]) -> Any:
+def _at(value: Any, path: list[str | int]) -> Any:
     for step in path:
-        if isinstance(found, list):
-            found = found[step] if isinstance(step, int) and step < len(found) else None
+        if isinstance(value, list):
+            value = value[step] if isinstance(step, int) and step < len(value) else None
         else:
-            found = found.get(step) if isinstance(found, dict) else None
-    return found
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
-def _cell(found: Any) -> list[Any] | None:
-    if found is None:
+def _cell(value: Any) -> list[Any] | None:
+    if value is None:
         return None
-    if isinstance(found, (dict, list)):
-        return [json.dumps(found, default=_plain, ensure_ascii=False), False]
-    if isinstance(found, bool):
-        return [str(found).lower(), True]
-    return [found if isinstance(found, str) else _plain(found), True]
+    if isinstance(value, (dict, list)):
+        return [json.dumps(value, default=_plain, ensure_ascii=False), False]
+    if isinstance(value, bool):
+        return [str(value).lower(), True]
+    return [value if isinstance(value, str) else _plain(value), True]
 
 
 def _record(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

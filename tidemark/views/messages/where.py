@@ -82,17 +82,17 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
     stream does not read, and where the partition has no message at or after the time.
     """
     if (timed := _AT.fullmatch(said.strip())) is not None:
-        found = _at_time(opened, timed["topic"], int(timed["partition"]), timed["time"])
-        named = Named(RangeSet([found.as_range()]))
+        place = _at_time(opened, timed["topic"], int(timed["partition"]), timed["time"])
+        named = Named(RangeSet([place.as_range()]))
     else:
         named = parse_records(said)
     wanted = assign_incarnations(opened.book.topics(), named.open) | named.exact
     if wanted.count() != 1:
         raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
     (range_,) = wanted
-    found = Coordinate(range_.partition, range_.start)
-    check_known(opened, found)
-    return found
+    place = Coordinate(range_.partition, range_.start)
+    check_known(opened, place)
+    return place
 
 
 def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Located:
@@ -104,7 +104,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     book, source = opened.book, opened.stream.source
     register = book.register()
     heads = open_heads(book, register[1]) if register else {}
-    found, answers, not_asked = _stored(opened, at, all_sinks=all_sinks)
+    covering_windows, answers, not_asked = _stored(opened, at, all_sinks=all_sinks)
     rows = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
     looked = look(opened, at)
     kafka = looked.slot
@@ -113,7 +113,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     # Kafka has nothing below the first window of a partition that was added later: that need not be read here.
     asked_for = Ingest.of(register[1] if register else None, ingest.head if ingest else None).asked_for(at.partition)
     pending = _pending(opened, heads, at)
-    covering = _covering(opened, found, at, rows)
+    covering = _covering(opened, covering_windows, at, rows)
     slot = kafka.slot if isinstance(kafka, InKafka) else None
     facts = Facts(
         slot,
@@ -122,7 +122,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
         asked_for=(asked_for.start, asked_for.until),
         covering=covering,
         pending=bool(pending),
-        gap=newest_gap(found)[1].kind if found.gaps else None,
+        gap=newest_gap(covering_windows)[1].kind if covering_windows.gaps else None,
         isolation=source.isolation,
     )
     what = fate(at.offset, facts)
@@ -130,7 +130,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     if elsewhere is not None:
         what, rows = Fate.ERASED, {}
     may_be = possible(covering, slot) if covering is not None and elsewhere is None else frozenset({what})
-    under_keys, problems = _under_keys(opened, found, rows)
+    under_keys, problems = _under_keys(opened, covering_windows, rows)
     said = {name for name, _, _ in under_keys}
     unsaid = {name: answer for name, answer in answers.items() if isinstance(answer, str) and name not in said}
     unsaid |= problems
@@ -139,7 +139,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
         at,
         what,
         may_be,
-        found,
+        covering_windows,
         pending,
         rows,
         kafka,
@@ -163,8 +163,8 @@ def _stored(
         DEAD_LETTERS: lambda record: dead_letters.rows_at(at, record.attempt.generation),
         **{sink.name: partial(_rows, kinds[sink.name], opened, sink, at) for sink in asked},
     }
-    found, rows = read_at(opened.book, at, readers)
-    return found, rows, tuple(sink.name for sink in opened.stream.sinks if sink not in asked)
+    windows, rows = read_at(opened.book, at, readers)
+    return windows, rows, tuple(sink.name for sink in opened.stream.sinks if sink not in asked)
 
 
 def _rows(
@@ -177,7 +177,7 @@ def _rows(
 
 
 def _under_keys(
-    opened: OpenStream, found: CoveringWindows, rows: Mapping[str, list[StoredRow]]
+    opened: OpenStream, windows: CoveringWindows, rows: Mapping[str, list[StoredRow]]
 ) -> tuple[list[tuple[str, StoredRow, UnderKey]], dict[str, str]]:
     """What sinks by key hold for the first rows of the message, and why one of them did not say it, by its name.
 
@@ -192,7 +192,7 @@ def _under_keys(
     for sink in opened.stream.sinks:
         try:
             for row in known[:_MOST_KEYS]:
-                under = kinds[sink.name].under_key(opened, sink, row, found)
+                under = kinds[sink.name].under_key(opened, sink, row, windows)
                 if under is not None:
                     under_keys.append((sink.name, row, under))
         except TidemarkError as problem:
@@ -200,9 +200,9 @@ def _under_keys(
     return under_keys, problems
 
 
-def newest_gap(found: CoveringWindows) -> tuple[Record, Gap]:
+def newest_gap(windows: CoveringWindows) -> tuple[Record, Gap]:
     """The newest window that jumped over the coordinate, and its gap. Only where there is one."""
-    return max(found.gaps, key=lambda pair: pair[0].attempt.generation)
+    return max(windows.gaps, key=lambda pair: pair[0].attempt.generation)
 
 
 def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:
@@ -212,10 +212,10 @@ def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coord
     logs = opened.log.topics((topic,), opened.stream.source.isolation)
     if topic not in logs or partition not in logs[topic].partitions:
         raise WrongUse(f"Kafka has no partition {topic}/{partition}")
-    found = first_at(opened, logs, at)[topic, partition]
-    if found is None:
+    offset = first_at(opened, logs, at)[topic, partition]
+    if offset is None:
         raise WrongUse(f"{topic}/{partition} has no message at or after {said}")
-    return Coordinate(TopicPartition(topic, partition), found)
+    return Coordinate(TopicPartition(topic, partition), offset)
 
 
 def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition) -> bool:
@@ -224,29 +224,29 @@ def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition
 
 def _pending(opened: OpenStream, heads: Mapping[str, StoredHead], at: Coordinate) -> tuple[tuple[str, Pending], ...]:
     """The pending windows that will read the offset, the ingest's first."""
-    found = []
+    pending_windows = []
     for lane, stored in sorted(heads.items(), key=lambda item: (item[0] != INGEST, item[0])):
         pending = stored.head.pending
         if pending is None or (at.partition, at.offset) not in pending.window.hull():
             continue
         selection = pending.window.selection
         if selection is None or opened.book.holding([selection], at):
-            found.append((lane, pending))
-    return tuple(found)
+            pending_windows.append((lane, pending))
+    return tuple(pending_windows)
 
 
 def _covering(
-    opened: OpenStream, found: CoveringWindows, at: Coordinate, rows: Mapping[str, list[StoredRow]]
+    opened: OpenStream, windows: CoveringWindows, at: Coordinate, rows: Mapping[str, list[StoredRow]]
 ) -> Covering | None:
     """What is known of the offset from the window that counts there; None when no committed window covers it."""
-    counting = found.counting()
+    counting = windows.counting()
     if counting is None:
         return None
     record = opened.book.with_receipt(counting)
     wrote = {sink.name for sink in record.receipt.sinks} & set(rows) if record.receipt else set()
     there = any(rows[name] for name in wrote)
     # A newer window may have filled a sink alone, with other outcomes. Then no row there says nothing of this window.
-    own = any(found.counting(name) is counting for name in wrote)
+    own = any(windows.counting(name) is counting for name in wrote)
     return Covering(
         _counted(opened, record, at.partition),
         dead_letter=bool(rows.get(DEAD_LETTERS)),
