@@ -39,7 +39,7 @@ def test_a_row_has_the_names_of_today() -> None:
         # A row keeps the name that it was written under.
         ("{today.get(name, name): value", "{name: value"),
         # Of a field that was renamed twice, the first name is forgotten.
-        ("(*names, *found.get(names[at], ()))", "(*names,)"),
+        ("(*names, *names_of.get(names[at], ()))", "(*names,)"),
         # The stream file's names take the place of those that a folder has noted.
         ("(*one.get(name, ()), *other.get(name, ()))", "other.get(name, one.get(name, ()))"),
         # Any field may take the place of any other.

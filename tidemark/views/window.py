@@ -147,8 +147,8 @@ def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
         return _shown(opened, lane, entry, pending, state)
     record = stored.head.last if stored is not None and stored.head.seq == seq else None
     if record is None:
-        found = book.record(lane, seq)
-        record = found[1] if found is not None else None
+        committed = book.record(lane, seq)
+        record = committed[1] if committed is not None else None
     if record is None:
         return None
     record = book.with_receipt(record)

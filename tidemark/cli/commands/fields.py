@@ -51,17 +51,17 @@ def add_fields(
     if not isinstance(scheme, JsonScheme) or scheme.wire_format is not None or any(others):
         raise WrongUse("only messages that are one JSON object each, of the scheme json, have keys to add")
     values = _values(opened, messages)
-    found = unnamed(values, [one.name for one in scheme.columns])
+    lacking = unnamed(values, [one.name for one in scheme.columns])
     rows = [(one.name, "nested, or of several types" if one.type == VARIANT else one.type, f"{one.values:,}", one.example)
-            for one in found]  # fmt: skip
+            for one in lacking]  # fmt: skip
     error(f"looked at {len(values):,} messages")
     if not rows:
         error("the stream file names each key that one message of a hundred has")
         return
     data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
-    if nested := [one.name for one in found if one.type == VARIANT]:
+    if nested := [one.name for one in lacking if one.type == VARIANT]:
         error(f"note: name what is nested by its parts, by hand: {', '.join(nested)}")
-    if added := [one for one in found if one.type != VARIANT]:
+    if added := [one for one in lacking if one.type != VARIANT]:
         _add(opened, added, len(values), asking)
 
 

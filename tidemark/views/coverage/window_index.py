@@ -46,10 +46,10 @@ class _History(ABC):
 
     def refresh(self, book: Book) -> None:
         """Read what was committed since the last time."""
-        found = book.register()
-        if found is None:
+        versioned = book.register()
+        if versioned is None:
             return
-        self.register = register = found[1]
+        self.register = register = versioned[1]
         heads = book.heads_of(register.lanes)
         if not self._seqs and not self._closed:
             self._read_all(book)
