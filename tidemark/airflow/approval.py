@@ -31,18 +31,18 @@ class SecondPerson(ApprovalOperator):
         self.approve_above = approve_above
 
     def execute(self, context: Context) -> None:
-        found = context["ti"].xcom_pull(task_ids="check", key="found")
-        if not needs_approval(self.approve_above, found["offsets"]):
-            self.log.info("%s offsets need no approval", found["offsets"])
+        counts = context["ti"].xcom_pull(task_ids="check", key="found")
+        if not needs_approval(self.approve_above, counts["offsets"]):
+            self.log.info("%s offsets need no approval", counts["offsets"])
             return
         user, reason = context["dag_run"].triggering_user_name, context["params"]["reason"]
         self.subject = (
-            f"{context['dag'].dag_id}: {found['offsets']} offsets, for {user or 'a run that no user triggered'}"
+            f"{context['dag'].dag_id}: {counts['offsets']} offsets, for {user or 'a run that no user triggered'}"
         )
-        self.body = f"Reason: {reason}\n\nOffsets: {', '.join(found['ranges'])}"
+        self.body = f"Reason: {reason}\n\nOffsets: {', '.join(counts['ranges'])}"
         if (changes := context["ti"].xcom_pull(task_ids="show_changes", key="changes")) is not None:
             self.body += f"\n\nWhat it changes: {changes['sentence']}"
-        context["ti"].xcom_push(key="selection", value=found["selection"])
+        context["ti"].xcom_push(key="selection", value=counts["selection"])
         super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str] | None:

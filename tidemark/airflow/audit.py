@@ -207,10 +207,10 @@ def _committed_lately(opened: OpenStream, level: Level, hours: int | None) -> Ra
         raise AirflowSkipException("the stream has not been read yet")
     if hours is None or not level.needs_spark:
         return RangeSet()
-    found = committed_within(opened, hours)
-    if not found:
+    offsets = committed_within(opened, hours)
+    if not offsets:
         raise AirflowSkipException(f"nothing was committed within {hours} hours")
-    return found
+    return offsets
 
 
 def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, selection: str, *more: str) -> SparkJob:
@@ -238,14 +238,14 @@ def _report(context: Mapping[str, Any], file: str, stream: Stream, name: str) ->
     from tidemark.runs.auditing import stored_report
 
     with airflow_errors():
-        found = stored_report(open_here(file), name)
+        report = stored_report(open_here(file), name)
     page = page_address(stream.name, run_name(context))
-    keep_answer(context, found.sentence())
-    log.info("%s", found.sentence())
+    keep_answer(context, report.sentence())
+    log.info("%s", report.sentence())
     log.info("the report as a page: %s", page)
     # Lists instead of tuples: Airflow would show tuples as objects of its own.
-    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
-    return {**result, "clean": found.clean, "sentence": found.sentence(), "page": page}
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
+    return {**result, "clean": report.clean, "sentence": report.sentence(), "page": page}
 
 
 def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,8 +267,8 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     context["ti"].xcom_push(key="repair", value=planned.described())
     # A retry of the task `repair` gives the same name. When the whole run is cleared, or is triggered again under its id
     # after it was deleted, its new findings get another one.
-    found = f"{run_name(context)} {report.at} {planned.selection}"
-    context["ti"].xcom_push(key="replay_run", value=_replay_run(found, context["ti"].try_number))
+    identity = f"{run_name(context)} {report.at} {planned.selection}"
+    context["ti"].xcom_push(key="replay_run", value=_replay_run(identity, context["ti"].try_number))
     if not planned.selection:
         raise AirflowSkipException(f"no repair: {planned.sentence()}")
     if asked != "execute":
@@ -279,9 +279,9 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     return {**planned.described(), "conf": {**conf, "dry_run": False}}
 
 
-def _replay_run(found: str, number: int) -> str:
-    """The name of the replay that an audit triggers for what it has `found`. Short and plain, however its run is named."""
-    return f"repair__{hashlib.sha256(found.encode()).hexdigest()[:12]}__{number}"
+def _replay_run(identity: str, number: int) -> str:
+    """The name of the replay that an audit triggers for what it has found. Short and plain, however its run is named."""
+    return f"repair__{hashlib.sha256(identity.encode()).hexdigest()[:12]}__{number}"
 
 
 def _verdict(context: Mapping[str, Any], file: str, rejected: str | None) -> str:

@@ -84,13 +84,13 @@ def _selected_dag(
             A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
             then the run may have read a part of it. Refused where a run of this name has begun with another request.
             """
-            asked, found = _looked_up(context, file, request)
-            context["ti"].xcom_push(key="found", value=found)
-            wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(found["offsets"])
+            asked, counts = _looked_up(context, file, request)
+            context["ti"].xcom_push(key="found", value=counts)
+            wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(counts["offsets"])
             if asked.dry_run and not wanted:
-                said = f"dry run: {found['offsets']} offsets would be read"
+                said = f"dry run: {counts['offsets']} offsets would be read"
                 keep_answer(context, said)
-                raise AirflowSkipException(f"{said}: {found['ranges']}")
+                raise AirflowSkipException(f"{said}: {counts['ranges']}")
             return "compare" if wanted else first
 
         @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
@@ -108,12 +108,12 @@ def _selected_dag(
             if context["params"]["dry_run"]:
                 # Also when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
-            run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
+            run, counts = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
             with airflow_errors(), refusal_shown(context):
                 opened = open_here(file)
-                second = approved_by(context, found["selection"]) if approve_above is not None else None
+                second = approved_by(context, counts["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
-                claims.claim(opened, restored(opened, asked_of(context, request), run, found), run, by)
+                claims.claim(opened, restored(opened, asked_of(context, request), run, counts), run, by)
                 jobs = lanes.lanes_by_job(opened, kind, run)
                 if done_before := lanes.completion_note(opened, kind, run):
                     log.warning("%s", done_before)
@@ -220,11 +220,11 @@ def _show_changes(file: str) -> Any:
         from tidemark.runs.comparisons import comparison_value, stored_comparison
 
         with airflow_errors():
-            found = stored_comparison(open_here(file), run_name(context))
-        for line in found.lines():
+            comparison = stored_comparison(open_here(file), run_name(context))
+        for line in comparison.lines():
             log.info("%s", line)
-        context["ti"].xcom_push(key="changes", value=comparison_value(found))
-        keep_answer(context, f"what it would change: {found.sentence()}")
+        context["ti"].xcom_push(key="changes", value=comparison_value(comparison))
+        keep_answer(context, f"what it would change: {comparison.sentence()}")
         return not context["params"]["dry_run"]
 
     return show_changes()

@@ -42,10 +42,10 @@ def announce(stream_file: str, stream: Stream) -> Any:
             hours = seen.became_complete(watermark, before)
         if not hours:
             raise AirflowSkipException("no more hours are complete")
-        found = {"hours": [asdict(hour_shown(*one)) for one in hours], **progress_shown(seen, watermark)}
-        context["outlet_events"][asset].extra = found
+        announced = {"hours": [asdict(hour_shown(*one)) for one in hours], **progress_shown(seen, watermark)}
+        context["outlet_events"][asset].extra = announced
         # Further back, no hour is due any more.
         state.set("announced", noted(before, [hour.start for hour, _ in hours], run, 2 * MOST_HOURS))
-        return found
+        return announced
 
     return announce_hours()

@@ -30,12 +30,12 @@ def _stored(name: str) -> Connection | None:
     from airflow.sdk.log import mask_secret
 
     try:
-        found = BaseHook.get_connection(name)
+        stored = BaseHook.get_connection(name)
     except AirflowNotFoundException:
         return None
     except AirflowRuntimeError as problem:
         raise ConnectionMissing(_MISSING.format(name)) from problem
-    connection = connection_from_airflow(name, found)
+    connection = connection_from_airflow(name, stored)
     # Airflow masks most secrets by their names, but not a key in PEM. It masks the lines of a text together.
     for secret in connection.secrets():
         mask_secret(secret)

@@ -58,14 +58,14 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
         @task
         def check(**context: Any) -> None:
             """Check the request, and find its offsets and where their results are. A dry run ends here."""
-            found = _found(context, file)
-            context["ti"].xcom_push(key="found", value=found)
+            counts = _found(context, file)
+            context["ti"].xcom_push(key="found", value=counts)
             if context["params"]["dry_run"]:
-                said = f"dry run: {found['erases']} offsets would be erased"
+                said = f"dry run: {counts['erases']} offsets would be erased"
                 keep_answer(context, said)
-                raise AirflowSkipException(f"{said}: {found['ranges']}")
-            if not found["erases"]:
-                said = found["done_before"] or "nothing was found that is not erased already"
+                raise AirflowSkipException(f"{said}: {counts['ranges']}")
+            if not counts["erases"]:
+                said = counts["done_before"] or "nothing was found that is not erased already"
                 keep_answer(context, said)
                 raise AirflowSkipException(said)
 
@@ -80,16 +80,16 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             if context["params"]["dry_run"]:
                 # Also when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
-            run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
+            run, counts = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
             with airflow_errors(), refusal_shown(context):
                 opened = open_here(file)
                 lane = lanes.lane_name(LaneKind.ERASE, run)
-                if erasing.begun(opened, run, found["asked"]) is None:
-                    chosen = erasing.choose(opened, selecting.stored_selection(opened, found["selection"]))
-                    second = approved_by(context, found["selection"]) if approve_above is not None else None
+                if erasing.begun(opened, run, counts["asked"]) is None:
+                    chosen = erasing.choose(opened, selecting.stored_selection(opened, counts["selection"]))
+                    second = approved_by(context, counts["selection"]) if approve_above is not None else None
                     by = People(context["dag_run"].triggering_user_name, second)
                     reason = context["params"]["reason"]
-                    erasing.open_erasure(opened, run, chosen, reason, by, asked=found["asked"])
+                    erasing.open_erasure(opened, run, chosen, reason, by, asked=counts["asked"])
                 context["ti"].xcom_push(key="lane", value=lane)
                 pending = erasing.erase_without_spark(opened, lane, run)
             if pending is None:
@@ -183,7 +183,7 @@ def _remains(opened: OpenStream, offsets: RangeSet) -> list[dict[str, Any]]:
     """The places with results of some offsets, and what each holds of them once they are erased. Logs them."""
     from tidemark.runs import erasing
 
-    found = erasing.remaining(opened, offsets)
-    for one in found:
+    remains = erasing.remaining(opened, offsets)
+    for one in remains:
         log.info("%s (%s, %s): remains: %s", one.name, one.type, one.where(), one.remains or "nothing")
-    return [one.as_fields() for one in found]
+    return [one.as_fields() for one in remains]

@@ -42,8 +42,8 @@ def build_dags(*folders: Path, shard: tuple[int, int] | None = None) -> list[DAG
     paths, missing = _files_of(folders)
     if shard is not None:
         paths = _of_shard(paths, *shard)
-    if (asked := get_parsing_context().dag_id) is not None and (found := _asked_for(paths, asked)) is not None:
-        return [found]
+    if (asked := get_parsing_context().dag_id) is not None and (dag := _asked_for(paths, asked)) is not None:
+        return [dag]
     dags = _of_missing(missing, shard)
     names: dict[str, Path] = {}
     for path in paths:
@@ -143,4 +143,4 @@ def _invalid(path: Path, problem: str, others: Iterable[DAG], shard: tuple[int, 
 def _free_id(path: Path, taken: Collection[str], shard: str) -> str:
     """A DAG's name from a file's name. Two files may differ only in characters that a DAG's name cannot have."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:MOST_OF_A_NAME] + "__invalid" + shard
-    return next(found for number in count(1) if (found := f"{name}{f'_{number}' * (number > 1)}") not in taken)
+    return next(free for number in count(1) if (free := f"{name}{f'_{number}' * (number > 1)}") not in taken)

@@ -87,7 +87,7 @@ def _sends_events() -> bool:
     return not conf.is_disabled()
 
 
-def _as_openlineage(found: Lineage) -> Any:
+def _as_openlineage(lineage: Lineage) -> Any:
     from airflow.providers.openlineage.extractors.base import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset, output_statistics_output_dataset
@@ -100,7 +100,7 @@ def _as_openlineage(found: Lineage) -> Any:
     return OperatorLineage(
         inputs=[
             InputDataset(source.namespace, source.name, inputFacets={"inputStatistics": read(rowCount=source.rows)})
-            for source in found.inputs
+            for source in lineage.inputs
         ],
         outputs=[
             OutputDataset(
@@ -108,7 +108,7 @@ def _as_openlineage(found: Lineage) -> Any:
                 output.name,
                 outputFacets={} if output.rows is None else {"outputStatistics": written(rowCount=output.rows)},
             )
-            for output in found.outputs
+            for output in lineage.outputs
         ],
-        run_facets={FACET: WindowsRunFacet(**as_plain(found.windows))},
+        run_facets={FACET: WindowsRunFacet(**as_plain(lineage.windows))},
     )

@@ -19,13 +19,13 @@ Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | typ
 
 def params(request: Request, approve_above: int | None = None, sinks: Sequence[str] = ()) -> dict[str, Param]:
     """The fields of a request as a form. The form offers the `sinks` of the stream."""
-    found = {name: dict(field) for name, field in _fields(request).items()}
+    fields = {name: dict(field) for name, field in _fields(request).items()}
     if approve_above is not None:
-        found["reason"]["description"] += f" Above {approve_above} offsets, another person reads it and approves."
-    if "sinks" in found:
+        fields["reason"]["description"] += f" Above {approve_above} offsets, another person reads it and approves."
+    if "sinks" in fields:
         # A list of an older form may name a sink that is gone: the first task refuses it.
-        found["sinks"]["examples"] = [*sinks]
-    return {name: Param(**field) for name, field in found.items()}
+        fields["sinks"]["examples"] = [*sinks]
+    return {name: Param(**field) for name, field in fields.items()}
 
 
 @cache
@@ -35,7 +35,7 @@ def _fields(request: Request) -> dict[str, dict[str, Any]]:
     A field that may stay empty has the type `null` too: Airflow's form sends null for it, and takes any other field that is
     empty for missing.
     """
-    found = {}
+    fields = {}
     for name, declared in request.model_json_schema()["properties"].items():
         field = {**declared, **next(iter(declared.get("anyOf", [{}])))}
         field.pop("anyOf", None)
@@ -43,5 +43,5 @@ def _fields(request: Request) -> dict[str, dict[str, Any]]:
         # Without a default and without the type null, `reason` is the one field that a form asks for.
         if not choice and "default" in field:
             field |= {"default": None, "type": ["null", field["type"]]}
-        found[name] = field
-    return found
+        fields[name] = field
+    return fields

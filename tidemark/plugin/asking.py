@@ -183,8 +183,8 @@ class Asking:
             flight = self._noted(by, self._threads_of(servers).submit(by, lambda: _told(question, file)), "usual")
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
-            found: Answer | Found = flight.result()
-            return found
+            result: Answer | Found = flight.result()
+            return result
         flight.cancel()
         return self._too_late(servers, others)
 
@@ -199,8 +199,8 @@ class Asking:
             flight = self._noted(by, self._long_threads_of("apart").submit(by, question), "apart")
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
-            found: Answer | Found = flight.result()
-            return found
+            answer: Answer | Found = flight.result()
+            return answer
         flight.cancel()
         return Answer(TOO_LATE, detail=f"no answer within {self.settings.page_wait_seconds:g} s; ask again later")
 
@@ -245,8 +245,8 @@ class Asking:
             return self._too_late(servers, others)
         with self._lock:
             self._long.pop(place, None)
-        found: Answer | Found = flight.result()
-        return found
+        result: Answer | Found = flight.result()
+        return result
 
     def beside(self, file: StreamFile, ask: Question) -> None:
         """Have a question asked for which nobody waits, unless that was done just now: one after the other, of all streams."""
@@ -274,12 +274,15 @@ class Asking:
 
     def _too_many(self, by: str, most: int, kind: Kind) -> Answer | None:
         """The refusal of one more question, if this person, or all persons together, have too many already."""
-        still = {who: {one for one in found if not one.done()} for who, found in self._of_one.items()}
-        self._of_one = {who: found for who, found in still.items() if found}
+        still = {who: {one for one in flights if not one.done()} for who, flights in self._of_one.items()}
+        self._of_one = {who: flights for who, flights in still.items() if flights}
         if len(self._of_one.get((by, kind), ())) >= most:
             said = f"{most} questions of yours are still being answered; wait for their answers, and ask again"
             return Answer(TOO_MANY, detail=said)
-        if kind != "usual" and sum(len(found) for (_, one), found in self._of_one.items() if one == kind) >= _MOST_LONG:
+        if (
+            kind != "usual"
+            and sum(len(flights) for (_, one), flights in self._of_one.items() if one == kind) >= _MOST_LONG
+        ):
             said = f"{_MOST_LONG} long questions of others are being answered; ask again in a while"
             return Answer(TOO_MANY, detail=said)
         return None
@@ -294,8 +297,8 @@ class Asking:
     def _servers(self, file: StreamFile, *, ledger_only: bool) -> tuple[str, ...]:
         """The servers that a question is asked of, by the names of their connections."""
         ledger = file.stream.ledger
-        found = f"{ledger.server} ({ledger.connection})"
-        return (found,) if ledger_only else (found, kafka_of(file))
+        of_ledger = f"{ledger.server} ({ledger.connection})"
+        return (of_ledger,) if ledger_only else (of_ledger, kafka_of(file))
 
     def _too_late(self, servers: tuple[str, ...], others: Sequence[str] = ()) -> Answer:
         *first, last = dict.fromkeys([*servers, *others])
@@ -333,9 +336,9 @@ class Asking:
         fresh, away = self.settings.page_cache_seconds, False
         asked.asks_since = time.monotonic()
         try:
-            found = ask(file)
+            value = ask(file)
             answer = (
-                Answer(OK, found.found, away=found.problem) if isinstance(found, WithoutKafka) else Answer(OK, found)
+                Answer(OK, value.found, away=value.problem) if isinstance(value, WithoutKafka) else Answer(OK, value)
             )
             if away := bool(answer.away):
                 fresh = self.settings.page_retry_seconds

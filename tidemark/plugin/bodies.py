@@ -35,12 +35,12 @@ def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Mod
     async def read(request: Request, user: User) -> Model:
         asking: Asking = request.app.state.asking
         raw = await request.body()
-        found = await asking.apart(lambda: read_body(model, raw), by=name_of(user))
-        if isinstance(found, Answer):
-            raise HTTPException(found.status, found.detail)
-        if isinstance(found, RequestValidationError):
-            raise found
-        return found
+        answer = await asking.apart(lambda: read_body(model, raw), by=name_of(user))
+        if isinstance(answer, Answer):
+            raise HTTPException(answer.status, answer.detail)
+        if isinstance(answer, RequestValidationError):
+            raise answer
+        return answer
 
     return read
 
@@ -61,14 +61,14 @@ def read_body(model: type[Model], raw: bytes) -> Model | RequestValidationError 
 
 def beside_texts(raw: bytes) -> int:
     """How many bytes of JSON lie beside its texts, each with its quotes; counts no further than it has to."""
-    found = at = 0
+    size = at = 0
     for text in _TEXT.finditer(raw):
         # Each text counts too: it is one value.
-        found += text.start() - at + 1
+        size += text.start() - at + 1
         at = text.end()
-        if found > MOST_BESIDE_TEXTS:
-            return found
-    return found + len(raw) - at
+        if size > MOST_BESIDE_TEXTS:
+            return size
+    return size + len(raw) - at
 
 
 def described(model: type[BaseModel]) -> dict[str, Any]:

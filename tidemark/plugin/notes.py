@@ -81,6 +81,6 @@ def _answer_of(run: DagRun) -> str | None:
     )
     # The scheduler holds locks: it allows no commit here, and what it has changed is written when it commits.
     with session.no_autoflush:
-        found: Any = session.execute(wanted).first()
-    answer = XComModel.deserialize_value(found) if found is not None else None
+        stored: Any = session.execute(wanted).first()
+    answer = XComModel.deserialize_value(stored) if stored is not None else None
     return answer if isinstance(answer, str) else None

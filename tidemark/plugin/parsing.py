@@ -25,11 +25,11 @@ def near_limits(streams: Collection[str]) -> list[str]:
         conf.getfloat("dag_processor", "dag_file_processor_timeout", fallback=ParsingLimits.to_process),
     )
     with create_session() as session:
-        found = list(session.execute(wanted))
+        files = list(session.execute(wanted))
     # The whole time is noted: building the DAGs is its first part.
     said = [
         warning(number, seconds / (1 + SERIALISED), limits, where=f"{file}: ", about="took")
-        for file, seconds, number in found
+        for file, seconds, number in files
         if seconds is not None
     ]
     return [one for one in said if one is not None]

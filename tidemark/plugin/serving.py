@@ -139,25 +139,25 @@ def file(version: str, name: str) -> Response:
 
     A browser keeps it under the version of all of them. Where that is another one, as after an upgrade, it keeps nothing.
     """
-    found = {path.name: path for path in _PAGE.iterdir() if path.suffix in _TYPES}.get(name)
-    if found is None:
+    path_of = {path.name: path for path in _PAGE.iterdir() if path.suffix in _TYPES}.get(name)
+    if path_of is None:
         raise HTTPException(404, "no such file")
     kept = {"Cache-Control": "private, max-age=31536000, immutable"} if version == _version() else {}
-    return Response(found.read_bytes(), media_type=f"{_TYPES[found.suffix]}; charset=utf-8", headers=kept)
+    return Response(path_of.read_bytes(), media_type=f"{_TYPES[path_of.suffix]}; charset=utf-8", headers=kept)
 
 
 def _version() -> str:
     """The digest of all scripts, styles and drawings, which load each other."""
-    found = sorted((path.name, path.stat().st_mtime_ns) for path in _PAGE.iterdir() if path.suffix in _TYPES)
-    return _digest(tuple(found))
+    files = sorted((path.name, path.stat().st_mtime_ns) for path in _PAGE.iterdir() if path.suffix in _TYPES)
+    return _digest(tuple(files))
 
 
 @lru_cache(maxsize=1)
 def _digest(files: tuple[tuple[str, int], ...]) -> str:
-    found = sha256()
+    hashed = sha256()
     for name, _ in files:
-        found.update(name.encode() + b"\0" + (_PAGE / name).read_bytes())
-    return found.hexdigest()[:16]
+        hashed.update(name.encode() + b"\0" + (_PAGE / name).read_bytes())
+    return hashed.hexdigest()[:16]
 
 
 async def not_found(request: Request, problem: Exception) -> Response:

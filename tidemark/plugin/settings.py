@@ -27,9 +27,9 @@ def from_airflow() -> Settings:
     from airflow.configuration import conf
 
     given = Settings()
-    found = {}
+    values = {}
     for field in fields(Settings):
         default = getattr(given, field.name)
         read = conf.getint if isinstance(default, int) else conf.getfloat
-        found[field.name] = read("tidemark", field.name, fallback=default)
-    return Settings(**found)  # type: ignore[arg-type]
+        values[field.name] = read("tidemark", field.name, fallback=default)
+    return Settings(**values)  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ class KnownStreams:
         from airflow.configuration import conf
 
         dags = Path(conf.get_mandatory_value("core", "dags_folder"))
-        found, problems, paths = {}, [], list[Path]()
+        files, problems, paths = {}, [], list[Path]()
         for folder in stream_folders(beside=dags):
             try:
                 paths += stream_files(folder)
@@ -90,8 +90,8 @@ class KnownStreams:
             if isinstance(file, str):
                 problems.append(file)
             else:
-                found[file.stream.name] = file
-        return found, problems
+                files[file.stream.name] = file
+        return files, problems
 
     def _load(self, path: Path) -> StreamFile | str:
         """The file, or what is wrong with it."""

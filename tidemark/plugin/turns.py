@@ -32,8 +32,8 @@ class Turns:
         return flight
 
     def _work(self) -> None:
-        while (found := self._next()) is not None:
-            by, flight, question = found
+        while (turn := self._next()) is not None:
+            by, flight, question = turn
             try:
                 if flight.set_running_or_notify_cancel():
                     _answer(flight, question)
@@ -59,8 +59,8 @@ class Turns:
 
 def _answer(flight: Future[Any], question: Callable[[], Any]) -> None:
     try:
-        found = question()
+        answer = question()
     except BaseException as problem:  # whoever waits for the answer is told, as by an executor
         flight.set_exception(problem)
     else:
-        flight.set_result(found)
+        flight.set_result(answer)

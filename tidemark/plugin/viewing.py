@@ -44,22 +44,22 @@ class Viewing:
 
     async def stream(self, name: str, user: Any) -> StreamFile:
         """The file of a stream. 404 for a stream that the person may not see, as for one that there is not."""
-        found, _ = await self.visible(user)
-        if name not in found:
+        files, _ = await self.visible(user)
+        if name not in files:
             raise HTTPException(404, "no such stream")
-        return found[name]
+        return files[name]
 
     async def page(self, page: str, request: Request, name: str, user: Any) -> Response:
         """A page about a stream. Its script says why there is nothing to see, so a refusal is this page too, with 404."""
-        found, _ = await self.visible(user)
-        return serving.page(page, request, 200 if name in found else 404)
+        files, _ = await self.visible(user)
+        return serving.page(page, request, 200 if name in files else 404)
 
     async def shown(self, name: str, user: Any) -> Overview:
         """What the page shows of a stream. Its holes are looked for beside: whoever asks after that sees them."""
         file = await self.stream(name, user)
-        found: Overview = await self.kept(file)
+        overview: Overview = await self.kept(file)
         self.asking.beside(file, self.servers.look_for_holes)
-        return found
+        return overview
 
     async def among_all(self, user: Any) -> tuple[dict[str, StreamFile], list[StreamNow], list[str]]:
         """The files that a person may see, each stream as it is known now, and the problems. Waits for no slow server.
@@ -156,11 +156,11 @@ class Viewing:
         if not patterns or topic.startswith("__"):
             return named, []
         question = {"kind": "names", "text": topic, "patterns": patterns}
-        found = await self.apart(user, lambda: asked_with_limits(question))
-        if "problem" in found:
-            raise HTTPException(400, f"topic: the streams' patterns cannot be tried on it: {found['problem']}")
-        slow = [f"{name}: its pattern takes too long on this topic; say topics by name" for name in found["slow"]]
-        return named | set(found["names"]), slow
+        answer = await self.apart(user, lambda: asked_with_limits(question))
+        if "problem" in answer:
+            raise HTTPException(400, f"topic: the streams' patterns cannot be tried on it: {answer['problem']}")
+        slow = [f"{name}: its pattern takes too long on this topic; say topics by name" for name in answer["slow"]]
+        return named | set(answer["names"]), slow
 
     async def apart(self, user: Any, question: Callable[[], Answer | Found]) -> Found:
         """The answer to a question that asks no server. What people send in is read so, and never in the event loop."""
@@ -172,9 +172,9 @@ class Viewing:
 
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """Reads files and Airflow's database, as Airflow does."""
-        found, problems = self.known.now()
-        allowed = may_see(user, [_dag(name) for name in found])
-        seen = {name: file for name, file in found.items() if _dag(name) in allowed}
+        files, problems = self.known.now()
+        allowed = may_see(user, [_dag(name) for name in files])
+        seen = {name: file for name, file in files.items() if _dag(name) in allowed}
         return seen, problems if problems and may_see_files(user) else []
 
 

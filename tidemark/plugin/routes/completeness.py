@@ -43,15 +43,24 @@ def routes(viewing: Viewing) -> APIRouter:
     async def calendar(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Calendar:
         """The watermark, and for each hour a word, what is missing, and what came late. As it was seen just now."""
 
-        def answer(found: InEventTime) -> Calendar:
-            return calendar_of(found.seen, hours_asked(since, hours, found.seen.now), found.watermark, found.first)
+        def answer(in_event_time: InEventTime) -> Calendar:
+            return calendar_of(
+                in_event_time.seen,
+                hours_asked(since, hours, in_event_time.seen.now),
+                in_event_time.watermark,
+                in_event_time.first,
+            )
 
         return await _answered(name, user, answer)
 
     @router.get("/api/streams/{name}/completeness/{hour}", responses=serving.PROBLEMS)
     async def one_hour(name: str, hour: Begins, user: User) -> Hour:
         """One hour, partition by partition: the rule, what is missing, what of that a backfill can read, what came late."""
-        return await _answered(name, user, lambda found: hour_whole(found.seen, hour_asked("hour", hour), found.first))
+        return await _answered(
+            name,
+            user,
+            lambda in_event_time: hour_whole(in_event_time.seen, hour_asked("hour", hour), in_event_time.first),
+        )
 
     async def _answered(name: str, user: User, answer: Callable[[InEventTime], Answered]) -> Answered:
         file = await viewing.stream(name, user)

@@ -83,19 +83,19 @@ def routes(viewing: Viewing) -> APIRouter:
         if whole:
             # Files and other servers: what they keep waiting are such questions, and no others.
             others += sinks_of(file)
-            found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
+            message = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
         else:
-            found = await viewing.ask(name, user, question, "no such message", *others, ledger_only=True)
-        return replace(found, may_see_payload=may)
+            message = await viewing.ask(name, user, question, "no such message", *others, ledger_only=True)
+        return replace(message, may_see_payload=may)
 
     return router
 
 
 def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> MessageShown:
-    found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
-    record = record_of(opened.stream, opened.connections, found.message) if whole and payload else None
+    located = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
+    record = record_of(opened.stream, opened.connections, located.message) if whole and payload else None
     order, records = list(opened.stream.fields), has_records(opened.stream)
-    return page_of(found, payload=payload, order=order, has_record=records, record=record)
+    return page_of(located, payload=payload, order=order, has_record=records, record=record)
 
 
 def _replay_dag(stream: str) -> str:

@@ -87,8 +87,8 @@ def routes(viewing: Viewing) -> APIRouter:
         if request.key:
             await run_in_threadpool(note_key_search, user, dag, key)
         others = (dead_letters_of(file), *sinks_of(file))
-        found = await viewing.ask_long(name, user, key, lambda opened: to_erase(opened, request), *others)
-        return replace(found, may_start=may)
+        erasure = await viewing.ask_long(name, user, key, lambda opened: to_erase(opened, request), *others)
+        return replace(erasure, may_start=may)
 
     return router
 

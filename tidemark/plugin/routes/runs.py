@@ -37,5 +37,5 @@ def routes(viewing: Viewing) -> APIRouter:
 
 
 def _report(opened: OpenStream, run: str) -> str | None:
-    found = find_report(opened, run)
-    return None if found is None else page_of(found, after_repair(opened, found))
+    report = find_report(opened, run)
+    return None if report is None else page_of(report, after_repair(opened, report))

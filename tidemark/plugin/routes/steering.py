@@ -38,11 +38,13 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/progress", responses=serving.PROBLEMS)
     async def progress(name: str, run: Named, user: User) -> ProgressOfRun:
         """How far a replay or backfill is, per partition, by the ledger."""
-        found = await viewing.ask(name, user, lambda opened: progress_of(opened, run), "no such run", ledger_only=True)
-        if not found.lanes:
-            return found
-        may = await run_in_threadpool(may_trigger, user, _dag_of(name, found.lanes[0].lane))
-        return replace(found, may_steer=may)
+        progress = await viewing.ask(
+            name, user, lambda opened: progress_of(opened, run), "no such run", ledger_only=True
+        )
+        if not progress.lanes:
+            return progress
+        may = await run_in_threadpool(may_trigger, user, _dag_of(name, progress.lanes[0].lane))
+        return replace(progress, may_steer=may)
 
     @router.post(
         "/api/streams/{name}/progress/{action}",
@@ -74,8 +76,8 @@ def routes(viewing: Viewing) -> APIRouter:
             _act(opened, action, named, reason)
             return progress_of(opened, asked.run)
 
-        found = await viewing.ask(name, user, act, "no such run", ledger_only=True)
-        return replace(found, may_steer=True)
+        progress = await viewing.ask(name, user, act, "no such run", ledger_only=True)
+        return replace(progress, may_steer=True)
 
     return router
 

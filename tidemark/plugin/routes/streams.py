@@ -59,9 +59,9 @@ def routes(viewing: Viewing) -> APIRouter:
 
         Also which DAG files come near Airflow's limits.
         """
-        found, problems = await viewing.visible(user)
-        reading, slow = (found, []) if topic is None else await viewing.reading(topic, found, user)
-        return Streams(sorted(reading), [*problems, *slow, *await viewing.near_limits(user, found)])
+        files, problems = await viewing.visible(user)
+        reading, slow = (files, []) if topic is None else await viewing.reading(topic, files, user)
+        return Streams(sorted(reading), [*problems, *slow, *await viewing.near_limits(user, files)])
 
     @router.get("/api/triage", responses=serving.PROBLEMS)
     async def triage(
@@ -82,10 +82,10 @@ def routes(viewing: Viewing) -> APIRouter:
         """
         files, known, problems = await viewing.among_all(user)
         wanted = Wanted(words, state or "", tag, owner, sort, down)
-        found = await run_in_threadpool(_among_all, known, wanted, first, count)
-        await viewing.look_again([files[stream.stream] for stream in found.streams])
+        some = await run_in_threadpool(_among_all, known, wanted, first, count)
+        await viewing.look_again([files[stream.stream] for stream in some.streams])
         near = await viewing.near_limits(user, [line.stream for line in known])
-        return replace(found, problems=[*problems, *near])
+        return replace(some, problems=[*problems, *near])
 
     @router.get("/api/streams/{name}/line", responses=serving.PROBLEMS)
     async def line(name: str, user: User) -> Line:
