@@ -77,7 +77,7 @@ PLANTED: dict[str, Bug] = {
     ),
     "a block is found by its first offset": Bug(
         "3",
-        ((TABLE, "found not in self._blocks:\n", "not any(found in erased for _, erased in self.erased):\n"),),
+        ((TABLE, "unit not in self._blocks:\n", "not any(unit in erased for _, erased in self.erased):\n"),),
     ),
     "an attempt that committed first writes on during an erasure": Bug(
         "3",
@@ -351,8 +351,8 @@ PLANTED |= {
         (
             (
                 PARTS,
-                "        if _same_folders(known, compactions.find(book, sink)):\n            return found\n",
-                "        return found\n",
+                "        if _same_folders(known, compactions.find(book, sink)):\n            return value\n",
+                "        return value\n",
             ),
         ),
         seed=27,
@@ -681,8 +681,8 @@ PLANTED |= {
         (
             (
                 FILES,
-                "    found = ds.dataset(there.files, schema=alike(there),",
-                "    found = there or ds.dataset(there.files, schema=alike(there),",
+                "    dataset = ds.dataset(there.files, schema=alike(there),",
+                "    dataset = there or ds.dataset(there.files, schema=alike(there),",
             ),
         ),
     ),

@@ -233,10 +233,10 @@ class PlainSink:
         """
         return f"a sink of type {settings.type} is not searched for one message"
 
-    def under_key(self, opened: Opened, settings: Any, row: StoredRow, found: CoveringWindows) -> UnderKey | None:
+    def under_key(self, opened: Opened, settings: Any, row: StoredRow, windows: CoveringWindows) -> UnderKey | None:
         """What a sink by key holds under the key of a message's `row`, which another sink has; None for other layouts.
 
-        `found` has the windows that cover the message. Raises TidemarkError.
+        `windows` has the windows that cover the message. Raises TidemarkError.
         """
         return None
 

@@ -36,17 +36,17 @@ class FirstWindows:
 
     def _set(self, read: Iterable[RangeSet]) -> None:
         self.covers = tuple(read)
-        found: dict[TopicPartition, list[tuple[int, int, int]]] = {}
+        intervals_of: dict[TopicPartition, list[tuple[int, int, int]]] = {}
         for number, covers in enumerate(self.covers):
             for range_ in covers:
-                found.setdefault(range_.partition, []).append((range_.start, range_.until, number))
-        self._intervals = {at: sorted(intervals) for at, intervals in found.items()}
+                intervals_of.setdefault(range_.partition, []).append((range_.start, range_.until, number))
+        self._intervals = {at: sorted(intervals) for at, intervals in intervals_of.items()}
 
     def at(self, partition: TopicPartition, offset: int) -> int | None:
         """The window that read an offset first."""
         intervals = self._intervals.get(partition, [])
-        found = bisect.bisect_right(intervals, offset, key=lambda interval: interval[0]) - 1
-        return intervals[found][2] if found >= 0 and offset < intervals[found][1] else None
+        before = bisect.bisect_right(intervals, offset, key=lambda interval: interval[0]) - 1
+        return intervals[before][2] if before >= 0 and offset < intervals[before][1] else None
 
     def start(self, partition: TopicPartition, offset: int, size: int) -> int | None:
         """The first offset of an offset's unit, in blocks of `size` offsets; None for an offset that no window has read."""
@@ -70,11 +70,13 @@ class FirstWindows:
             wanted = wide
 
     def _whole(self, wanted: RangeSet, size: int) -> RangeSet:
-        found: dict[int, list[OffsetRange]] = {}
+        by_window: dict[int, list[OffsetRange]] = {}
         for number, one in self._shared(wanted):
             start, until = one.start // size * size, min(-(-one.until // size) * size, MAX_OFFSET)
-            found.setdefault(number, []).append(OffsetRange(one.partition, start, until))
-        return RangeSet(range_ for number, blocks in found.items() for range_ in self.covers[number] & RangeSet(blocks))
+            by_window.setdefault(number, []).append(OffsetRange(one.partition, start, until))
+        return RangeSet(
+            range_ for number, blocks in by_window.items() for range_ in self.covers[number] & RangeSet(blocks)
+        )
 
     def _shared(self, wanted: RangeSet) -> Iterable[tuple[int, OffsetRange]]:
         """The parts of some offsets that windows have read first, each with its window."""
@@ -113,9 +115,9 @@ class FirstWindows:
 
     @staticmethod
     def _of(read: Iterable[RangeSet]) -> FirstWindows:
-        found = FirstWindows(())
-        found._set(read)
-        return found
+        windows = FirstWindows(())
+        windows._set(read)
+        return windows
 
 
 def units(blocks: Collection[int]) -> str:

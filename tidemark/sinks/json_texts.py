@@ -127,10 +127,10 @@ def _flat(of: Type, read: Any, *, as_they_stand: bool) -> Any:  # noqa: C901  (a
         case "tinyint" | "smallint" | "int" | "bigint":
             return int(_of(read, _Number))
         case "decimal":
-            found = Decimal(_of(read, _Number))
-            if found.as_tuple().exponent != -of.scale:
+            decimal = Decimal(_of(read, _Number))
+            if decimal.as_tuple().exponent != -of.scale:
                 raise ValueError(f"not a {of}")
-            return found
+            return decimal
         case "float" | "double":
             if not isinstance(read, _Number):
                 return _NO_NUMBERS[read] if read in _NO_NUMBERS else _refused(str(read))
@@ -142,10 +142,10 @@ def _flat(of: Type, read: Any, *, as_they_stand: bool) -> Any:  # noqa: C901  (a
         case "date":
             return date_of(_of(read, str))
         case "timestamp" | "timestamp_ntz":
-            found_time = _TIME.fullmatch(_of(read, str).removesuffix("Z"))
-            if found_time is None:
+            parts = _TIME.fullmatch(_of(read, str).removesuffix("Z"))
+            if parts is None:
                 raise ValueError("not a time")
-            return micros_of(f"{found_time[1]} {found_time[2]}.{found_time[3]}")
+            return micros_of(f"{parts[1]} {parts[2]}.{parts[3]}")
     return _of(read, str)
 
 

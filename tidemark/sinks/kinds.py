@@ -121,10 +121,10 @@ def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None
     Raises WrongUse, naming the sinks that can be compacted.
     """
     types = sorted(type_ for type_, kind in KINDS.items() if kind.compaction)
-    found = [sink for sink in sinks if sink.type in types]
-    chosen = [sink for sink in found if name in (None, sink.name)]
+    fitting = [sink for sink in sinks if sink.type in types]
+    chosen = [sink for sink in fitting if name in (None, sink.name)]
     if len(chosen) != 1:
-        known = ", ".join(sink.name for sink in found) or "none"
+        known = ", ".join(sink.name for sink in fitting) or "none"
         raise WrongUse(f"{stream}: name one sink of type {' or '.join(types)}; there are: {known}")
     return chosen[0]
 

@@ -92,8 +92,8 @@ class Mounts:
                 from tidemark.sinks.iceberg.catalog import located, opened
 
                 # The catalog says where the table is, which says itself who it is.
-                found = opened(located(self._connections, place_of(settings, base)))
-                return None if found is None else str(found.metadata.table_uuid)
+                iceberg = opened(located(self._connections, place_of(settings, base)))
+                return None if iceberg is None else str(iceberg.metadata.table_uuid)
             case LatestSettings():
                 # The table, and the folder with its history.
                 plain = _latest(settings)

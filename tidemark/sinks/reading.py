@@ -68,7 +68,7 @@ def hbase_rows(book: Book, table: RowsByOffset, sink: str | None) -> Iterator[St
 
 def rows_of_pieces(book: Book, table: RowsByOffset, view: View, wanted: Iterable[OffsetRange]) -> Iterator[StoredRow]:
     """The rows that count in some pieces."""
-    return (row for found in places_of_pieces(book, table, view, wanted) for _, row in found if row is not None)
+    return (row for places in places_of_pieces(book, table, view, wanted) for _, row in places if row is not None)
 
 
 def places_of_pieces(
@@ -82,8 +82,8 @@ def places_of_pieces(
     for piece in wanted:
         rest = piece
         while rest.start < rest.until:
-            view, (found, until) = _steady(book, view, partial(_first_part, table, rest), partial(_segments, rest))
-            yield found
+            view, (places, until) = _steady(book, view, partial(_first_part, table, rest), partial(_segments, rest))
+            yield places
             rest = replace(rest, start=until)
 
 
@@ -96,14 +96,14 @@ def read_at(
     as that of the dead letters, has what counts for the coordinate itself. The history is not read. The coordinate is looked
     up again after the readers. If a newer window has committed it, they are called again.
     """
-    found = look_up(book, place)
+    windows = look_up(book, place)
     while True:
-        counting = {name: found.counting(name) for name in readers}
+        counting = {name: windows.counting(name) for name in readers}
         rows = {name: readers[name](record) for name, record in counting.items() if record is not None}
         newer = look_up(book, place)
-        if newer.generations == found.generations:
+        if newer.generations == windows.generations:
             return newer, rows
-        found = newer
+        windows = newer
 
 
 @dataclass(frozen=True)
@@ -167,12 +167,12 @@ def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
 def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:
     """Read until the `used` part of the ledger is the same before and after."""
     while True:
-        found = read(view)
+        value = read(view)
         if not book.changed_since(view):
-            return view, found
+            return view, value
         newer = book.view(view.sink)
         if used(newer) == used(view):
-            return newer, found
+            return newer, value
         view = newer
 
 
@@ -180,15 +180,15 @@ def _first_part(
     table: RowsByOffset, wanted: OffsetRange, view: View
 ) -> tuple[list[tuple[Place, StoredRow | None]], int]:
     """The rows of the first messages, some megabytes of them, and the offset from which to read on."""
-    found: list[tuple[Place, StoredRow | None]] = []
+    places: list[tuple[Place, StoredRow | None]] = []
     size = 0
     for place, row in table.rows(view.authority, wanted):
-        if size >= _PART_BYTES and place.offset != found[-1][0].offset:
-            return found, place.offset
-        found.append((place, row))
+        if size >= _PART_BYTES and place.offset != places[-1][0].offset:
+            return places, place.offset
+        places.append((place, row))
         if row is not None:
             size += sum(map(len, row.fields.values()))
-    return found, wanted.until
+    return places, wanted.until
 
 
 def _segments(wanted: OffsetRange, view: View) -> object:

@@ -22,11 +22,11 @@ def texts(fields: Mapping[str, bytes]) -> dict[str, str]:
     return {name: _decoded(value) for name, value in fields.items()}
 
 
-def of_file(found: Mapping[str, Any]) -> dict[str, Any]:
+def of_file(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a file, without the fields that are null."""
-    at = TopicPartition(found["_topic"], found["_partition"], found["_incarnation"])
-    fields = {name: _as_text(value) for name, value in found.items() if name[0] != "_" and value is not None}
-    return {**place(Place(at, found["_offset"], found["_index"])), "fields": fields}
+    at = TopicPartition(row["_topic"], row["_partition"], row["_incarnation"])
+    fields = {name: _as_text(value) for name, value in row.items() if name[0] != "_" and value is not None}
+    return {**place(Place(at, row["_offset"], row["_index"])), "fields": fields}
 
 
 def _decoded(value: bytes) -> str:

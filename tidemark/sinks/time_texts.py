@@ -32,14 +32,14 @@ def date_text(days: int) -> str:
 
 def micros_of(text: str) -> int:
     """The time since 1970 of a text; also of times that Python's dates cannot hold. Raises ValueError."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    parts = _TIME.fullmatch(text)
+    if parts is None:
         raise ValueError(f"not a time of Spark: {text!r}")
-    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    year, month, day, hour, minute, second = map(int, parts.groups()[:6])
     cycles, within = divmod(year - 1970, _YEARS)
     at = datetime(1970 + within, month, day, hour, minute, second, tzinfo=UTC) - _EPOCH
     seconds = (cycles * _DAYS + at.days) * 86_400 + at.seconds
-    return seconds * 1_000_000 + int((found.group(7) or "").ljust(6, "0"))
+    return seconds * 1_000_000 + int((parts.group(7) or "").ljust(6, "0"))
 
 
 def date_of(text: str) -> int:

@@ -45,19 +45,19 @@ def _value(of: Type, text: str) -> Any:
     if of.name == "decimal":
         return _decimal(text, of.scale)
     read, written = _WHOLE[of.name]
-    found = read(text)
-    return _of(found if written(found) == text and -(2**63) <= found < 2**63 else None, text)
+    value = read(text)
+    return _of(value if written(value) == text and -(2**63) <= value < 2**63 else None, text)
 
 
 def _decimal(text: str, scale: int) -> Decimal:
-    found = _DECIMAL.fullmatch(text)
-    return _of(Decimal(text) if found is not None and len(found[1] or "") == scale else None, text)  # type: ignore[no-any-return]
+    parts = _DECIMAL.fullmatch(text)
+    return _of(Decimal(text) if parts is not None and len(parts[1] or "") == scale else None, text)  # type: ignore[no-any-return]
 
 
-def _of(found: Any, text: str) -> Any:
-    if found is None:
+def _of(value: Any, text: str) -> Any:
+    if value is None:
         raise ValueError(f"Spark does not write {text!r}")
-    return found
+    return value
 
 
 # How a text becomes a whole number, and a whole number a text.

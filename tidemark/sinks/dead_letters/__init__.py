@@ -47,8 +47,8 @@ def redrives(row: StoredRow) -> int:
 
 def described(row: StoredRow) -> dict[str, Any]:
     """A dead letter for display: its window and generation, and every field that it has, as text."""
-    found = texts(row.fields)
-    fields = {name: found[name] for name in FIELDS if name in found}
+    said = texts(row.fields)
+    fields = {name: said[name] for name in FIELDS if name in said}
     return {"window": f"{row.mark.lane}/{row.mark.seq}", "generation": str(row.mark.generation), "fields": fields}
 
 

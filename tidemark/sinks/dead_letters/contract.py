@@ -100,8 +100,8 @@ class DeadLetters(Protocol):
     def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
         """The rows of one message that carry a generation."""
         wanted = at.as_range()
-        found = self.rows(Authority([(generation, RangeSet([wanted]))]), wanted)
-        return [row for _, row in found if row is not None]
+        rows = self.rows(Authority([(generation, RangeSet([wanted]))]), wanted)
+        return [row for _, row in rows if row is not None]
 
 
 @dataclass(frozen=True)

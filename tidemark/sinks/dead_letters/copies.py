@@ -138,7 +138,7 @@ def message_of(topic: str, stream: str, row: StoredRow, most: int) -> Message:
 
 def _headers(stream: str, row: StoredRow) -> Headers:
     at, fields = row.place.partition, row.fields
-    found: Mapping[str, bytes | str | int | None] = {
+    values: Mapping[str, bytes | str | int | None] = {
         "__connect.errors.topic": at.topic,
         "__connect.errors.partition": at.partition,
         "__connect.errors.offset": row.place.offset,
@@ -154,7 +154,7 @@ def _headers(stream: str, row: StoredRow) -> Headers:
     }
     return [
         (name, value if isinstance(value, bytes) else str(value).encode())
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     ]
 

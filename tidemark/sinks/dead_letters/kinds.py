@@ -55,19 +55,19 @@ def dead_letters_of(settings: DeadLetterSettings, book: Book, connections: Conne
 
 def kind_of_receipts(type_: str) -> DeadLettersKind | None:
     """The type of store that receipts name so; None for any other type of place. Raises WrongUse for one that is refused."""
-    found = next((kind for kind in KINDS.values() if kind.settings.receipts() == type_), None)
-    if found is not None and found.refused:
-        raise WrongUse(f"the places of type {type_!r}: {found.refused}")
-    return found
+    known = next((kind for kind in KINDS.values() if kind.settings.receipts() == type_), None)
+    if known is not None and known.refused:
+        raise WrongUse(f"the places of type {type_!r}: {known.refused}")
+    return known
 
 
 def required_kind(type_: str) -> DeadLettersKind:
     """As `kind_of_receipts`. Raises WrongUse for any other type of place."""
-    if (found := kind_of_receipts(type_)) is None:
+    if (kind := kind_of_receipts(type_)) is None:
         raise WrongUse(
             f"dead letters are in a place of type {type_!r}, which no package here knows: install the one that brings it"
         )
-    return found
+    return kind
 
 
 def _refused(type_: str, why: str) -> DeadLettersKind:

@@ -36,8 +36,8 @@ class PlainDelta(PlainSink):
         from tidemark.sinks.delta import table
         from tidemark.sinks.parquet import files
 
-        found = sorted(table.files_of(place["base"]).items())
-        gone = ((gone_of_dead(done, generation), paths) for generation, paths in found)
+        by_generation = sorted(table.files_of(place["base"]).items())
+        gone = ((gone_of_dead(done, generation), paths) for generation, paths in by_generation)
         return sum(1 for erased, paths in gone if erased and files.have(paths, erased))
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:

@@ -89,7 +89,7 @@ def prepare(
 
     def checked(table: DeltaTable) -> None:
         check_owner(base, owner_of(table), stream, ledger)
-        found = table.metadata().configuration
+        now = table.metadata().configuration
         if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
             raise WrongUse(
                 f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
@@ -100,7 +100,7 @@ def prepare(
         _stored(base, table, {column.name: text_of(of_arrow(column.type)) for column in schema})
         if missing := [field for field in wanted.fields if field.name not in there]:
             table.alter.add_columns(missing)
-        if any(found.get(key) != value for key, value in _STATISTICS.items()):
+        if any(now.get(key) != value for key, value in _STATISTICS.items()):
             # Of a table that an earlier version has made.
             table.alter.set_table_properties(_STATISTICS, raise_if_not_exists=False)
 
@@ -136,8 +136,8 @@ def owner(base: str) -> dict[str, str]:
 
 
 def owner_of(table: DeltaTable) -> dict[str, str]:
-    found = table.metadata().configuration
-    return {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}
+    configuration = table.metadata().configuration
+    return {"stream": configuration.get(_STREAM, "nobody"), "ledger": configuration.get(_LEDGER, "none")}
 
 
 def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
@@ -267,10 +267,10 @@ def _actions(base: str, generation: int) -> Iterator[AddAction]:
             if entry.type != fs.FileType.File or not entry.base_name.endswith(".parquet") or entry.base_name[0] in "._":
                 continue
             with filesystem.open_input_file(entry.path) as file:
-                found = json.dumps(statistics(pq.read_metadata(file)))
+                numbers = json.dumps(statistics(pq.read_metadata(file)))
             name = posixpath.join(f"{GENERATION}={generation}", entry.base_name)
             values = {GENERATION: str(generation)}
-            yield AddAction(name, entry.size, values, int(entry.mtime_ns // 1_000_000), True, found)
+            yield AddAction(name, entry.size, values, int(entry.mtime_ns // 1_000_000), True, numbers)
 
 
 def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
@@ -282,10 +282,10 @@ def statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
         name = metadata.schema.column(number).path
         if name not in _PRUNED:
             continue
-        found = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
-        if found and all(column is not None and column.has_min_max for column in found):
-            least[name] = min(column.min for column in found)
-            most[name] = max(column.max for column in found)
+        columns = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
+        if columns and all(column is not None and column.has_min_max for column in columns):
+            least[name] = min(column.min for column in columns)
+            most[name] = max(column.max for column in columns)
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
 
 
@@ -367,15 +367,15 @@ class _File(NamedTuple):
             if least is not None
         ):
             return False
-        found = covers.at_or_above(at, self.first)
-        return found is not None and found <= self.last
+        offset = covers.at_or_above(at, self.first)
+        return offset is not None and offset <= self.last
 
 
 def _files(table: DeltaTable) -> list[_File]:
     """The files of a table by their first offset. One without statistics may have any row."""
     rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     bounds = ([(row.get(f"min.{column}"), row.get(f"max.{column}")) for column in _PRUNED] for row in rows)
-    found = [
+    files = [
         _File(
             row[f"partition.{GENERATION}"],
             row["size_bytes"],
@@ -385,7 +385,7 @@ def _files(table: DeltaTable) -> list[_File]:
         )
         for row, (*places, (first, last)) in zip(rows, bounds, strict=True)
     ]
-    return sorted(found, key=attrgetter("first"))
+    return sorted(files, key=attrgetter("first"))
 
 
 def _together(files: Iterable[_File]) -> Iterator[list[_File]]:
@@ -417,13 +417,13 @@ def files_of(base: str) -> dict[int, list[str]]:
         added = opened(base).get_add_actions(flatten=True)
     except TableNotFoundError:
         return {}
-    found: dict[int, list[str]] = {}
+    by_generation: dict[int, list[str]] = {}
     table = pa.table(added)
     for path, generation in zip(
         table.column("path").to_pylist(), table.column(f"partition.{GENERATION}").to_pylist(), strict=True
     ):
-        found.setdefault(generation, []).append(f"{base}/{path}")
-    return found
+        by_generation.setdefault(generation, []).append(f"{base}/{path}")
+    return by_generation
 
 
 def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Authority, list[FolderPart]]:
@@ -436,14 +436,14 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
     """
     view = book.view(sink)
     while True:
-        found = parts(view.windows, view.authority, sink, kind=TYPE)
-        for part in found:
+        listed = parts(view.windows, view.authority, sink, kind=TYPE)
+        for part in listed:
             check_there(part.base, (window.record for window in part.windows))
-        files = {base: files_of(base) for base in {one.base for one in found}}
+        files = {base: files_of(base) for base in {one.base for one in listed}}
         if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
             break
         view = newer
-    known = [with_files(one, files[one.base]) for one in found]
+    known = [with_files(one, files[one.base]) for one in listed]
     for part in known:
         # A window may have lost exactly those offsets that had rows: then it is no error that it has no files. Nor where
         # nobody knows whether it had any, as in a ledger that was rebuilt from the results.

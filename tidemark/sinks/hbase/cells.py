@@ -56,8 +56,8 @@ class CellLayout:
             except ValueError:
                 return {PACKED.decode(): packed}
         names = {column: name for name, column in self.columns.items()}
-        found = ((column[len(DATA_PREFIX) :].decode(), value) for column, value in cells.items())
-        return {names.get(column, column): value for column, value in found}
+        columns = ((column[len(DATA_PREFIX) :].decode(), value) for column, value in cells.items())
+        return {names.get(column, column): value for column, value in columns}
 
     def marked(self) -> dict[str, Any]:
         """The layout as the owner's mark of the table holds it: empty for one cell each, under the field's own name."""

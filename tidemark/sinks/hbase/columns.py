@@ -71,8 +71,8 @@ def _numbers(column: pa.Array) -> np.ndarray:
 
 def marks(generation: int, lane: str, seq: int, digests: pa.Array, tombstones: pa.Array) -> pa.Array:
     """The rows' marks."""
-    found = np.empty(len(digests), dtype=_MARK)
-    found["format"], found["generation"], found["seq"] = MARK_FORMAT, generation, seq
-    found["digest"] = digests.to_numpy(zero_copy_only=False).view(np.uint64)
-    found["flags"] = np.where(tombstones.to_numpy(zero_copy_only=False), FLAG_TOMBSTONE, 0)
-    return pc.binary_join_element_wise(fixed(found), lane.encode(), _NOTHING)
+    marks_ = np.empty(len(digests), dtype=_MARK)
+    marks_["format"], marks_["generation"], marks_["seq"] = MARK_FORMAT, generation, seq
+    marks_["digest"] = digests.to_numpy(zero_copy_only=False).view(np.uint64)
+    marks_["flags"] = np.where(tombstones.to_numpy(zero_copy_only=False), FLAG_TOMBSTONE, 0)
+    return pc.binary_join_element_wise(fixed(marks_), lane.encode(), _NOTHING)

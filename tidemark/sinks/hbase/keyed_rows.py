@@ -34,21 +34,21 @@ def encode_fields(key: Sequence[bytes | None]) -> bytes:
 
 def decode_fields(encoded: bytes) -> tuple[bytes | None, ...]:
     """Raises ValueError for bytes that `encode_fields` does not give."""
-    found: list[bytes | None] = []
+    fields: list[bytes | None] = []
     at = 0
     while at < len(encoded):
         if encoded[at : at + 1] == _NULL:
-            found.append(None)
+            fields.append(None)
             at += 1
             continue
         behind = at + 1 + _LENGTH.size
         if encoded[at : at + 1] != _VALUE or behind > len(encoded):
             raise ValueError(f"not a row of this layout: its key ends with {encoded!r}")
         at = behind + int(_LENGTH.unpack_from(encoded, at + 1)[0])
-        found.append(encoded[behind:at])
+        fields.append(encoded[behind:at])
     if at != len(encoded):
         raise ValueError(f"not a row of this layout: its key ends with {encoded!r}")
-    return tuple(found)
+    return tuple(fields)
 
 
 def salted(key: bytes, whose: str, sink_type: str) -> bytes:

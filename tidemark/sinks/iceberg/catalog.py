@@ -63,12 +63,12 @@ class Where:
 def located(connections: Connections, place: Mapping[str, str]) -> Where:
     """The table that a receipt names. Raises ConnectionMissing, WrongUse."""
     name = place["catalog"]
-    found = database(connections(name))
-    if found.kind not in _TRIED:
+    database_ = database(connections(name))
+    if database_.kind not in _TRIED:
         raise WrongUse(
-            f"connection {name} leads to {found}: an Iceberg catalog is kept in PostgreSQL, or a file of SQLite"
+            f"connection {name} leads to {database_}: an Iceberg catalog is kept in PostgreSQL, or a file of SQLite"
         )
-    return Where(place["base"], found, place["catalog_name"], place["table"])
+    return Where(place["base"], database_, place["catalog_name"], place["table"])
 
 
 # Set where a table is made: else the folder of its metadata is there, or its disk is not mounted.

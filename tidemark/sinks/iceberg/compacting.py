@@ -86,12 +86,14 @@ class IcebergCompaction:
     def made(self, opened: Opened, settings: IcebergSink, run: str) -> Sequence[Replacement]:
         where = where_of(opened, settings)
         table = check_there(where, ())
-        found = []
+        replacements = []
         for one in table.snapshots() if table is not None else ():
             said = one.summary.additional_properties if one.summary is not None else {}
             if said.get(_RUN) == run:
-                found.append(Replacement(said[_WINDOWS].split(", "), int(said[_ROWS]), f"{where.base}/data/compacted"))
-        return [*found, *expired_by(table, run)]
+                replacements.append(
+                    Replacement(said[_WINDOWS].split(", "), int(said[_ROWS]), f"{where.base}/data/compacted")
+                )
+        return [*replacements, *expired_by(table, run)]
 
 
 class Seen:
@@ -304,13 +306,13 @@ def _only_of(table: Table, expiring: Sequence[Snapshot]) -> list[LiveFile]:
 def named_files(table: Table) -> set[str]:
     """All files that a version of the metadata names, itself among them."""
     metadata = table.metadata
-    found = {table.metadata_location, *(one.metadata_file for one in metadata.metadata_log)}
+    names = {table.metadata_location, *(one.metadata_file for one in metadata.metadata_log)}
     # Other programs write statistics.
-    found |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
+    names |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     for shot in table.snapshots():
-        found.add(shot.manifest_list)
-        found |= {one.manifest_path for one in shot.manifests(table.io)}
-    return found | {one.path for one in files_of_all(table)}
+        names.add(shot.manifest_list)
+        names |= {one.manifest_path for one in shot.manifests(table.io)}
+    return names | {one.path for one in files_of_all(table)}
 
 
 def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:

@@ -92,8 +92,8 @@ def _statistics(metadata: TableMetadata, footer: pq.FileMetaData) -> Mapping[str
             return None
 
     wanted = compute_statistics_plan(metadata.schema(), metadata.properties)
-    if (found := of(wanted)) is not None:
-        return found
+    if (value := of(wanted)) is not None:
+        return value
     counted = {field: replace(one, mode=MetricsMode(MetricModeTypes.COUNTS)) for field, one in wanted.items()}
     fit = {field: one for field, one in wanted.items() if of({**counted, field: one}) is not None}
     return data_file_statistics_from_parquet_metadata(footer, {**counted, **fit}, ids).to_serialized_dict()
@@ -101,11 +101,11 @@ def _statistics(metadata: TableMetadata, footer: pq.FileMetaData) -> Mapping[str
 
 def _ids(metadata: TableMetadata) -> dict[str, int]:
     """The field of each path in a file, which may have the names of before."""
-    found = parquet_path_to_id_mapping(metadata.schema())
+    ids = parquet_path_to_id_mapping(metadata.schema())
     for name, before in older_names(metadata).items():
-        inner = {path: field for path, field in found.items() if path == name or path.startswith(f"{name}.")}
-        found |= {old + path.removeprefix(name): field for old in before for path, field in inner.items()}
-    return found
+        inner = {path: field for path, field in ids.items() if path == name or path.startswith(f"{name}.")}
+        ids |= {old + path.removeprefix(name): field for old in before for path, field in inner.items()}
+    return ids
 
 
 def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet, below: int) -> str | None:
@@ -160,8 +160,8 @@ def compression_of(name: str) -> str:
 
 
 def _compression(footer: pq.FileMetaData) -> str:
-    found = str(footer.row_group(0).column(0).compression)
-    return _PLAIN.get(found, found.lower())
+    codec = str(footer.row_group(0).column(0).compression)
+    return _PLAIN.get(codec, codec.lower())
 
 
 def _copy(
@@ -184,7 +184,7 @@ def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray
     topics, incarnations, partitions, offsets, generations = (
         batch.column(name).to_numpy(zero_copy_only=False) for name in (*_COORDINATE, GENERATION)
     )
-    found = np.zeros(batch.num_rows, dtype=bool)
+    gone = np.zeros(batch.num_rows, dtype=bool)
     for at in wanted.partitions:
         here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
         if not here.any():
@@ -192,6 +192,6 @@ def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray
         starts, untils = np.array(wanted.of(at), dtype=np.int64).T
         # -1 for an offset before the first range.
         nearest = np.searchsorted(starts, offsets, side="right") - 1
-        found |= here & (nearest >= 0) & (offsets < untils[nearest])
-    found &= generations < below
-    return found
+        gone |= here & (nearest >= 0) & (offsets < untils[nearest])
+    gone &= generations < below
+    return gone

@@ -42,7 +42,7 @@ class LiveFile:
         if self.generations[0] >= below:
             return False
         first, last = self.offsets
-        return any((found := wanted.at_or_above(at, first)) is not None and found <= last for at in wanted.partitions)
+        return any((offset := wanted.at_or_above(at, first)) is not None and offset <= last for at in wanted.partitions)
 
     def may_have_generation(self, generation: int) -> bool:
         return self.generations[0] <= generation <= self.generations[1]

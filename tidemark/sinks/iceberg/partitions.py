@@ -61,9 +61,9 @@ def check_spec(where: object, keys: Iterable[AnyKey], metadata: TableMetadata, r
     wanted = [(key.field, str(_transform(key))) for key in keys]
     schema = metadata.schema()
     sources = [(schema.find_field(field.source_id).name, str(field.transform)) for field in metadata.spec().fields]
-    found = [(renamed.get(name, name), transform) for name, transform in sources]
-    if found != wanted:
-        said = ", ".join(f"{transform} of {field}" for field, transform in found) or "nothing"
+    spec_keys = [(renamed.get(name, name), transform) for name, transform in sources]
+    if spec_keys != wanted:
+        said = ", ".join(f"{transform} of {field}" for field, transform in spec_keys) or "nothing"
         raise WrongUse(
             f"{where} is partitioned by {said}, and the stream file now says something else: name another table"
         )

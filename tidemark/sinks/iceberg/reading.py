@@ -31,19 +31,19 @@ from tidemark.types.renamed import NEVER, Names, both
 
 def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
     """The rows of a sink `iceberg` that count, one table for each window, or for several that share files."""
-    authority, found = parts_that_count(for_readers(book), sink, connections)
-    return list(tables_that_count(found, authority, names_of_tables(found, sink, connections)))
+    authority, parts_ = parts_that_count(for_readers(book), sink, connections)
+    return list(tables_that_count(parts_, authority, names_of_tables(parts_, sink, connections)))
 
 
 def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
     """The first rows of a sink `iceberg` that count, at most `limit`; times are texts."""
-    authority, found = parts_that_count(book, sink, connections)
-    return first_rows(tables_that_count(found, authority, names_of_tables(found, sink, connections)), limit)
+    authority, parts_ = parts_that_count(book, sink, connections)
+    return first_rows(tables_that_count(parts_, authority, names_of_tables(parts_, sink, connections)), limit)
 
 
-def names_of_tables(found: list[FolderPart], sink: str, connections: Connections) -> Names:
+def names_of_tables(parts_: list[FolderPart], sink: str, connections: Connections) -> Names:
     """The older names of the columns. A stream has one table, or had others before: a name that was is one column's."""
-    return reduce(both, map(names_of, _tables(found, sink, connections)), NEVER)
+    return reduce(both, map(names_of, _tables(parts_, sink, connections)), NEVER)
 
 
 def parts_that_count(
@@ -58,9 +58,9 @@ def parts_that_count(
     view = book.view(sink)
     versions = versions_of(book)
     while True:
-        found = parts(view.windows, view.authority, sink, kind=TYPE)
-        tables = {where: _Listed.of(where, found, sink, connections) for where in _tables(found, sink, connections)}
-        known = [_with_files(one, tables[_where(one, sink, connections)], versions) for one in found]
+        listed = parts(view.windows, view.authority, sink, kind=TYPE)
+        tables = {where: _Listed.of(where, listed, sink, connections) for where in _tables(listed, sink, connections)}
+        known = [_with_files(one, tables[_where(one, sink, connections)], versions) for one in listed]
         if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
             break
         view = newer
@@ -85,8 +85,8 @@ def _where(part: FolderPart, sink: str, connections: Connections) -> Where:
     return located(connections, next(places))
 
 
-def _tables(found: list[FolderPart], sink: str, connections: Connections) -> set[Where]:
-    return {_where(part, sink, connections) for part in found}
+def _tables(parts_: list[FolderPart], sink: str, connections: Connections) -> set[Where]:
+    return {_where(part, sink, connections) for part in parts_}
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class _Listed:
     mixed: Sequence[LiveFile]
 
     @classmethod
-    def of(cls, where: Where, found: list[FolderPart], sink: str, connections: Connections) -> _Listed:
-        here = (part for part in found if _where(part, sink, connections) == where)
+    def of(cls, where: Where, parts_: list[FolderPart], sink: str, connections: Connections) -> _Listed:
+        here = (part for part in parts_ if _where(part, sink, connections) == where)
         return listed(check_there(where, (window.record for part in here for window in part.windows)))
 
     def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
@@ -146,11 +146,11 @@ def _with_files(part: FolderPart, there: _Listed, versions: str) -> FolderPart:
     return replace(part, files=tuple(held), compacted=True)
 
 
-def _apart(found: Iterable[FolderPart]) -> list[FolderPart]:
+def _apart(parts_: Iterable[FolderPart]) -> list[FolderPart]:
     """Parts of which no two have a file in common: windows that share files become one part."""
     together: dict[int, FolderPart] = {}
     at: dict[str, int] = {}
-    for number, part in enumerate(found):
+    for number, part in enumerate(parts_):
         whole = part
         for other in sorted({at[path] for path in part.paths if path in at}):
             whole = _joined(together.pop(other), whole)

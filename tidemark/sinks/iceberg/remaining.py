@@ -38,8 +38,8 @@ def _held(erased: RangeSet, seen: Seen) -> tuple[int, int]:
     if table is None:
         return 0, 0
     by_snapshots = files_of_all(table)
-    found = sum(one.may_have(erased, MAX_OFFSET) and data_files.hold(one.path, erased) for one in by_snapshots)
-    return found, sum(_may_hold(name, erased) for name in {*written} - named_files(table))
+    files = sum(one.may_have(erased, MAX_OFFSET) and data_files.hold(one.path, erased) for one in by_snapshots)
+    return files, sum(_may_hold(name, erased) for name in {*written} - named_files(table))
 
 
 def _may_hold(name: str, erased: RangeSet) -> bool:

@@ -76,18 +76,18 @@ def iceberg_type(kind: FieldType | Type) -> IcebergType:
     return _FLAT[of.name]
 
 
-def same(found: IcebergType, kind: FieldType) -> bool:
+def same(type_: IcebergType, kind: FieldType) -> bool:
     """Whether a column of a table has the type of a field. Ids of nested fields are the table's own."""
     try:
-        return _of_iceberg(found) == _of_iceberg(iceberg_type(kind))
+        return _of_iceberg(type_) == _of_iceberg(iceberg_type(kind))
     except KeyError:
         return False
 
 
-def field_type(found: IcebergType) -> FieldType | None:
+def field_type(type_: IcebergType) -> FieldType | None:
     """The type of a field that a column has; None for one that no field has."""
     try:
-        return text_of(_of_iceberg(found))
+        return text_of(_of_iceberg(type_))
     except KeyError:
         return None
 
@@ -101,33 +101,33 @@ def today(metadata: TableMetadata, name: str) -> str:
     """What a column of a file is called now."""
     mapping = metadata.name_mapping()
     field = next((one.field_id for one in mapping.root if name in one.names), None) if mapping else None
-    found = None if field is None else metadata.schema().find_column_name(field)
-    return name if found is None else found
+    column = None if field is None else metadata.schema().find_column_name(field)
+    return name if column is None else column
 
 
 def older_names(metadata: TableMetadata) -> dict[str, list[str]]:
     """The names that columns had before, by those of today."""
     mapping = metadata.name_mapping()
-    found: dict[str, list[str]] = {}
+    older: dict[str, list[str]] = {}
     for old in (name for one in (mapping.root if mapping else ()) for name in one.names):
         if (name := today(metadata, old)) != old:
-            found.setdefault(name, []).append(old)
-    return found
+            older.setdefault(name, []).append(old)
+    return older
 
 
-def _of_iceberg(found: IcebergType) -> Type:
+def _of_iceberg(type_: IcebergType) -> Type:
     """Raises KeyError for a type that no field has."""
-    if isinstance(found, DecimalType):
-        return Type("decimal", found.precision, found.scale)
-    if isinstance(found, ListType):
-        return Type("array", of=_of_iceberg(found.element_type))
-    if isinstance(found, MapType):
-        return Type("map", of=_of_iceberg(found.value_type))
-    if isinstance(found, StructType):
+    if isinstance(type_, DecimalType):
+        return Type("decimal", type_.precision, type_.scale)
+    if isinstance(type_, ListType):
+        return Type("array", of=_of_iceberg(type_.element_type))
+    if isinstance(type_, MapType):
+        return Type("map", of=_of_iceberg(type_.value_type))
+    if isinstance(type_, StructType):
         return Type(
-            "struct", members=tuple(Member(field.name, _of_iceberg(field.field_type)) for field in found.fields)
+            "struct", members=tuple(Member(field.name, _of_iceberg(field.field_type)) for field in type_.fields)
         )
-    return Type(_NAMES[str(found)])
+    return Type(_NAMES[str(type_)])
 
 
 _NAMES = {str(one): name for name, one in _FLAT.items()}

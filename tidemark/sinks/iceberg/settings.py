@@ -42,14 +42,14 @@ class PartitionKey:
     @classmethod
     def read(cls, text: str) -> PartitionKey:
         """`day(field)`, `hour(field)` or `bucket(16, field)`. Raises ValueError."""
-        found = _KEY.fullmatch(text)
-        if found is None:
+        parts = _KEY.fullmatch(text)
+        if parts is None:
             raise ValueError(
                 f"{text!r}: expected day(field), hour(field), or bucket(16, field) with a number up to 9999"
             )
-        if found["of"]:
-            return cls(found["of"], "bucket", int(found["number"]))
-        return cls(found["time"], "day" if found["part"] == "day" else "hour")
+        if parts["of"]:
+            return cls(parts["of"], "bucket", int(parts["number"]))
+        return cls(parts["time"], "day" if parts["part"] == "day" else "hour")
 
     @property
     def name(self) -> str:

@@ -38,7 +38,7 @@ def messages_of(
     if number > MOST_MESSAGES:
         within = ", ".join(map(str, written[:5])) + (f" and {len(written) - 5} more" if len(written) > 5 else "")
         return f"it is one of {_grouped(number)} messages in {within}; up to {_grouped(MOST_MESSAGES)} are searched"
-    found: dict[int, StoredRow] = {}
+    by_index: dict[int, StoredRow] = {}
     with consumer_of(cluster) as consumer:
         for one in written:
             place = KafkaTopicPartition(one.partition.topic, one.partition.partition)
@@ -46,11 +46,11 @@ def messages_of(
                 for message in records_of(consumer, place, one.until, one.start):
                     origin = _origin(message, stream, at, record.attempt.generation)
                     # A task that Spark ran twice has written its messages twice; the first of them counts.
-                    if origin is not None and len(found) < MOST_ROWS:
-                        found.setdefault(origin.place.index, _row(origin, message))
-    if not found:
+                    if origin is not None and len(by_index) < MOST_ROWS:
+                        by_index.setdefault(origin.place.index, _row(origin, message))
+    if not by_index:
         return f"it is not among the {_grouped(number)} messages of its window's time; the topic may have deleted it"
-    return [found[index] for index in sorted(found)]
+    return [by_index[index] for index in sorted(by_index)]
 
 
 def _grouped(number: int) -> str:
@@ -63,13 +63,13 @@ def _written(log: KafkaLog, topics: Sequence[str], record: Record) -> list[Offse
     logs = log.topics(topics, READ_UNCOMMITTED)
     first = log.first_at_or_after(logs, record.attempt.taken_at - _CLOCKS_MS, READ_UNCOMMITTED)
     after = log.first_at_or_after(logs, record.committed_at + _CLOCKS_MS, READ_UNCOMMITTED)
-    found = []
+    ranges = []
     for topic, one in logs.items():
         for number, bounds in one.partitions.items():
             start, until = first.get((topic, number)), after.get((topic, number))
             if start is not None:
-                found.append(OffsetRange(TopicPartition(topic, number), start, bounds.end if until is None else until))
-    return [one for one in found if one.start < one.until]
+                ranges.append(OffsetRange(TopicPartition(topic, number), start, bounds.end if until is None else until))
+    return [one for one in ranges if one.start < one.until]
 
 
 def _origin(message: object, stream: str, at: Coordinate, generation: int) -> Origin | None:

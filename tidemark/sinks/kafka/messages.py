@@ -75,13 +75,13 @@ class Origin:
     @classmethod
     def of(cls, headers: Iterable[tuple[str, bytes]]) -> Origin | None:
         """The origin in these headers; None for a message of another program. Raises ValueError for another format."""
-        found = {name: value for name, value in headers if name in HEADER_NAMES}
-        if not found:
+        values = {name: value for name, value in headers if name in HEADER_NAMES}
+        if not values:
             return None
-        if found.get("tidemark.format") != FORMAT.encode() or len(found) < len(HEADER_NAMES):
-            raise ValueError(f"not the headers of format {FORMAT}: {found!r}")
+        if values.get("tidemark.format") != FORMAT.encode() or len(values) < len(HEADER_NAMES):
+            raise ValueError(f"not the headers of format {FORMAT}: {values!r}")
         _, stream, topic, incarnation, partition, offset, index, generation, lane, seq = (
-            found[name].decode() for name in HEADER_NAMES
+            values[name].decode() for name in HEADER_NAMES
         )
         place = Place(TopicPartition(topic, int(partition), int(incarnation)), int(offset), int(index))
         return cls(stream, place, int(generation), lane, int(seq))

@@ -60,14 +60,14 @@ class History:
 
     def sizes(self) -> dict[int, int]:
         """The buckets with rows of these folders, and how many rows each has there."""
-        found: dict[int, int] = {}
+        sizes: dict[int, int] = {}
         for part in self.parts:
             for dataset in self._opened(part):
                 counted = dataset.to_table(columns=[BUCKET]).column(BUCKET).value_counts().to_pylist()
                 for one in counted:
                     if one["values"] is not None:
-                        found[one["values"]] = found.get(one["values"], 0) + one["counts"]
-        return found
+                        sizes[one["values"]] = sizes.get(one["values"], 0) + one["counts"]
+        return sizes
 
     def rows(self, columns: pa.Schema, buckets: Collection[int], hashes: np.ndarray) -> pa.Table:
         """The rows that count in some buckets, of the keys with these hashes."""
@@ -76,13 +76,13 @@ class History:
 
     def newest(self, columns: pa.Schema, buckets: Collection[int], key: Sequence[str], epochs: Epochs) -> pa.Table:
         """The newest of the rows that count in some buckets. Holds these, and about as many others at a time."""
-        found, waiting, number = columns.empty_table(), list[pa.Table](), 0
+        newest, waiting, number = columns.empty_table(), list[pa.Table](), 0
         for piece in self._pieces(columns, pc.field(BUCKET).isin(sorted(buckets))):
             waiting.append(piece)
             number += piece.num_rows
-            if number > max(found.num_rows, _AT_ONCE):
-                found, waiting, number = _newest([found, *waiting], key, epochs), [], 0
-        return _newest([found, *waiting], key, epochs)
+            if number > max(newest.num_rows, _AT_ONCE):
+                newest, waiting, number = _newest([newest, *waiting], key, epochs), [], 0
+        return _newest([newest, *waiting], key, epochs)
 
     def _pieces(self, columns: pa.Schema, wanted: pc.Expression) -> Iterator[pa.Table]:
         """The rows that count, some at a time."""
@@ -100,9 +100,9 @@ class History:
         for place in part.paths:
             with folders.opened(place) as (filesystem, path):
                 check_not_gone(part, place, filesystem, path)
-                found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
-                if found.files:
-                    yield ds.dataset(found.files, schema=alike(found), filesystem=filesystem, format=FORMAT)
+                dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+                if dataset.files:
+                    yield ds.dataset(dataset.files, schema=alike(dataset), filesystem=filesystem, format=FORMAT)
 
 
 def _newest(parts: Sequence[pa.Table], key: Sequence[str], epochs: Epochs) -> pa.Table:
@@ -113,8 +113,8 @@ def _newest(parts: Sequence[pa.Table], key: Sequence[str], epochs: Epochs) -> pa
 def rows_of_file(name: str, columns: pa.Schema) -> pa.Table:
     """The rows of a table's file with those of some columns that it has: one of before a column was added lacks it."""
     with folders.opened(name) as (filesystem, path), filesystem.open_input_file(path) as file:
-        found = pq.ParquetFile(file)
-        return found.read([one for one in columns.names if one in found.schema_arrow.names])
+        parquet = pq.ParquetFile(file)
+        return parquet.read([one for one in columns.names if one in parquet.schema_arrow.names])
 
 
 def conformed(rows: pa.Table, columns: pa.Schema) -> pa.Table:

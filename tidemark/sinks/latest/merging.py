@@ -94,11 +94,11 @@ class Merge:
 
     def _stale(self, history: History) -> set[int]:
         """The buckets with rows that count no more."""
-        found = set()
+        buckets = set()
         for some in self._together(sorted(self.version.sizes), {}):
             rows = coordinates(self.version, some)
-            found |= {*rows.filter(pa.array(~history.count(rows))).column(BUCKET).to_pylist()}
-        return found
+            buckets |= {*rows.filter(pa.array(~history.count(rows))).column(BUCKET).to_pylist()}
+        return buckets
 
     def _merged(self, some: Collection[int]) -> Iterator[tuple[int, pa.Table]]:
         columns = self.version.columns

@@ -90,14 +90,14 @@ class PlainLatestRows(PlainFolders):
         yield from self._read(
             opened,
             settings,
-            lambda found: list(islice(_shown(table.slice(0, limit) for table in found.tables()), limit)),
+            lambda newest: list(islice(_shown(table.slice(0, limit) for table in newest.tables()), limit)),
         )
 
     def rows_within(
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
         """Of the newest rows of all keys those that were made of messages at these offsets."""
-        return self._read(opened, settings, lambda found: take(_shown(found.within(within))))
+        return self._read(opened, settings, lambda newest: take(_shown(newest.within(within))))
 
     def _read(self, opened: Opened, settings: LatestSettings, take: Callable[[Newest], Taken]) -> Taken:
         from tidemark.sinks.latest.table import read

@@ -148,16 +148,16 @@ def _merge(
 
 def _in_use(book: Book) -> Register:
     """Raises WrongUse for a ledger that is used no more: another one knows windows that are in the table by now."""
-    found = _register(book)
-    check_in_use(found)
-    return found
+    register = _register(book)
+    check_in_use(register)
+    return register
 
 
 def _register(book: Book) -> Register:
-    found = book.register()
-    if found is None:
+    versioned = book.register()
+    if versioned is None:
         raise LedgerContradiction(f"{book.stream} has no register, although windows of it were committed")
-    return found[1]
+    return versioned[1]
 
 
 def _history(table: LatestTable, parts: list[FolderPart], authority: Authority) -> History:
@@ -218,9 +218,9 @@ def read(table: LatestTable, book: Book, sink: str, take: Callable[[Newest], T])
         view = book.view(sink)
         # What is not settled now may not be in the version that is loaded next.
         read_all = partial(_newest, table, book, _unpublished(book, view), table.opened())
-        found = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
+        taken = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
         if not book.changed_since(view):
-            return found
+            return taken
 
 
 def _newest(

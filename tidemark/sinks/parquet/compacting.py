@@ -61,19 +61,19 @@ class ParquetCompaction:
         return steady(opened.book, settings.name, read, settings.type)
 
     def at_work(self, opened: Opened, settings: Folders) -> str | None:
-        found = compactions.find(opened.book, settings.name)
-        return found.value.claim.run if found is not None and found.value.claim is not None else None
+        stored = compactions.find(opened.book, settings.name)
+        return stored.value.claim.run if stored is not None and stored.value.claim is not None else None
 
     def made(self, opened: Opened, settings: Folders, run: str) -> Sequence[Replacement]:
-        found = compactions.find(opened.book, settings.name)
-        made = [folder for folder in found.value.folders if folder.run == run] if found else []
+        stored = compactions.find(opened.book, settings.name)
+        made = [folder for folder in stored.value.folders if folder.run == run] if stored else []
         return [Replacement(_named(folder.windows), folder.rows, folder.folder) for folder in made]
 
 
 def _replaceable(group: Sequence[FolderPart]) -> Replaceable:
-    found = size(group)
+    total = size(group)
     return Replaceable(
-        _named(spans(name for part in group for name in part.names)), len(group), found.files, found.bytes
+        _named(spans(name for part in group for name in part.names)), len(group), total.files, total.bytes
     )
 
 
@@ -114,14 +114,14 @@ def groups(parts: Sequence[FolderPart]) -> list[list[FolderPart]]:
     Folders without a row that counts go with the first group. Where nothing counts at all, those with rows that were erased
     are a group of their own, which becomes a folder without rows. Raises LedgerContradiction when a folder is missing.
     """
-    found: dict[_Schema, list[FolderPart]] = {}
+    by_schema: dict[_Schema, list[FolderPart]] = {}
     empty = []
     for part in parts:
         if (schema := _schema(part)) is None:
             empty.append(part)
         else:
-            found.setdefault(schema, []).append(part)
-    together = list(found.values())
+            by_schema.setdefault(schema, []).append(part)
+    together = list(by_schema.values())
     if together:
         together[0] = together[0] + empty
     elif any(part.stale for part in empty):
@@ -153,9 +153,9 @@ def size(parts: Sequence[FolderPart]) -> Size:
 
 
 def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
-    for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
-        if found.type == fs.FileType.File and found.base_name.endswith(".parquet") and found.base_name[0] not in "._":
-            yield found
+    for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+        if info.type == fs.FileType.File and info.base_name.endswith(".parquet") and info.base_name[0] not in "._":
+            yield info
 
 
 def remove_replaced(book: Book, known: Compactions, base: str, generation: int) -> None:
@@ -176,22 +176,22 @@ def _remove_below(
     book: Book, known: Compactions, filesystem: fs.FileSystem, path: str, held: set[WindowName], generation: int
 ) -> None:
     for lane in sorted({lane for lane, _ in held}):
-        for seq, found in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
+        for seq, info in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
             if (lane, seq) in held:
-                filesystem.delete_dir(found.path)
+                filesystem.delete_dir(info.path)
     older = [
-        (written, found)
+        (written, info)
         for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq")
-        for written, found in _numbered(filesystem, number.path, "generation")
+        for written, info in _numbered(filesystem, number.path, "generation")
         if written < generation
     ]
     # Read after the folders were listed: the ledger claims a generation before its folder is made.
     others = [compaction for compaction in compactions.of_all_sinks(book) if compaction.sink != known.sink]
     claimed = {compaction.claim.generation for compaction in others if compaction.claim is not None}
     named = {folders.path_of(folder.folder) for value in (known, *others) for folder in value.folders}
-    for written, found in older:
-        if written not in claimed and found.path not in named:
-            filesystem.delete_dir(found.path)
+    for written, info in older:
+        if written not in claimed and info.path not in named:
+            filesystem.delete_dir(info.path)
 
 
 def _remove_dead(book: Book, base: str, generation: int) -> None:
@@ -200,15 +200,15 @@ def _remove_dead(book: Book, base: str, generation: int) -> None:
     # Read after the folders were listed: an attempt is in its head before it makes its folder.
     standing, heads = book.standing(), book.heads()
     for attempt in listed:
-        found = heads.get(attempt.lane)
+        stored = heads.get(attempt.lane)
         # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.
-        known = found is not None and (attempt.seq <= found.head.seq or found.head.state == LaneState.CLOSED)
+        known = stored is not None and (attempt.seq <= stored.head.seq or stored.head.state == LaneState.CLOSED)
         if known and standing.is_dead(attempt.generation, generation):
             delete(attempt.folder)
 
 
 def _numbered(filesystem: fs.FileSystem, path: str, key: str) -> Iterator[tuple[int, fs.FileInfo]]:
-    for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
-        name, _, number = found.base_name.partition("=")
+    for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+        name, _, number = info.base_name.partition("=")
         if name == key and number.isdecimal():
-            yield int(number), found
+            yield int(number), info

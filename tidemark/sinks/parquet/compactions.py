@@ -111,23 +111,23 @@ def of_all_sinks(book: Book) -> list[Compactions]:
 
 def spans(names: Iterable[WindowName]) -> tuple[WindowSpan, ...]:
     """Windows as ranges of neighbouring numbers."""
-    found = []
+    spans_ = []
     # Consecutive numbers of a lane have the same distance from their indexes in the sorted list.
     for (lane, _), run in groupby(enumerate(sorted(set(names))), key=lambda one: (one[1][0], one[1][1] - one[0])):
         seqs = [seq for _, (_, seq) in run]
-        found.append(WindowSpan(lane, seqs[0], seqs[-1] + 1))
-    return tuple(found)
+        spans_.append(WindowSpan(lane, seqs[0], seqs[-1] + 1))
+    return tuple(spans_)
 
 
 def claim(book: Book, sink: str, run: str) -> StoredCompactions:
     """Begin a compaction: from now on, earlier compactions can replace nothing."""
     while True:
-        found = find(book, sink)
+        stored = find(book, sink)
         generation, _, _ = draw_generation(book)
-        value = found.value if found else Compactions(stream=book.stream, sink=sink, token="")
+        value = stored.value if stored else Compactions(stream=book.stream, sink=sink, token="")
         claimed = Claim(generation=generation, run=run, at=book.clock())
         try:
-            return _swap(book, found.bytes if found else None, structs.replace(value, claim=claimed))
+            return _swap(book, stored.bytes if stored else None, structs.replace(value, claim=claimed))
         except NotMine:
             continue
 
@@ -158,9 +158,9 @@ def finish(book: Book, held: StoredCompactions) -> None:
 
 def check_held(book: Book, held: StoredCompactions) -> None:
     """Raises Fenced when another compaction has begun: it may have removed the files of this one."""
-    found = find(book, held.value.sink)
-    if found is None or found.bytes != held.bytes:
-        raise _fenced(book, held.value.sink, found.value if found else None)
+    stored = find(book, held.value.sink)
+    if stored is None or stored.bytes != held.bytes:
+        raise _fenced(book, held.value.sink, stored.value if stored else None)
 
 
 def described(windows: Sequence[WindowSpan]) -> str:

@@ -84,16 +84,16 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
     listed: list[tuple[str, ds.Dataset]] = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
-            found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
-            most_bytes -= sum(_sizes(filesystem, found.files))
+            dataset = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
+            most_bytes -= sum(_sizes(filesystem, dataset.files))
             if most_bytes < 0:
                 return None
-            listed.append((place, found))
+            listed.append((place, dataset))
     sums: dict[TopicPartition, list[int]] = {}
-    for place, found in listed:
+    for place, dataset in listed:
         with folders.naming(place):
             # File by file: over all files at once, Arrow reads far ahead, and keeps the memory of it.
-            for file in found.get_fragments():
+            for file in dataset.get_fragments():
                 for batch in file.to_batches(columns=list(_COUNTED), batch_size=_AT_A_TIME, batch_readahead=2):
                     _count(batch, sums)
     return {
@@ -121,12 +121,12 @@ def _count(batch: pa.RecordBatch, sums: dict[TopicPartition, list[int]]) -> None
     order = np.lexsort((partitions, incarnations, numbers))
     places = np.stack([numbers[order], incarnations[order], partitions[order]])
     starts = np.concatenate([[0], np.flatnonzero((np.diff(places) != 0).any(axis=0)) + 1])
-    found = [
+    counted = [
         TopicPartition(topics.dictionary[int(number)].as_py(), int(partition), int(incarnation))
         for number, incarnation, partition in places[:, starts].T
     ]
     lengths = np.diff([*starts, batch.num_rows])
-    seeds = np.repeat(np.array([partition_seed(at) for at in found], dtype=np.uint64), lengths)
+    seeds = np.repeat(np.array([partition_seed(at) for at in counted], dtype=np.uint64), lengths)
     messages = offset_hashes(seeds, offsets[order])
     rows = row_hashes(messages, indexes[order])
     first = indexes[order] == 0
@@ -138,7 +138,7 @@ def _count(batch: pa.RecordBatch, sums: dict[TopicPartition, list[int]]) -> None
         np.bitwise_xor.reduceat(digests[order].view(np.uint64), starts),
         strict=True,
     )
-    for at, (number, ack, written, written_ack, content) in zip(found, columns, strict=True):
+    for at, (number, ack, written, written_ack, content) in zip(counted, columns, strict=True):
         so_far = sums.setdefault(at, [0, 0, 0, 0, 0])
         so_far[0] += int(number)
         so_far[1] ^= int(ack)
@@ -153,13 +153,13 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
     Raises what `check_owner` and `marking.mark` raise, and WrongUse when the folder belongs to a sink of another name.
     """
     mine = {"stream": stream, "ledger": ledger, "sink": sink}
-    if not (found := owner(base)):
+    if not (mark := owner(base)):
         marking.mark(base, folders.OWNER_FILE, mine)
-        found = owner(base)
-    check_owner(base, found, stream, ledger)
-    if found.get("sink") != sink:
+        mark = owner(base)
+    check_owner(base, mark, stream, ledger)
+    if mark.get("sink") != sink:
         raise WrongUse(
-            f"{base} has the results of sink {found.get('sink')}, and the stream file now has it for sink {sink}. Results are "
+            f"{base} has the results of sink {mark.get('sink')}, and the stream file now has it for sink {sink}. Results are "
             "found by the name of their sink: give it that name again, or name another folder and fill it by a replay."
         )
 
@@ -177,10 +177,10 @@ def owner(base: str) -> dict[str, str]:
 def sweep(base: str, record: Record) -> None:
     """Remove the folders that older attempts at the same window left."""
     with folders.opened(_window_folder(base, record.lane, record.seq)) as (filesystem, path):
-        for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
-            name, _, number = found.base_name.partition("=")
+        for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+            name, _, number = info.base_name.partition("=")
             if name == "generation" and number.isdecimal() and int(number) < record.attempt.generation:
-                filesystem.delete_dir(found.path)
+                filesystem.delete_dir(info.path)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def on_disk(base: str) -> list[AttemptFolder]:
 
 def by_attempt(base: str) -> dict[AttemptFolder, list[str]]:
     """The folders below a base, each with the files in it that readers of Parquet take, named as the base is."""
-    found: dict[AttemptFolder, list[str]] = {}
+    by_folder: dict[AttemptFolder, list[str]] = {}
     with folders.opened(base) as (filesystem, path):
         # One listing: an object store takes as long for each folder.
         listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
@@ -212,10 +212,12 @@ def by_attempt(base: str) -> dict[AttemptFolder, list[str]]:
             below = one.path.removeprefix(path)
             if one.type == fs.FileType.File and (named := _ATTEMPT.match(below)) is not None:
                 lane, seq, generation = named.groups()
-                there = found.setdefault(AttemptFolder(f"{base}{named.group(0)}", lane, int(seq), int(generation)), [])
+                there = by_folder.setdefault(
+                    AttemptFolder(f"{base}{named.group(0)}", lane, int(seq), int(generation)), []
+                )
                 if _is_read(one) and below.count("/") == named.group(0).count("/") + 1:
                     there.append(f"{base}{below}")
-    return found
+    return by_folder
 
 
 def window_of(base: str, file: str) -> tuple[str, int]:
@@ -344,10 +346,10 @@ def have(paths: Iterable[str], wanted: RangeSet) -> bool:
 
 
 def _have(there: ds.FileSystemDataset, wanted: RangeSet) -> bool:
-    found = ds.dataset(there.files, schema=alike(there), filesystem=there.filesystem, format=FORMAT)
+    dataset = ds.dataset(there.files, schema=alike(there), filesystem=there.filesystem, format=FORMAT)
     for at in wanted.partitions:
         (hull,) = wanted.only([at]).hull()
-        offsets = found.to_table(columns=["_offset"], filter=is_within(hull)).column("_offset").to_pylist()
+        offsets = dataset.to_table(columns=["_offset"], filter=is_within(hull)).column("_offset").to_pylist()
         if any((at, offset) in wanted for offset in offsets):
             return True
     return False
@@ -375,15 +377,15 @@ def check_not_gone(part: FolderPart, place: str, filesystem: fs.FileSystem, path
 
 
 def _table(part: FolderPart, was: Names = NEVER) -> pa.Table:
-    found = []
+    tables = []
     for place in part.paths:
         with folders.opened(place) as (filesystem, path):
             check_not_gone(part, place, filesystem, path)
             dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
             table = dataset.to_table().cast(alike(dataset))
-            found.append(table.rename_columns([*by_today(was, dict.fromkeys(table.column_names))]))
+            tables.append(table.rename_columns([*by_today(was, dict.fromkeys(table.column_names))]))
     # One of several files may have been rewritten after a change of the columns.
-    return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
 
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -438,8 +440,8 @@ class Counts:
                 continue
             starts, untils, counts = self._segments(at)
             # -1 for an offset before the first segment.
-            found = np.searchsorted(starts, offsets, side="right") - 1
-            counting |= here & (found >= 0) & (offsets < untils[found]) & (generations == counts[found])
+            before = np.searchsorted(starts, offsets, side="right") - 1
+            counting |= here & (before >= 0) & (offsets < untils[before]) & (generations == counts[before])
         return counting
 
     def _segments(self, at: TopicPartition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

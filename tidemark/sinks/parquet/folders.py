@@ -62,8 +62,8 @@ def has_mark(base: str) -> bool:
 def mark_of(base: str) -> str | None:
     """What tells the mark of a folder's owner from one that is put there later: its time, in nanoseconds. None: no mark."""
     with opened(base) as (filesystem, path):
-        found = filesystem.get_file_info(f"{path}/{OWNER_FILE}")
-    return None if found.type == fs.FileType.NotFound else str(found.mtime_ns)
+        info = filesystem.get_file_info(f"{path}/{OWNER_FILE}")
+    return None if info.type == fs.FileType.NotFound else str(info.mtime_ns)
 
 
 def check_stored(base: str, folder: str) -> None:

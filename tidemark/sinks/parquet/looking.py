@@ -43,7 +43,7 @@ def rows_of_message(
 
     Raises LedgerContradiction when one of them is gone or damaged, and OSError.
     """
-    found: list[StoredRow] = []
+    all_rows: list[StoredRow] = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
             if filesystem.get_file_info(path).type == fs.FileType.NotFound:
@@ -58,12 +58,12 @@ def rows_of_message(
                     schema = alike(dataset)
                     plain = ds.dataset(dataset.files, schema=schema, filesystem=filesystem, format=FORMAT)
                     rows = _rows(plain, at, record, compacted=compacted)
-                    found += [replace(row, fields=by_today(was, dict(row.fields))) for row in rows]
+                    all_rows += [replace(row, fields=by_today(was, dict(row.fields))) for row in rows]
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{place} cannot be read: {problem}") from problem
-        if len(found) >= MOST_ROWS:
+        if len(all_rows) >= MOST_ROWS:
             break
-    return found
+    return all_rows
 
 
 def _rows(dataset: ds.Dataset, at: Coordinate, record: Record, *, compacted: bool) -> list[StoredRow]:

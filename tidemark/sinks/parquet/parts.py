@@ -71,7 +71,7 @@ def parts(
         own.setdefault(at, []).append(window)
         if folder is not None:
             of[at] = folder
-    return [_part(at, found, authority, gone, compacted=at in of) for at, found in own.items()]
+    return [_part(at, names, authority, gone, compacted=at in of) for at, names in own.items()]
 
 
 def _part(
@@ -107,14 +107,14 @@ def steady(
         try:
             there = parts(windows, authority, sink, known.value if known else None, kind)
             _check_there(there)
-            found = read(there, authority)
+            value = read(there, authority)
         except Exception:
             # A missing file is an error, unless a compaction has replaced its folder.
             if _same_folders(known, compactions.find(book, sink)):
                 raise
             continue
         if _same_folders(known, compactions.find(book, sink)):
-            return found
+            return value
 
 
 def _counting(book: Book, sink: str, window: Committed | None) -> tuple[Sequence[Committed], Authority]:
@@ -124,13 +124,13 @@ def _counting(book: Book, sink: str, window: Committed | None) -> tuple[Sequence
     return view.windows, view.authority
 
 
-def _check_there(found: Iterable[FolderPart]) -> None:
+def _check_there(parts_: Iterable[FolderPart]) -> None:
     """Raises Unreachable where a folder's disk may not be mounted: its rows are not deleted."""
     # Not at the top: most programs that know of parts never read one, and Arrow takes long to load.
     from tidemark.sinks.parquet.folders import check_there
 
     bases: dict[str, list[Record]] = {}
-    for part in found:
+    for part in parts_:
         bases.setdefault(part.base, []).extend(one.record for one in part.windows)
     for base, records in bases.items():
         check_there(base, records)

@@ -45,11 +45,11 @@ class FolderKey:
     @classmethod
     def read(cls, text: str) -> FolderKey:
         """`field`, `date(field)` or `hour(field)`. Raises ValueError."""
-        found = _KEY.fullmatch(text)
-        if found is None:
+        parts = _KEY.fullmatch(text)
+        if parts is None:
             raise ValueError(f"{text!r}: expected a field, or date(field) or hour(field)")
-        part = found["part"]
-        return cls(found["of"] or found["field"], part if part is None else "date" if part == "date" else "hour")
+        part = parts["part"]
+        return cls(parts["of"] or parts["field"], part if part is None else "date" if part == "date" else "hour")
 
     @property
     def column(self) -> str:

@@ -57,16 +57,16 @@ def names_of(base: str, was: Names = NEVER) -> Names:
 
 def _notes(filesystem: fs.FileSystem, path: str) -> list[tuple[str, str]]:
     """The paths of the notes, each with its field and what it says."""
-    found = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
-    return [(one.path, posixpath.basename(one.path)) for one in found]
+    infos = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
+    return [(one.path, posixpath.basename(one.path)) for one in infos]
 
 
 def _names(notes: list[tuple[str, str]]) -> Names:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, _, word in (note.rpartition(".") for _, note in notes):
         if word.startswith(_WAS):
-            found.setdefault(name, []).append(word.removeprefix(_WAS))
-    return found
+            names.setdefault(name, []).append(word.removeprefix(_WAS))
+    return names
 
 
 def check(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, str]:
@@ -179,8 +179,8 @@ def _newest_first(filesystem: fs.FileSystem, path: str, depth: int) -> list[str]
     """A window's folders below a sink's, LANE/NUMBER/GENERATION: of the ingest first, the last ones first."""
     if not depth:
         return [path]
-    found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    inner = [one.path for one in found if one.type == fs.FileType.Directory and "=" in one.base_name]
+    infos = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    inner = [one.path for one in infos if one.type == fs.FileType.Directory and "=" in one.base_name]
     inner.sort(key=lambda below: (below.endswith("lane=ingest"), below), reverse=True)
     return [folder for below in inner for folder in _newest_first(filesystem, below, depth - 1)]
 

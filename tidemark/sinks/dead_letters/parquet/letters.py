@@ -150,14 +150,14 @@ class LettersInFiles(DeadLetters):
         wanted: dict[str, tuple[int, set[int]]] = {}
         for offset, generation, file in there:
             wanted.setdefault(file.path, (generation, set()))[1].add(offset)
-        found: list[tuple[Place, StoredRow]] = []
+        letters: list[tuple[Place, StoredRow]] = []
         for path, (generation, offsets) in wanted.items():
             for row in self._rows_of(path, at, offsets):
                 mark = Mark(generation, unsigned(row["_digest"]), *self._window_of(path, row), bool(row["_tombstone"]))
                 contents = {name: row[name] for name in self._fields if row[name] is not None}
                 place = Place(at, row["_offset"], row["_index"])
-                found.append((place, StoredRow(place, mark, contents)))
-        yield from sorted(found, key=lambda letter: letter[0].offset)
+                letters.append((place, StoredRow(place, mark, contents)))
+        yield from sorted(letters, key=lambda letter: letter[0].offset)
 
     def _rows_of(self, file: str, at: TopicPartition, offsets: set[int]) -> Iterator[dict[str, Any]]:
         chosen = (
@@ -170,8 +170,8 @@ class LettersInFiles(DeadLetters):
         columns = ["_offset", "_index", "_tombstone", "_digest", *self.window_columns, *self._fields]
         with folders.opened(file) as (filesystem, path):
             try:
-                found = ds.dataset(path, filesystem=filesystem, format=files.FORMAT)
-                plain = ds.dataset(path, files.alike(found), filesystem=filesystem, format=files.FORMAT)
+                dataset = ds.dataset(path, filesystem=filesystem, format=files.FORMAT)
+                plain = ds.dataset(path, files.alike(dataset), filesystem=filesystem, format=files.FORMAT)
                 table = plain.to_table(columns=columns, filter=chosen)
             except FileNotFoundError:
                 self._gone(file)
@@ -193,7 +193,7 @@ class LettersInParquet(LettersInFiles):
         return files.owner(self._base)
 
     def _listed(self) -> Mapping[int, list[str]]:
-        return {one.generation: found for one, found in files.by_attempt(self._base).items()}
+        return {one.generation: paths for one, paths in files.by_attempt(self._base).items()}
 
     def _window_of(self, file: str, row: Mapping[str, Any]) -> tuple[str, int]:
         return files.window_of(self._base, file)
@@ -219,9 +219,9 @@ class _Known:
 def _described(path: str, file: pq.ParquetFile) -> _File:
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     places = file.read(columns=list(_PLACE)).to_pydict()
-    found: dict[TopicPartition, set[int]] = {}
+    by_partition: dict[TopicPartition, set[int]] = {}
     for topic, incarnation, partition, offset in zip(*(places[name] for name in _PLACE), strict=True):
-        found.setdefault(TopicPartition(topic, partition, incarnation), set()).add(offset)
+        by_partition.setdefault(TopicPartition(topic, partition, incarnation), set()).add(offset)
     rows = max(1, file.metadata.num_rows)
     average = max(1, sum(group.total_byte_size for group in groups) // rows)
-    return _File(path, {at: frozenset(offsets) for at, offsets in found.items()}, average)
+    return _File(path, {at: frozenset(offsets) for at, offsets in by_partition.items()}, average)

@@ -89,8 +89,8 @@ class LettersInSQL(DeadLetters):
 
         owners = _owners(self._table)
         question = sa.select(owners.c.stream, owners.c.ledger).where(owners.c.stream == self._stream)
-        found = self._rows_of(question)
-        return found[0] if found else {}
+        rows = self._rows_of(question)
+        return rows[0] if rows else {}
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows in one transaction; writing them again changes nothing. Raises Unreachable."""
@@ -128,8 +128,8 @@ class LettersInSQL(DeadLetters):
                 segment = next(segments, None)
             counting = segment.generation if segment is not None and offset >= segment.start else None
             place = Place(wanted.partition, offset, 0)
-            found = [version for version in versions if version["generation"] == counting]
-            yield place, self._stored(place, found[0]) if found else None
+            that_count = [version for version in versions if version["generation"] == counting]
+            yield place, self._stored(place, that_count[0]) if that_count else None
 
     def _versions(self, wanted: OffsetRange) -> Iterator[Mapping[str, Any]]:
         """The rows of all attempts in a range, in the order of offset and generation, page by page."""

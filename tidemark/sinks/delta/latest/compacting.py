@@ -66,6 +66,6 @@ def _older(base: str, hours: int, *, full: bool = True) -> list[str]:
 
 def _size(name: str) -> Iterator[int]:
     with folders.opened(name) as (filesystem, path):
-        found = filesystem.get_file_info(path)
-        if found.type == fs.FileType.File:
-            yield found.size
+        info = filesystem.get_file_info(path)
+        if info.type == fs.FileType.File:
+            yield info.size

@@ -96,22 +96,22 @@ class DeltaVersion:
         return [f"{self.base}/{name}" for name in self.files.get(bucket, ())]
 
     def rows(self, buckets: Collection[int], columns: pa.Schema) -> pa.Table:
-        found = [columns.empty_table()]
+        tables = [columns.empty_table()]
         for bucket in buckets:
             for name in self.paths(bucket):
                 rows = rows_of_file(name, columns)
                 rows = rows.append_column(BUCKET, pa.repeat(pa.scalar(bucket, pa.int32()), rows.num_rows))
-                found.append(conformed(rows, columns))
-        return pa.concat_tables(found)
+                tables.append(conformed(rows, columns))
+        return pa.concat_tables(tables)
 
 
 def _by_bucket(added: pa.Table, column: str) -> dict[int, list]:  # type: ignore[type-arg]
-    found: dict[int, list] = {}  # type: ignore[type-arg]
+    by_bucket: dict[int, list] = {}  # type: ignore[type-arg]
     if added.num_rows:
         buckets = added.column(f"partition.{BUCKET}").to_pylist()
         for bucket, value in zip(buckets, added.column(column).to_pylist(), strict=True):
-            found.setdefault(int(bucket), []).append(value)
-    return found
+            by_bucket.setdefault(int(bucket), []).append(value)
+    return by_bucket
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ def written(book: Book, lane: str, seq: int, generation: int, block: int, sink: 
 
 def _covers(book: Book, lane: str, seq: int, generation: int) -> RangeSet:
     """The offsets of the window that is written."""
-    found = book.head(lane)
+    stored = book.head(lane)
     # With at_most_once the window is committed before it is written.
-    for one in (found.head.pending, found.head.last) if found is not None else ():
+    for one in (stored.head.pending, stored.head.last) if stored is not None else ():
         if one is not None and one.attempt is not None and one.attempt.generation == generation:
             return book.covers(one.window)
     raise Fenced(

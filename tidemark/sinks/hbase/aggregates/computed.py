@@ -53,11 +53,11 @@ class Aggregate:
 
 def merged(aggregates: Iterable[Aggregate], contributions: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
     """The total of some contributions, by the names of the values; null values are absent."""
-    found = {
+    states = {
         aggregate.name: aggregate.merged([each[aggregate.name] for each in contributions if aggregate.name in each])
         for aggregate in aggregates
     }
-    return {name: state for name, state in found.items() if state is not None}
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def _rank(kind: str, state: bytes) -> Any:
@@ -69,10 +69,10 @@ def _rank(kind: str, state: bytes) -> Any:
         number = float(state)
         return (isnan(number), 0.0 if isnan(number) else number)
     if kind == "timestamp":
-        found = _TIME.fullmatch(state)
-        if found is None:
+        parts = _TIME.fullmatch(state)
+        if parts is None:
             raise ValueError(f"not a time: {state!r}")
-        sign, year, rest = found.groups()
+        sign, year, rest = parts.groups()
         return (-int(year) if sign == b"-" else int(year), rest)
     # UTF-8 sorts as its bytes do.
     return state

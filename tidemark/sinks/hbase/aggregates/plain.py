@@ -71,13 +71,13 @@ class PlainAggregates(PlainSink):
         return NO_KEY
 
     def under_key(
-        self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, found: CoveringWindows
+        self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, windows: CoveringWindows
     ) -> UnderKey | None:
         """What the message's unit contributes to its key. The total of a key has contributions of any number of units."""
         aggregates = settings.aggregates(opened.fields)
         key = {name: row.fields.get(name) for name in settings.key}
-        counting = found.counting(settings.name)
-        first = next((one for one in found.windows if reads_first(one)), None)
+        counting = windows.counting(settings.name)
+        first = next((one for one in windows.windows if reads_first(one)), None)
         if counting is None or first is None:
             return None
         table = aggregate_table(opened.connections, settings.hbase, settings.table)
@@ -106,9 +106,9 @@ class PlainAggregates(PlainSink):
     def _steady(book: Book, table: AggregateTable, aggregates: Sequence[Aggregate], limit: int) -> list[Totals]:
         while True:
             known = SteadyRows.of(book, table)
-            found = list(islice(known.totals(aggregates), limit))
+            totals = list(islice(known.totals(aggregates), limit))
             if not known.erased_since():
-                return found
+                return totals
 
     def in_columns(
         self, settings: HBaseAggregatesSink, fields: Sequence[str], rows: Sequence[dict[str, Any]]

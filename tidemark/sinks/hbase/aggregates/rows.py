@@ -73,10 +73,10 @@ def block_qualifier(at: TopicPartition, start: int) -> bytes:
 
 def block_of(name: bytes) -> tuple[TopicPartition, int] | None:
     """Partition and first offset of the block that a column stands for; None for a column of no block."""
-    found = _BLOCK.fullmatch(name)
-    if found is None:
+    parts = _BLOCK.fullmatch(name)
+    if parts is None:
         return None
-    topic, incarnation, partition, start = found.groups()
+    topic, incarnation, partition, start = parts.groups()
     return TopicPartition(topic.decode(), int(partition), int(incarnation or FIRST_INCARNATION)), int(start)
 
 
@@ -100,9 +100,9 @@ def decode(cell: bytes) -> Contribution:
     """Raises ValueError for a cell whose mark cannot be read."""
     mark = mark_of(cell)
     try:
-        found = fields_of(cell)
-        rows, ack = int(found.pop(ROWS)), found.pop(ACK).decode()
+        fields = fields_of(cell)
+        rows, ack = int(fields.pop(ROWS)), fields.pop(ACK).decode()
     except (ValueError, KeyError):
         return Contribution(mark, 0, "", {}, whole=False)
     whole = mark.digest == xxhash.xxh64_intdigest(packed_of(cell))
-    return Contribution(mark, rows, ack, found, whole)
+    return Contribution(mark, rows, ack, fields, whole)

@@ -143,8 +143,8 @@ class AggregateTable:
 
     def late(self, made_of: MadeOfErased) -> int:
         """How many columns have something that `erase` would remove."""
-        found = self._made_of(made_of)
-        return sum(1 for row, column, until in found if self._below(row, column, until)[1])
+        made = self._made_of(made_of)
+        return sum(1 for row, column, until in made if self._below(row, column, until)[1])
 
     def _made_of(self, made_of: MadeOfErased) -> Iterator[tuple[bytes, bytes, int]]:
         """Rows and columns, each with the generation up to which nothing may stay; newer contributions may lie above."""
@@ -191,7 +191,7 @@ class AggregateTable:
 
         What an erasure removes meanwhile may be missing: see `SteadyRows`.
         """
-        found: list[KeyRow] = []
+        rows: list[KeyRow] = []
         size = 0
         # Without a colon: `d:` would be the column whose qualifier is empty, not the family.
         columns = [DATA_FAMILY.encode()]
@@ -200,15 +200,15 @@ class AggregateTable:
                 self.table, start, salt_range(salt)[1], columns=columns, include_timestamp=True
             ):
                 if size >= most:
-                    return found, row
-                found.append(self._row(row, cells, counts))
-                size += 1 + len(found[-1].contributions)
+                    return rows, row
+                rows.append(self._row(row, cells, counts))
+                size += 1 + len(rows[-1].contributions)
         except TableMissing:
             return [], None
-        return found, None
+        return rows, None
 
     def _row(self, row: bytes, cells: Mapping[bytes, tuple[bytes, int]], counts: Counts) -> KeyRow:
-        found, debris = {}, 0
+        contributions, debris = {}, 0
         for column, (cell, timestamp) in cells.items():
             name = column[len(DATA_PREFIX) :]
             generation = counts(name)
@@ -220,8 +220,8 @@ class AggregateTable:
                 # An uncommitted cell of a newer attempt lies over the cell that counts.
                 cell, timestamp = self._below(row, column, generation)
             if timestamp == generation:
-                found[name] = decode(cell)
-        return KeyRow(key_of(row), found, debris)
+                contributions[name] = decode(cell)
+        return KeyRow(key_of(row), contributions, debris)
 
     def _below(self, row: bytes, column: bytes, generation: int) -> tuple[bytes, int]:
         """The newest cell of a column, up to a generation."""
@@ -279,8 +279,8 @@ class _ByBlock:
     authority: Authority
 
     def __call__(self, name: bytes) -> int | None:
-        found = block_of(name)
-        return None if found is None else self.authority.of(*found)
+        block = block_of(name)
+        return None if block is None else self.authority.of(*block)
 
 
 @dataclass(frozen=True)
@@ -356,10 +356,10 @@ class MadeOfErased:
         return cache(self._of_block)
 
     def _of_block(self, name: bytes) -> tuple[int | None, int | None]:
-        found, size = block_of(name), self.block
-        if found is None or found not in self._blocks:
+        unit, size = block_of(name), self.block
+        if unit is None or unit not in self._blocks:
             return None, None
-        at, start = found
+        at, start = unit
         begin = start - start % size
         block = RangeSet([OffsetRange(at, begin, min(begin + size, MAX_OFFSET))])
         number = self._first.at(at, start)
@@ -427,13 +427,13 @@ class SteadyRows:
         for salt in salts:
             start: bytes | None = salt_range(salt)[0]
             while start is not None:
-                found, following = self.table.some_rows(known.counts, salt, start, at_a_time)
+                rows, following = self.table.some_rows(known.counts, salt, start, at_a_time)
                 now = self._now(known)
                 if now.erasures != known.erasures:
                     known = now
                     continue
                 known = replace(known, view=now.view)
-                yield from found
+                yield from rows
                 start = following
 
     def erased_since(self) -> bool:

@@ -55,7 +55,7 @@ class PlainLatest(PlainSink):
         return NO_KEY
 
     def under_key(
-        self, opened: Opened, settings: HBaseLatestSink, row: StoredRow, found: CoveringWindows
+        self, opened: Opened, settings: HBaseLatestSink, row: StoredRow, windows: CoveringWindows
     ) -> UnderKey | None:
         from tidemark.sinks.hbase.latest.table import latest_table
 

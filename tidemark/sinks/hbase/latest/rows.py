@@ -75,20 +75,20 @@ def spans(offsets: Iterable[tuple[int, int]], epochs: int) -> list[tuple[int, in
         if start < 1 << OFFSET_BITS
     ]
     above = ((epochs + 1) << OFFSET_BITS << ORDINAL_BITS, (1 << 63) - 1)
-    found: list[tuple[int, int]] = []
+    spans_: list[tuple[int, int]] = []
     for start, until in sorted([*known, above]):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], until))
+        if spans_ and start <= spans_[-1][1]:
+            spans_[-1] = (spans_[-1][0], max(spans_[-1][1], until))
         else:
-            found.append((start, until))
-    return _fewer(found, max(_MOST_SPANS, epochs + 1))
+            spans_.append((start, until))
+    return _fewer(spans_, max(_MOST_SPANS, epochs + 1))
 
 
-def _fewer(found: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+def _fewer(spans_: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
     """At most so many spans: those go together between which the least lies."""
-    between = sorted(range(1, len(found)), key=lambda at: found[at][0] - found[at - 1][1], reverse=True)
-    cuts = [0, *sorted(between[: most - 1]), len(found)]
-    return [(found[first][0], found[last - 1][1]) for first, last in pairwise(cuts)]
+    between = sorted(range(1, len(spans_)), key=lambda at: spans_[at][0] - spans_[at - 1][1], reverse=True)
+    cuts = [0, *sorted(between[: most - 1]), len(spans_)]
+    return [(spans_[first][0], spans_[last - 1][1]) for first, last in pairwise(cuts)]
 
 
 def _too_large(what: str, number: int, most: int) -> str:

@@ -76,8 +76,8 @@ class LatestTable:
             lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, None, put),
         )
         get = thrift.TGet(row=OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
-        found = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
-        owner = json.loads(found.columnValues[0].value)
+        mark = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
+        owner = json.loads(mark.columnValues[0].value)
         check_owner(f"HBase table {self._table}", owner, stream, ledger)
         if not same_names(self._was, owner.get("key") or (), key):
             raise WrongUse(
@@ -147,8 +147,8 @@ class LatestTable:
         if not self.exists():
             return None
         row = row_key(topic, key)
-        found = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
-        newest = _newest(authority, topic, [self._versions(row, column) for column in self._columns(found)])
+        cells = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
+        newest = _newest(authority, topic, [self._versions(row, column) for column in self._columns(cells)])
         return newest and self._today(newest)
 
     def _today(self, row: StoredRow) -> StoredRow:
@@ -166,9 +166,9 @@ class LatestTable:
         for number, (row, columns) in enumerate(self._rows([salt], start=start)):
             if number >= most:
                 return values, row
-            found = _newest(authority, topic_of(row), [self._versions(row, column) for column in columns])
-            if found is not None:
-                values.append(self._today(found))
+            newest = _newest(authority, topic_of(row), [self._versions(row, column) for column in columns])
+            if newest is not None:
+                values.append(self._today(newest))
         return values, None
 
     def places(
@@ -233,8 +233,8 @@ class LatestTable:
 
     def _check_families(self) -> None:
         name = table_name(self._table)
-        found = self._gateway.repeated(f"describe {self._table}", lambda client: client.getTableDescriptor(name))
-        families = {column.name: column for column in found.columns}
+        described = self._gateway.repeated(f"describe {self._table}", lambda client: client.getTableDescriptor(name))
+        families = {column.name: column for column in described.columns}
         if missing := sorted({_FAMILY, _OWNER_FAMILY} - families.keys()):
             raise WrongUse(
                 f"HBase table {self._table} has no column family {missing[0].decode()!r}; name another table"
@@ -279,14 +279,14 @@ class SteadyValues:
         for salt in salts:
             start: bytes | None = None
             while True:
-                found, following = self.table.some_newest(view.authority, salt, start, at_a_time)
+                rows, following = self.table.some_newest(view.authority, salt, start, at_a_time)
                 if self.book.changed_since(view):
                     now = self.book.view(view.sink)
                     if _erasures(now) != erasures:
                         view, erasures = now, _erasures(now)
                         continue
                     view = replace(now, authority=view.authority)
-                yield from found
+                yield from rows
                 if following is None:
                     break
                 start = following

@@ -95,10 +95,10 @@ class IcebergVersion:
 
     @cached_property
     def files(self) -> dict[int, list[LiveFile]]:
-        found: dict[int, list[LiveFile]] = {}
+        by_bucket: dict[int, list[LiveFile]] = {}
         for one in live_files(self.table):
-            found.setdefault(one.file.partition[0], []).append(one)
-        return found
+            by_bucket.setdefault(one.file.partition[0], []).append(one)
+        return by_bucket
 
     @cached_property
     def sizes(self) -> dict[int, int]:
