@@ -23,11 +23,13 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark.views.browsing import matching
 from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Item
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.messages.message import record_shown
 from tidemark.views.messages.record import MOST_BYTES, RecordRead, record_of
+from tidemark.views.messages.sandbox import cells_with_limits
 
 
 def stream(tmp_path: Path, scheme: dict[str, Any], **parts: Any) -> Stream:
@@ -264,6 +266,31 @@ def judged(of: Stream, filter_: str, values: list[bytes], connections: Any = now
     matcher = Matcher(parse(filter_), of, connections)
     items = [Item(Coordinate(TopicPartition("t", 0), number), value=value) for number, value in enumerate(values)]
     return [one.at.offset for one in matcher.matching(items)], matcher.not_read
+
+
+@pytest.mark.covers("U28")
+def test_a_long_schema_is_handed_on_once_and_not_with_each_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With each of some thousand values, it would take all memory of the pages' process, and all time of the reader."""
+    others = "".join(f"message M{one} {{ string a_name_of_some_length = 1; }}" for one in range(2_000))
+    schema = Schema(ORDER + others)
+    (tmp_path / "order.desc").write_bytes(schema.data)
+    protobuf = {"type": "protobuf", "message": "shop.Order", "schema_file": "order.desc", "fields": {"id": "long"}}
+    avro = by_file(tmp_path, *({"name": f"f{one}", "type": ["null", "int"]} for one in range(2_000)))
+    sizes, real = [], cells_with_limits
+
+    def measured(question: dict[str, Any], most_deaths: int) -> tuple[list[Any], int]:
+        sizes.append(len(json.dumps(question)))
+        return real(question, most_deaths)
+
+    monkeypatch.setattr(matching, "cells_with_limits", measured)
+    monkeypatch.setattr(matching, "_AT_ONCE", 500)
+    values = [schema.written(id=str(one)) for one in range(1_200)]
+    assert judged(stream(tmp_path, protobuf), "$.id < 2", values) == ([0, 1], 0)
+    assert len(sizes) == 3
+    assert judged(avro, "$.id = 1", [b"\x02" + bytes(2_000)] * 3) == ([0, 1, 2], 0)
+    assert max(sizes) < 500_000
 
 
 @pytest.mark.covers("U28")

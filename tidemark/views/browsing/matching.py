@@ -11,11 +11,11 @@ from tidemark.clients.connections import Connections
 from tidemark.streams.model import Stream
 from tidemark.views.browsing.filters import Cell, Cells, Filter, Path, Subject
 from tidemark.views.browsing.items import Item
-from tidemark.views.messages.record import MOST_BYTES, RecordRead, Written, has_records, written_by
+from tidemark.views.messages.record import MOST_BYTES, RecordRead, Written, asked, has_records, written_by
 from tidemark.views.messages.sandbox import cells_with_limits
 
-# Of values that one process reads.
-_AT_ONCE_BYTES = 4_000_000
+# Of values that one process reads, which has not much time for all of them.
+_AT_ONCE_BYTES, _AT_ONCE = 4_000_000, 10_000
 # Processes of one question that may die of what they read.
 _MOST_DEATHS = 3
 # In place of a value: nothing stands at any path.
@@ -67,15 +67,13 @@ class Matcher:
 
     def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
         """What each item's value has at the paths; None where it was not read."""
-        asked = [self._asked(item) for item in items]
-        values = [one.asked for one in asked if isinstance(one, Written)]
-        known, deaths = cells_with_limits(
-            {"kind": "cells", "paths": paths, "values": values}, _MOST_DEATHS - self._deaths
-        )
+        written = [self._written(item) for item in items]
+        values = asked(one for one in written if isinstance(one, Written))
+        known, deaths = cells_with_limits({"kind": "cells", "paths": paths, **values}, _MOST_DEATHS - self._deaths)
         self._deaths += deaths
         cells = iter(known)
         by_item: list[Mapping[Path, Cell | None] | None] = []
-        for one in asked:
+        for one in written:
             if not isinstance(one, Written):
                 by_item.append(None if one is None else dict.fromkeys(paths))
             else:
@@ -83,7 +81,7 @@ class Matcher:
                 by_item.append(None if read is None else dict(zip(paths, map(_cell, read), strict=True)))
         return by_item
 
-    def _asked(self, item: Item) -> Written | str | None:
+    def _written(self, item: Item) -> Written | str | None:
         """An item's value as it was written; _NOTHING where there is nothing to read, None where it cannot be read."""
         if item.value is None:
             return _NOTHING
@@ -104,7 +102,7 @@ def _parts(items: Sequence[Item]) -> list[list[Item]]:
     size = _AT_ONCE_BYTES
     for item in items:
         own = len(item.value or b"")
-        if size + own > _AT_ONCE_BYTES or not parts:
+        if size + own > _AT_ONCE_BYTES or not parts or len(parts[-1]) == _AT_ONCE:
             parts.append([])
             size = 0
         parts[-1].append(item)

@@ -6,8 +6,8 @@ values are read in a process of their own, which has limits (`sandbox.py`).
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ class RecordRead:
 class Written:
     """A value as it was written: by a schema, and compressed, or one of these. `by` says it in a few words.
 
-    `schema` is the text of an Avro schema, or JSON of the set of descriptors in base64 and the name of the message.
+    `schema` is the text of an Avro schema, or the set of descriptors in base64, of which `message` is the name of the message.
     """
 
     by: str
@@ -47,12 +47,18 @@ class Written:
     kind: Literal["avro", "protobuf", "plain"] = "plain"
     schema: str = ""
     decompress: str | None = None
+    message: str = ""
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """The value as the process takes it."""
-        value = b64encode(self.value).decode()
-        return {"value": value, "as": self.kind, "schema": self.schema, "decompress": self.decompress}
+
+def asked(written: Iterable[Written]) -> dict[str, Any]:
+    """Values as the process takes them. Each schema stands there once: it may be a thousand times as long as a value."""
+    schemas: dict[tuple[str, str, str], int] = {}
+    values = []
+    for one in written:
+        by = (one.kind, one.schema, one.message)
+        number = schemas.setdefault(by, len(schemas)) if one.schema else None
+        values.append({"value": b64encode(one.value).decode(), "schema": number, "decompress": one.decompress})
+    return {"schemas": [*schemas], "values": values}
 
 
 def has_records(stream: Stream) -> bool:
@@ -73,7 +79,7 @@ def record_of(stream: Stream, connections: Connections, message: KafkaMessage | 
     written = written_by(stream, connections, message.value)
     if isinstance(written, RecordRead):
         return written
-    answer = asked_with_limits({"kind": "record", "most": MOST_BYTES, **written.asked})
+    answer = asked_with_limits({"kind": "record", "most": MOST_BYTES, **asked([written])})
     return RecordRead(written.by, answer.get("text"), answer.get("problem", ""))
 
 
@@ -108,7 +114,7 @@ def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str
         name = scheme.message
         if scheme.registry is not None:
             name, value = behind_indexes(schema, value)
-        return Written(by, value, "protobuf", json.dumps({"set": schema, "message": name}), how)
+        return Written(by, value, "protobuf", schema, how, name)
     except ValueError as problem:
         return RecordRead("", None, str(problem))
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -114,44 +114,49 @@ def _cells(question: Mapping[str, Any]) -> Iterator[list[Any] | None]:
     """
     # Nothing of what is read refers to itself, and looking for that takes most of the time.
     gc.disable()
-    readers: dict[str, Any] = {}
+    readers: dict[int | None, Any] = {None: _json}
     for one in question["values"]:
-        schema = one["schema"]
-        if schema and schema not in readers:
-            readers[schema] = _reader_or_none(one["as"], schema)
-        unread = schema and readers[schema] is None
-        yield None if unread else _of_value(one, question["paths"], readers)
+        number = one["schema"]
+        if number not in readers:
+            readers[number] = _reader_or_none(*question["schemas"][number])
+        read = readers[number]
+        yield None if read is None else _of_value(one, question["paths"], read)
 
 
-def _reader_or_none(kind: str, schema: str) -> Any:
+def _json(value: bytes) -> Any:
+    # Numbers keep their digits.
+    return json.loads(value, parse_int=_Digits, parse_float=_Digits)
+
+
+def _reader_or_none(kind: str, schema: str, message: str) -> Any:
     try:
-        return _READERS[kind](schema)
+        return _READERS[kind](schema, message)
     except MemoryError:
         raise
     except Exception:  # whatever somebody has registered
         return None
 
 
-def _avro(schema: str) -> Any:
+def _avro(schema: str, _: str) -> Any:
     from fastavro import parse_schema, schemaless_reader
 
     parsed = parse_schema(json.loads(schema))
     return lambda value: schemaless_reader(BytesIO(value), parsed, None)
 
 
-def _protobuf(schema: str) -> Any:
+def _protobuf(schema: str, message: str) -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     from tidemark.schemes.protobuf_json import as_json
 
-    asked, pool = json.loads(schema), descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(b64decode(asked["set"])).file:
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(b64decode(schema)).file:
         pool.Add(file)
-    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(asked["message"]))
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
     return lambda value: as_json(kind.FromString(value))
 
 
-_READERS = {"avro": _avro, "protobuf": _protobuf}
+_READERS: dict[str, Callable[[str, str], Any]] = {"avro": _avro, "protobuf": _protobuf}
 
 
 def _plain_value(one: Mapping[str, Any]) -> bytes:
@@ -206,15 +211,9 @@ def _of_snappy(value: bytes) -> bytes:
 _DECOMPRESSED = {"gzip": _of_gzip, "zstd": _of_zstd, "snappy": _of_snappy}
 
 
-def _of_value(one: Mapping[str, Any], paths: list[list[str | int]], readers: Mapping[str, Any]) -> list[Any]:
+def _of_value(one: Mapping[str, Any], paths: list[list[str | int]], read: Callable[[bytes], Any]) -> list[Any]:
     try:
-        value = _plain_value(one)
-        # Numbers keep their digits.
-        record = (
-            readers[one["schema"]](value)
-            if one["schema"]
-            else json.loads(value, parse_int=_Digits, parse_float=_Digits)
-        )
+        record = read(_plain_value(one))
         return [_cell(_at(record, path)) for path in paths]
     except MemoryError:
         raise
@@ -251,16 +250,18 @@ def _record(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _text_of(question: Mapping[str, Any]) -> dict[str, Any]:
     """A record as JSON, or a value without a schema as the text that it is when it is decompressed."""
+    (one,) = question["values"]
     try:
-        value = _plain_value(question)
+        value = _plain_value(one)
     except MemoryError:
         raise
     except Exception:  # whatever the bytes are
-        return {"problem": f"not {question['decompress']}, or too long when it is decompressed"}
+        return {"problem": f"not {one['decompress']}, or too long when it is decompressed"}
     try:
         text = value.decode("utf-8", "backslashreplace")
-        if question["schema"]:
-            record: Any = _READERS[question["as"]](question["schema"])(value)
+        if one["schema"] is not None:
+            kind, *by = question["schemas"][one["schema"]]
+            record = _READERS[kind](*by)(value)
             text = json.dumps(record, default=_plain, ensure_ascii=False, indent=2)
     except MemoryError:
         raise
