@@ -252,6 +252,12 @@ def test_messages_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
         message Order { int64 id = 1; Line line = 2; message Inner { message Most { int32 a = 1; } } }"""
     newer = order.replace("Line line = 2;", "Line line = 2; string note = 3; map<string, Line> by_name = 4;")
     other = order.replace("int64 id", "string id")
+    # Serializers keep these from the registry.
+    of_connect = """syntax = "proto3"; package shop; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+        import "google/type/date.proto";
+        message Order { option (confluent.message_meta) = { doc: "x", params: [{ key: "a", value: "b" }] };
+          int64 id = 1 [(confluent.field_meta).tags = "PII"]; string note = 3; confluent.type.Decimal amount = 4;
+          google.type.Date day = 5; }"""
     refers = {"schemaType": "PROTOBUF", "references": [{"name": "line.proto", "subject": "line", "version": 1}]}
     schemas: dict[int, Any] = {
         1: {"schema": order, **refers},
@@ -260,6 +266,7 @@ def test_messages_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
         4: {"schema": '"string"'},
         5: {"schema": "message {", "schemaType": "PROTOBUF"},
         6: {"schema": line, "schemaType": "PROTOBUF"},
+        8: {"schema": of_connect, "schemaType": "PROTOBUF"},
         7: {"schema": order, "schemaType": "PROTOBUF", "references": [{"name": "x", "subject": "none", "version": 1}]},
     }
     first, second = Schema(order, line=line), Schema(newer, line=line)
@@ -268,6 +275,7 @@ def test_messages_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
         (framed(1, first.written(id="5", line={"sku": "a"})), row),
         (framed(1, first.written(id="5", line={"sku": "a"}), 0), row),
         (framed(70_000, second.written(id="5", line={"sku": "a"}, note="n")), {**row, "note": "n"}),
+        (framed(8, Schema(of_connect).written(id="5", note="c")), {**row, "line": None, "note": "c"}),
         (framed(1, b"", 0, 0, 0), "a message shop.Order.Inner.Most, and not shop.Order"),
         (framed(1, b"", 1), "it has the index of a message that its schema does not have"),
         (b"\0\0\0\0\1\x01", "not in the wire format of a schema registry"),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import google.type
 import pytest
+from google.protobuf import descriptor_pb2
 
 from tidemark.clients.protobuf_files import set_of
+from tidemark.clients.protobuf_known import KNOWN
 
+_DECIMAL = "confluent/type/decimal.proto"
 _MAIN = 'syntax = "proto3"; package shop; message Order { int64 id = 1; }'
 
 
@@ -26,3 +32,21 @@ _MAIN = 'syntax = "proto3"; package shop; message Order { int64 id = 1; }'
 def test_an_import_that_no_file_can_be_named_by_refuses_its_schema(names: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"it imports '.*, which is no name of a file"):
         set_of(_MAIN, dict.fromkeys(names, 'syntax = "proto3";'))
+
+
+@pytest.mark.covers("N112")
+def test_what_serializers_keep_from_a_registry_is_known() -> None:
+    """A file of the same name that the registry has counts instead. Google's are those of the package that has them all."""
+    text = _MAIN.replace("message", "".join(f'import "{name}"; ' for name in KNOWN) + "message", 1)
+    files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(set_of(text, {})).file}
+    common = Path(google.type.__path__[0])
+    theirs = {name: (common / Path(name).name).read_text() for name in KNOWN if name.startswith("google/type/")}
+    of_package = descriptor_pb2.FileDescriptorSet.FromString(set_of(text, theirs)).file
+    for file in (one for one in of_package if one.name in theirs):
+        ours = files[file.name]
+        assert [*map(str, ours.message_type)] == [*map(str, file.message_type)]
+        assert [*map(str, ours.enum_type)] == [*map(str, file.enum_type)]
+    mine = 'syntax = "proto3"; package confluent.type; message Decimal { string text = 7; }'
+    own = _MAIN.replace("int64 id", "confluent.type.Decimal id").replace("message", f'import "{_DECIMAL}"; message', 1)
+    (of_registry, _) = descriptor_pb2.FileDescriptorSet.FromString(set_of(own, {_DECIMAL: mine})).file
+    assert of_registry.message_type[0].field[0].name == "text"

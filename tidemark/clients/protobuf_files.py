@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from tidemark.clients.protobuf_known import KNOWN
 from tidemark.errors import PROTOBUF, PackageMissing, install
 
 _MAIN: Final = "_schema_of_the_registry.proto"
@@ -37,8 +38,9 @@ _OF_NAMES: Final = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIS
 def set_of(text: str, imports: Mapping[str, str]) -> bytes:
     """The FileDescriptorSet of a file, of which it is the last, and of all that it imports.
 
-    `imports` are the texts of files by the names that they are imported by; Google's own need not be among them. Raises
-    ValueError for a text that protoc refuses, and PackageMissing.
+    `imports` are the texts of files by the names that they are imported by. Google's own need not be among them, nor what
+    serializers keep from a registry, but one that is there counts. Raises ValueError for a text that protoc
+    refuses, and PackageMissing.
     """
     return _set_of(text, tuple(sorted(imports.items())))
 
@@ -53,7 +55,9 @@ def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
         made = folder / "set"
         for name, one in ((_MAIN, text), *imports):
             _write(folder / "files", name, one)
-        command = [sys.executable, "-P", "-c", _PROGRAM, f"-I{folder / 'files'}"]
+        for name, one in KNOWN.items():
+            _write(folder / "known", name, one)
+        command = [sys.executable, "-P", "-c", _PROGRAM, f"-I{folder / 'files'}", f"-I{folder / 'known'}"]
         command += [f"-I{Path(package.origin).parent / '_proto'}", "--include_imports", f"--descriptor_set_out={made}"]
         try:
             done = subprocess.run([*command, _MAIN], capture_output=True, timeout=_SECONDS, check=False)
