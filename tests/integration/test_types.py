@@ -32,15 +32,18 @@ from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
 from tests.support.sink_topics import written
 from tests.support.typed_values import VECTORS, json_of, types, values
+from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import LaneKind
+from tidemark.ledger.records import LaneKind, UnknownFields
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash, unsigned
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.catalog import opened as iceberg_opened
+from tidemark.sinks.iceberg.compacting import compact as compact_table
 from tidemark.sinks.iceberg.compacting import where_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.parquet.steps import CompactionStep
 from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.values import value_of
 from tidemark.spark.columns import OFFSET, REASON, content_digest, field, text
@@ -53,6 +56,8 @@ from tidemark.spark.sinks.parquet.compacting import compact
 from tidemark.streams.model import Stream
 from tidemark.types.digests import digested
 from tidemark.types.fields import canonical, spark_type, text_of
+from tidemark.views.metrics import counts
+from tidemark.views.summary import answer_of
 
 
 @pytest.mark.covers("N82")
@@ -643,6 +648,53 @@ def test_a_field_gets_another_name(
     assert named == ["é1"] * 4, shown["rows"]
 
 
+@pytest.mark.full
+@pytest.mark.covers("N91", "N108", "I3")
+def test_another_name_a_compaction_and_a_replay_at_once(
+    make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of both names become one while a replay writes some of their rows under the new one, and the other way round."""
+    live = make(NEWLY_NAMED)
+    parquet, _, iceberg = lakes(live, tmp_path, monkeypatch)
+    live.rewrite(sinks=[parquet, iceberg])
+    for _ in range(2):
+        live.produce(4)
+        live.ingest()
+    live.rewrite(sinks=[parquet, iceberg], scheme={"type": "json", "fields": RENAMED}, was={"customer": "client"})
+    live.produce(4)
+    live.ingest()
+    folder_sink, table_sink = (
+        sink_to_compact(live.opened.stream.sinks, live.name, one) for one in ("parquet", "iceberg")
+    )
+    assert isinstance(table_sink, IcebergSink)
+    times: list[object] = []
+
+    def replays(step: CompactionStep) -> None:
+        if step == CompactionStep.VERIFIED:
+            times.append(step)
+            live.select(LaneKind.REPLAY, live.ranges(0, 0, (1, 3), (9, 10)))
+
+    compact(live.opened, folder_sink, live.new_run(), CompactionRequest(), replays)
+
+    def compacts(step: Step) -> None:
+        if step in (Step.SINK_STORED, Step.COMMITTED):
+            times.append(step)
+            compact_table(live.opened, table_sink, live.new_run(), CompactionRequest())
+            compact(live.opened, folder_sink, live.new_run(), CompactionRequest())
+
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (2, 6), (10, 11)), on_step=compacts)
+    assert times == [CompactionStep.VERIFIED, Step.SINK_STORED, Step.SINK_STORED, Step.COMMITTED]
+    wanted = {number: (f"é{number}", number) for number in range(12)}
+    for place in ("parquet", "iceberg"):
+        rows = results(spark, live.opened, place).collect()
+        assert len(rows) == 12
+        assert {row["id"]: (row["customer"], row["lines"][0]["n"]) for row in rows} == wanted, place
+    tables = (*parquet_tables(live.opened.book, "parquet"), *iceberg_tables(live.opened.book, "iceberg"))
+    assert {one for table in tables for one in ("customer", "client") if one in table.column_names} == {"customer"}
+    report = audit(live.opened, live.new_run())
+    assert report.clean, report.sentence()
+
+
 # Texts in many forms
 
 
@@ -707,6 +759,58 @@ def test_every_line_is_matched_by_the_syntax_of_java(spark: SparkSession) -> Non
     wrong = {**scheme, "patterns": [{"name": "wrong", "regex": r"(?<a>\p{Nothing})(?<b>x)"}]}
     with pytest.raises(WrongUse, match=r"scheme.patterns.0.regex: Java cannot read it"):
         values_of(spark, wrong, [b"x"])
+
+
+KEYED: dict[str, Any] = {
+    "source": {"topics": []},
+    "scheme": {"type": "json", "fields": {"id": "integer"}},
+    "sinks": [{"type": "parquet", "folder": "-"}],
+    "dead_letters": {"table": "-"},
+}
+
+
+@pytest.mark.covers("N114")
+@pytest.mark.usefixtures("spark")
+def test_keys_that_no_field_has_are_counted(make: Make) -> None:
+    """In one pass, and where Spark keeps the rows: of pieces of messages, and with a registry before each."""
+    live = make(Example("keyed", KEYED, ("keyed",), 1, lambda *_: iter(()), lambda value: Outcome(None, None)))
+    objects = [
+        '{"id": 1}',
+        '{"id": 2, "b c": null, "a": 1}',
+        '{"a": {"id": 1}}',
+        '{"id": "wrong", "a": 1}',
+        "none",
+        "{}",
+    ]
+    many = json.dumps({f"{'k' * 150}{number}": number for number in range(30)} | {"last": 1})
+    forms: dict[str, Any] = {
+        "drop": {"scheme": {**KEYED["scheme"], "unknown": "drop"}},
+        "keep": {"scheme": {**KEYED["scheme"], "unknown": "keep"}},
+        "fail": {"scheme": {**KEYED["scheme"], "unknown": "fail"}},
+        "pieces": {"explode": {"lines": "\n"}},
+    }
+    for name, form in forms.items():
+        live.rewrite(sinks=[{"type": "parquet", "folder": live.name}], **form)
+        values = ["\n".join(objects[:3]), "\n".join(objects[1:3])] if name == "pieces" else [*objects, many]
+        live.kafka.send((live.topics[0], 0, b"k", value.encode()) for value in values)
+        live.kafka.send([(live.topics[0], 0, b"k", None)])
+        (record,) = live.ingest()
+        assert record.receipt is not None
+        found = record.receipt.unknown
+        if name == "pieces":
+            assert found == UnknownFields(2, (("a", 2), ("b c", 2)))
+            continue
+        # Of one message twenty names, which are one where they are cut.
+        assert found == UnknownFields(4, (("a", 3), ("b c", 1), ("k" * 100, 1))), name
+        said = "4 messages have keys that the stream does not name: a (3), 'b c' (1)"
+        assert said in answer_of([record])
+        assert {one.name: one.value for one in counts([record])}["unknown_fields"] == 4
+        window = asked("window", str(live.file), f"ingest/{record.seq}")
+        assert window["unknown_fields"].startswith(said)
+    shown = asked("status", str(live.file))["unknown_fields"]
+    assert shown.startswith(
+        "of the last 4 windows of the ingest, 14 messages have keys that the stream does not name: a (11), "
+    )
 
 
 @pytest.mark.covers("N92")

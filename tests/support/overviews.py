@@ -32,6 +32,7 @@ _OVERVIEW = Overview(
     lanes=[],
     windows=[],
     ingest=OfIngest(0, 0, [], [], None),
+    unknown_fields=None,
     more_partitions=0,
 )
 

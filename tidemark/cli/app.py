@@ -203,8 +203,9 @@ def status(
 ) -> None:
     """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
-    Also shows the worst partition's status with its rule, holes, a raised latency alarm, and open transactions that hold
-    an end back. Of all streams, the worst comes first: by its state, then by how long the oldest unread message waits.
+    Also shows the worst partition's status with its rule, holes, a raised latency alarm, open transactions that hold an end
+    back, and keys of JSON messages that the stream file does not name. Of all streams, the worst comes first: by its state,
+    then by how long the oldest unread message waits.
 
     Example: tidemark status orders
     """
@@ -231,6 +232,8 @@ def status(
         error(f"retention: {said}")
     for transaction in overview.open_transactions:
         error(transaction.sentence)
+    if overview.unknown_fields:
+        error(f"keys: {overview.unknown_fields}. To add them: tidemark streams add-fields {stream}")
     if overview.kafka_problem:
         raise Unreachable(f"{overview.kafka_problem}. What is shown is what the ledger knows")
     if missing := tuple(overview.missing_topics):

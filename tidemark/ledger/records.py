@@ -283,6 +283,16 @@ class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
     size: int
 
 
+class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many messages of a window had keys that no field of the stream has, and the most frequent of these keys.
+
+    Each of `names` with the number of messages that had it. Names are cut, and not all are kept.
+    """
+
+    messages: int
+    names: tuple[tuple[str, int], ...]
+
+
 class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The result of an attempt: what it counted, and where it wrote."""
 
@@ -296,6 +306,8 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     fields: str | None = None
     # None when each partition of the window lies in one block: its tally is then that block's.
     blocks: BlocksRef | None = None
+    # None if no message had any, or the scheme does not tell.
+    unknown: UnknownFields | None = None
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -29,6 +29,9 @@ TOMBSTONE = "_tombstone"
 # are in ms since 1970.
 FAILURE = "_failure"
 FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: bigint, last_at: bigint>"
+# The names of a message's keys that no field of the stream has: some of them, each cut. Null for none; only some schemes
+# have the column.
+UNKNOWN_NAMES = "_unknown_names"
 # How often a dead letter was read again and became one again.
 REDRIVES = "_redrives"
 # For a message as it was read: the size of key and value together, and the digest of its bytes.

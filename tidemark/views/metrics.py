@@ -10,6 +10,7 @@ from tidemark.ledger.records import Record
 from tidemark.views.overview import Overview
 from tidemark.views.status import Word
 from tidemark.views.summary import messages, passed_over
+from tidemark.views.unknown_fields import unknown_in
 
 # Their names and meanings: docs/monitoring.md is written from here.
 GAUGES = {
@@ -31,6 +32,8 @@ COUNTERS = {
     "stored": "messages that are rows in the results",
     "skipped": "messages without a row, by a function, a transform or `explode`",
     "dead_letters": "invalid and failed messages",
+    "unknown_fields": "messages with keys that the stream file does not name; which ones, [the window "
+    "says](schemes.md#new-keys)",
     "offsets_lost": "offsets that Kafka no longer had, and that a policy of the stream file let pass",
     "offsets_skipped": "offsets that a policy of the stream file has skipped",
 }
@@ -85,6 +88,8 @@ def counts(records: Iterable[Record]) -> Iterator[Metric]:
     for record in records:
         totals["windows"] += 1
         totals.update(vars(messages(record)))
+        unknown = unknown_in([record])
+        totals["unknown_fields"] += unknown.messages if unknown is not None else 0
         totals.update({f"offsets_{kind}": number for kind, number in vars(passed_over(record)).items()})
     for name, number in totals.items():
         yield Metric(name, number)

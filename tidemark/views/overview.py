@@ -37,6 +37,7 @@ from tidemark.views.messages.payloads import visible
 from tidemark.views.status import Verdict, Word, worst
 from tidemark.views.summary import PassedOver, messages, passed_over
 from tidemark.views.trend import trend
+from tidemark.views.unknown_fields import sentence, unknown_in
 from tidemark.views.values import Number, PartOf, part_of
 from tidemark.views.verdicts import verdicts
 
@@ -185,7 +186,10 @@ class NewestWindow:
 
 @dataclass(frozen=True)
 class Overview(StateOfStream):
-    """`more_partitions` counts those that are not among `partitions`."""
+    """`more_partitions` counts those that are not among `partitions`.
+
+    `unknown_fields`: how many messages of the ingest's last windows have keys that the stream does not name, and which keys.
+    """
 
     sinks: list[SinkOfStream]
     latency: Latency
@@ -194,6 +198,7 @@ class Overview(StateOfStream):
     lanes: list[LaneNow]
     windows: list[NewestWindow]
     ingest: OfIngest
+    unknown_fields: str | None
     more_partitions: int
 
 
@@ -268,6 +273,7 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         windows=_windows(book, stored[1], heads) if stored else [],
         ingest=_ingest(lately),
+        unknown_fields=_unknown(lately),
         more_partitions=0,
     )
 
@@ -451,6 +457,11 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
         letters=[window.dead_letters for window in windows],
         last_commit=LastCommit(last.seq, last.committed_at, last.attempt.run) if last else None,
     )
+
+
+def _unknown(lately: Sequence[Record]) -> str | None:
+    said = sentence(unknown_in(lately))
+    return None if said is None else f"of the last {len(lately)} windows of the ingest, {said}"
 
 
 def committed_window(record: Record, topics: Topics) -> NewestWindow:

@@ -10,6 +10,7 @@ from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
 from tidemark.offsets.times import in_words
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.unknown_fields import sentence, unknown_in
 from tidemark.views.values import Number
 
 # The windows of a run are the newest of its lane. So many are read at first, and more as long as the run goes on before them.
@@ -90,7 +91,9 @@ def answer_of(topics: Topics, records: Sequence[Record]) -> str:
     counts = [messages(record) for record in records]
     read, stored, dead = (sum(getattr(part, name) for part in counts) for name in ("read", "stored", "dead_letters"))
     first, last = (f"{record.lane}/{record.seq}" for record in (records[0], records[-1]))
-    return f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
+    said = f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
+    unknown = sentence(unknown_in(records))
+    return f"{said}; {unknown}" if unknown is not None else said
 
 
 def _line(topics: Topics, record: Record) -> str:
@@ -108,6 +111,8 @@ def _line(topics: Topics, record: Record) -> str:
     passed = passed_over(record)
     over = [f"{number} {why}" for why, number in vars(passed).items() if number]
     said += f"; passed over {', '.join(over)}" if over else ""
+    unknown = sentence(unknown_in([record]))
+    said += f"; {unknown}" if unknown is not None else ""
     if record.receipt is None:
         return said
     into = ", ".join(sink.name for sink in record.receipt.sinks)

@@ -23,6 +23,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.summary import Messages, messages
+from tidemark.views.unknown_fields import sentence
 from tidemark.views.values import Number, PartOf, part_of
 
 COMMITTED = "committed"
@@ -109,7 +110,8 @@ class SinkOfWindow:
 class WindowShown:
     """A committed or pending window. `attempt` and `messages` are None as long as there is none. Times are ms since 1970.
 
-    `only_sinks`: the sinks that it writes alone; None for all, and the dead letters.
+    `only_sinks`: the sinks that it writes alone; None for all, and the dead letters. `unknown_fields` says how many messages
+    have keys that the stream does not name.
     """
 
     stream: str
@@ -131,6 +133,7 @@ class WindowShown:
     committed_at: int | None
     times: list[Step]
     messages: MessagesOfWindow | None
+    unknown_fields: str | None
     partitions: list[PartitionOfWindow]
     sinks: list[SinkOfWindow]
     takes: int | None
@@ -183,6 +186,7 @@ def _shown(
         committed_at=committed_at,
         times=_times(window, attempt, receipt, committed_at),
         messages=_messages(record, covers) if record is not None and receipt is not None else None,
+        unknown_fields=sentence(receipt.unknown) if receipt is not None else None,
         partitions=[
             _partition(range_, covers, receipt, topics) for range_ in window.ranges if range_.start < range_.until
         ],

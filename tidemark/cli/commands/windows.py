@@ -46,6 +46,8 @@ def window(
         line(
             f"{gap.kind}: {gap.partition}@{gap.start}-{gap.until}, {gap.offsets} offsets, {gap.policy}: {gap.sentence}"
         )
+    if shown.unknown_fields:
+        line(f"keys: {shown.unknown_fields}")
     for step in shown.times:
         took = "" if step.took_ms is None else f", took {in_words(step.took_ms)}"
         line(f"{step.step}: {moment(step.at) or 'not yet'}{took}")

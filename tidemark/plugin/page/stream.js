@@ -115,6 +115,7 @@ async function refresh() {
     say(problem, [...without, ...missing, ...holes, ...late, ...stream.retention_alarms].join("\n"));
     showStatus(document.getElementById("status"), stream);
     say(document.getElementById("description"), stream.description);
+    say(document.getElementById("unknown-fields"), stream.unknown_fields ? `Keys: ${stream.unknown_fields}.` : "");
     showPartitions(stream);
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
     offerLanes(stream.lanes);

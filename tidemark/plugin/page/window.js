@@ -100,6 +100,7 @@ function facts(place, found) {
     const url = withQuery(address("streams", stream, "dead-letters"), { window: found.window });
     fact("Dead letters", link(`${grouped(found.messages.dead_letters)} were written`, url));
   }
+  fact("Keys", found.unknown_fields);
 }
 
 // The planner shows what a replay would read and replace. It starts nothing by itself.

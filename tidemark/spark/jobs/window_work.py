@@ -18,7 +18,17 @@ from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.errors import TidemarkError, VerificationFailed
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Attempt, BlocksRef, BlockTallies, Guarantee, Receipt, Window, reads_again, replays
+from tidemark.ledger.records import (
+    Attempt,
+    BlocksRef,
+    BlockTallies,
+    Guarantee,
+    Receipt,
+    UnknownFields,
+    Window,
+    reads_again,
+    replays,
+)
 from tidemark.ledger.register import note_places
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.ranges import RangeSet
@@ -31,7 +41,7 @@ from tidemark.sinks.mounted import Mounts
 from tidemark.spark.columns import COORDINATE
 from tidemark.spark.jobs.redriven import dead_letters_so_far
 from tidemark.spark.readers.parquet import rows_at_a_time
-from tidemark.spark.rows import outcomes
+from tidemark.spark.rows import outcomes, unknown_names
 from tidemark.spark.rows.failing_messages import cause_of
 from tidemark.spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_one_pass
 from tidemark.spark.rows.pipeline import rows_of
@@ -154,7 +164,7 @@ class SparkWork:
         # What a server has acknowledged to a task that is tried again cannot be taken back, as a file can.
         never = "" if isinstance(first, FileSink) else MAY_DIFFER
         stream = self._opened.stream
-        rows = one_pass(self._spark, self._messages, stream, self._refusals, self._block_size, never=never)
+        rows = one_pass(self._spark, self._messages, stream, self._refusals, self._block_size, never=never, names=True)
         if rows is None:
             return False
         # A window with one sink needs its rows no more.
@@ -175,6 +185,7 @@ class SparkWork:
             raise
         self._stored[first.name] = acknowledged
         self._tallies, self._blocks = rows.tallies_and_blocks
+        self._unknown = rows.unknown_fields
         return True
 
     def _discard(self, sink: OnePassSink) -> None:
@@ -193,6 +204,7 @@ class SparkWork:
         stored = outcomes.stored(rows.frame)
         self._made = _Made(lambda: stored, lambda: outcomes.dead_letters(rows.frame), close=rows.close)
         self._tallies, self._blocks = tallies_and_blocks(rows.frame, self._block_size, rows.read)
+        self._unknown = unknown_names.of_rows(rows.frame, several=self._opened.stream.explode is not None)
 
     def _check_budget(self) -> None:
         """Raises TooManyInvalid, before anything counts."""
@@ -295,6 +307,7 @@ class SparkWork:
             finished_at=self._opened.book.clock(),
             fields=fields_digest(self._opened.stream.fields),
             blocks=self._store_blocks(),
+            unknown=self._unknown,
         )
 
     def _store_blocks(self) -> BlocksRef | None:
@@ -325,6 +338,7 @@ class SparkWork:
     _block_size: int
     _tallies: tuple[PartitionTally, ...]
     _blocks: tuple[PartitionBlocks, ...]
+    _unknown: UnknownFields | None
 
 
 def _line(problem: Exception) -> str:

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -63,6 +64,10 @@ import scala.reflect.ClassTag$;
  * block of the RDD `held` (see `DeadLetters.java`). A dead letter whose reason ends with `never` (unless it is empty) ends
  * the task.
  *
+ * `names` is the number of the column with names that no field has, -1 if there is none. `unknown` gets a line with how many
+ * messages have some, and one for each name: how many have it, and its bytes in hexadecimal. Only some names of a task are
+ * counted.
+ *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
 public class Separating implements Function2 {
@@ -81,6 +86,7 @@ public class Separating implements Function2 {
     private static final int ROWS = 2 * OUTCOMES;
     private static final int CONTENT = ROWS + 1;
     private static final int NULL_BITS = 64;
+    private static final int MOST_NAMES = 1000;
 
     // A letter for each field, by which its value is got and hashed.
     private final char[] kinds;
@@ -91,6 +97,8 @@ public class Separating implements Function2 {
     private final int held;
     private final CollectionAccumulator counted;
     private final LongAccumulator deadBytes;
+    private final int names;
+    private final CollectionAccumulator unknown;
 
     public Separating(
         String schema,
@@ -99,7 +107,9 @@ public class Separating implements Function2 {
         String never,
         Number held,
         CollectionAccumulator counted,
-        LongAccumulator deadBytes
+        LongAccumulator deadBytes,
+        Number names,
+        CollectionAccumulator unknown
     ) {
         StructField[] fields = ((StructType) DataType.fromJson(schema)).fields();
         this.kinds = new char[fields.length];
@@ -114,6 +124,8 @@ public class Separating implements Function2 {
         this.held = held.intValue();
         this.counted = counted;
         this.deadBytes = deadBytes;
+        this.names = names.intValue();
+        this.unknown = unknown;
     }
 
     public Object call(Object task, Object rows) {
@@ -312,6 +324,8 @@ public class Separating implements Function2 {
         private final Written written = new Written();
         private final List dead = new ArrayList();
         private long bytes;
+        private final Map timesOfNames = new HashMap();
+        private long withNames;
         private boolean reported;
 
         Stored(int task, Iterator rows) {
@@ -350,6 +364,9 @@ public class Separating implements Function2 {
             int outcome = row.getByte(OUTCOME);
             sums[2 * outcome]++;
             sums[2 * outcome + 1] ^= hash;
+            if (names >= 0 && !row.isNullAt(names)) {
+                countNames(row.getArray(names));
+            }
             if (outcome != STORED) {
                 if (outcome != SKIPPED) {
                     keep((UnsafeRow) row);
@@ -365,6 +382,22 @@ public class Separating implements Function2 {
             hashes[1] = Long.valueOf(ofRow);
             hashes[2] = Long.valueOf(digest);
             return true;
+        }
+
+        private void countNames(ArrayData found) {
+            withNames++;
+            for (int i = 0; i < found.numElements(); i++) {
+                UTF8String name = found.getUTF8String(i);
+                long[] times = (long[]) timesOfNames.get(name);
+                if (times == null) {
+                    if (timesOfNames.size() == MOST_NAMES) {
+                        continue;
+                    }
+                    times = new long[1];
+                    timesOfNames.put(name.copy(), times);
+                }
+                times[0]++;
+            }
         }
 
         private void find(InternalRow row, long number) {
@@ -465,6 +498,14 @@ public class Separating implements Function2 {
                 counted.add(line.toString());
             }
             deadBytes.add(bytes);
+            if (withNames > 0) {
+                unknown.add(withNames + " ");
+                for (Iterator each = timesOfNames.entrySet().iterator(); each.hasNext(); ) {
+                    Map.Entry one = (Map.Entry) each.next();
+                    byte[] name = ((UTF8String) one.getKey()).getBytes();
+                    unknown.add(((long[]) one.getValue())[0] + " " + HexFormat.of().formatHex(name));
+                }
+            }
             // The attempt of a task that was given up puts nothing that would stay.
             if (bytes <= mostBytes && !TaskContext.get().isInterrupted()) {
                 SparkEnv.get().blockManager().putIterator(

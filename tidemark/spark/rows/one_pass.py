@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.ledger.records import UnknownFields
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, sum_tallies
@@ -41,13 +42,14 @@ from tidemark.spark.columns import (
     ROW_HASH,
     TIMESTAMP,
     TOMBSTONE,
+    UNKNOWN_NAMES,
     VALUE,
     field,
     has,
     message_hash,
     row_hash,
 )
-from tidemark.spark.rows import outcomes
+from tidemark.spark.rows import outcomes, unknown_names
 from tidemark.spark.rows.reading import counted_ranges, counter, lines_of, no_messages
 from tidemark.spark.rows.row_by_row import row_by_row
 from tidemark.spark.rows.tallying import count_of, digest_of
@@ -123,15 +125,16 @@ def one_pass(
     block_size: int,
     *,
     never: str = "",
+    names: bool = False,
 ) -> OnePass | None:
     """The rows of a window, not yet computed. Computing them fails at a dead letter whose reason ends with `never`.
 
-    None if the transform is not one of single rows, or rows may come out otherwise when they are computed again. Raises
-    WrongUse for a transform that does not give what it has to.
+    `names`: whether keys are counted that no field has. None if the transform is not one of single rows, or rows may come
+    out otherwise when they are computed again. Raises WrongUse for a transform that does not give what it has to.
     """
     context: Any = spark.sparkContext._jsc.sc()
-    read, separated = counter(spark), counter(spark)
-    rows = _separable(messages(read), stream, refusals)
+    read, separated, unknown = (counter(spark) for _ in range(3))
+    rows = _separable(messages(read), stream, refusals, names=names)
     if rows is None or draws(stream.sql) or not repeatable(rows):
         return None
     java = rows_of(rows)
@@ -147,20 +150,24 @@ def one_pass(
         held.id(),
         separated,
         dead_bytes,
+        rows.columns.index(UNKNOWN_NAMES) if UNKNOWN_NAMES in rows.columns else -1,
+        unknown,
     )
     hashes = [T.StructField(name, T.LongType()) for name in (MESSAGE_HASH, ROW_HASH, DIGEST)]
     stored = frame_of(spark, java.mapPartitionsWithIndex(separating, False), T.StructType([*rows.schema, *hashes]))
     return OnePass(
         spark,
-        stored.withColumn(INDEX, F.lit(0)).drop(OUTCOME, *_OF_DEAD_LETTERS, *_OF_MESSAGE),
+        stored.withColumn(INDEX, F.lit(0)).drop(OUTCOME, *_OF_DEAD_LETTERS, *_OF_MESSAGE, UNKNOWN_NAMES),
         java,
         rows.schema,
         held,
-        _Counts(read, separated, dead_bytes),
+        _Counts(read, separated, dead_bytes, unknown),
     )
 
 
-def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) -> DataFrame | None:
+def _separable(
+    messages: DataFrame, stream: Stream, refusals: Sequence[Column], *, names: bool = False
+) -> DataFrame | None:
     """Rows with the columns that `Separating.java` takes. Only dead letters have what is theirs."""
     rows: DataFrame | None = outcomes.with_outcomes(messages, stream)
     if rows is not None and stream.transform is not None:
@@ -171,16 +178,18 @@ def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) 
     dead = has(Outcome.INVALID) | has(Outcome.FAILED)
     fields = [field(name) for name in outcomes.field_names(stream)]
     theirs = [F.when(dead, F.col(name)).alias(name) for name in _OF_MESSAGE]
-    return rows.select(*COORDINATE, OUTCOME, *fields, TOMBSTONE, *_OF_DEAD_LETTERS, *theirs)
+    unknown = [UNKNOWN_NAMES] if names and UNKNOWN_NAMES in rows.columns else []
+    return rows.select(*COORDINATE, OUTCOME, *fields, TOMBSTONE, *_OF_DEAD_LETTERS, *theirs, *unknown)
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """Accumulators of the pass: what was read, what became of it, and the bytes of dead letters."""
+    """Accumulators of the pass: what was read, what became of it, the bytes of dead letters, and keys that no field has."""
 
     read: Any
     separated: Any
     dead_bytes: Any
+    unknown: Any
 
 
 @dataclass(frozen=True)
@@ -211,6 +220,11 @@ class OnePass:
             for at, of_blocks in blocks.items()
         )
         return after(read, became), tuple(by_partition)
+
+    @property
+    def unknown_fields(self) -> UnknownFields | None:
+        """The keys that no field has, if they were counted."""
+        return unknown_names.of_lines(lines_of(self.spark, self.counts.unknown))
 
     @cached_property
     def few_dead_letters(self) -> bool:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.schemes.kinds import UNKNOWN, JsonScheme
-from tidemark.spark.columns import REASON, VALUE, field
+from tidemark.spark.columns import REASON, UNKNOWN_NAMES, VALUE, field
 from tidemark.spark.schemes.fields import NOT_UTF8, utf8_text
 from tidemark.spark.schemes.json_text import json_value, members, unmarked, why_not_json
 from tidemark.spark.schemes.json_values import json_text, member_problem, value
@@ -14,8 +14,10 @@ from tidemark.types.ddl import Type
 
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
 NOT_OBJECT = "not a JSON object"
-# A reason has this many characters of a key.
+# A reason has this many characters of a key, and so have counts of keys.
 _MOST_CHARACTERS = 100
+# So many keys that are not named are counted of a message.
+_MOST_NAMES = 20
 
 
 def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
@@ -45,13 +47,19 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
         others = _others(scheme)
         fields[UNKNOWN] = F.when(F.cardinality(others) > 0, unmarked(F.to_json(others)))
     kept = [column.alias(name) for name, column in fields.items()]
-    return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON)
+    return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON, _unknown_names(scheme))
 
 
 def _others(scheme: JsonScheme) -> Column:
     """The members that are not named."""
     names = [column.name for column in scheme.columns]
     return F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*names))
+
+
+def _unknown_names(scheme: JsonScheme) -> Column:
+    others = F.filter(F.map_keys(F.col(_MEMBERS)), lambda name: ~name.isin(*(one.name for one in scheme.columns)))
+    cut = F.transform(F.slice(others, 1, _MOST_NAMES), lambda name: F.substring(name, 1, _MOST_CHARACTERS))
+    return F.when(F.cardinality(others) > 0, F.array_distinct(cut)).alias(UNKNOWN_NAMES)
 
 
 def _refused(scheme: JsonScheme) -> Column:

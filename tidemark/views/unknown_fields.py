@@ -1,0 +1,39 @@
+"""Keys of messages that the stream file does not name: how many messages of some windows had any, and which keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tidemark.ledger.records import Record, UnknownFields
+
+# A line has so many names, with so many characters of each.
+_MOST, _CHARACTERS = 5, 30
+
+
+def unknown_in(records: Iterable[Record]) -> UnknownFields | None:
+    """Of all of some windows together; None for none. A key that is not among the most frequent of a window lacks its times."""
+    messages, names = 0, Counter[str]()
+    for one in records:
+        found = one.receipt.unknown if one.receipt is not None else None
+        if found is not None:
+            messages += found.messages
+            names.update(dict(found.names))
+    most = sorted(names.items(), key=lambda one: (-one[1], one[0]))
+    return UnknownFields(messages, tuple(most)) if messages else None
+
+
+def sentence(found: UnknownFields | None) -> str | None:
+    """As `3 messages have keys that the stream does not name: a (2), "b c" (1)`."""
+    if found is None:
+        return None
+    named = [f"{_shown(name)} ({times})" for name, times in found.names[:_MOST]]
+    more = [f"{len(found.names) - _MOST} more"] if len(found.names) > _MOST else []
+    have = "1 message has" if found.messages == 1 else f"{found.messages} messages have"
+    return f"{have} keys that the stream does not name: {', '.join([*named, *more])}"
+
+
+def _shown(name: str) -> str:
+    """A key that a producer has written, as one word on one line."""
+    cut = name if len(name) <= _CHARACTERS else f"{name[:_CHARACTERS]}…"
+    return name if name == cut and name.isidentifier() else repr(cut)
