@@ -691,6 +691,97 @@ PLANTED |= {
         (("tidemark.ledger.incarnations", "    if change.topic not in topics:\n", "    if False:\n"),),
     ),
 }
+LOOKING, BROWSING = "tidemark.runs.live.looking", "tidemark.views.browsing"
+# Of what people look up.
+PLANTED |= {
+    "browsing gives what is committed meanwhile again and again": Bug(
+        "new",
+        (
+            (
+                f"{BROWSING}.results",
+                "        if item.at.partition == part.partition and part.start <= item.at.offset < part.until:\n",
+                "        if True:\n",
+            ),
+        ),
+    ),
+    "a message above a cut that nobody has met is shown as the one that was read": Bug(
+        "new",
+        ((LOOKING, "        if cut is not None and cut < one.until:\n", "        if False:\n"),),
+    ),
+    "the newest value of a key is looked for among what a replay has replaced": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.reading",
+                "            if (now := self._committed()) == before:\n",
+                "            if now := True:\n",
+            ),
+        ),
+    ),
+    "added partitions are noted above a cut that nobody has met": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.live.discovery",
+                "    cut = {at.topic for at, end in known.epoch_ends.items() if end < read.get(at, 0)}\n",
+                "    cut = set()\n",
+            ),
+        ),
+    ),
+    "browsing shows what was erased": Bug(
+        "18",
+        (
+            (
+                f"{BROWSING}.places",
+                "    return InKafka(topic, log, offsets, _erased(opened, topic, known) & offsets)\n",
+                "    return InKafka(topic, log, offsets, RangeSet())\n",
+            ),
+        ),
+    ),
+    "the page of a message shows what was erased": Bug(
+        "18",
+        ((LOOKING, "        slot = replace(slot, message=None)\n", "        pass\n"),),
+    ),
+    "browsing goes on a message too late": Bug(
+        "new",
+        (
+            (
+                f"{BROWSING}.messages",
+                "            start = reached if rest is one else rest.start\n",
+                "            start = min(reached + 1, rest.until) if rest is one else rest.start\n",
+            ),
+        ),
+    ),
+    "browsing dead letters goes on from the last one": Bug(
+        "new",
+        (
+            (
+                f"{BROWSING}.dead_letters",
+                "                after = found[-1].at.offset + 1\n",
+                "                after = found[-1].at.offset\n",
+            ),
+        ),
+    ),
+    "the page of dead letters counts those that count no more": Bug(
+        "new",
+        (
+            (
+                "tidemark.views.dead_letters",
+                "    own = view.authority.held_by(window.generation, window.covers.only(wanted.may_be_in(window.record)))\n",
+                "    own = window.covers.only(wanted.may_be_in(window.record))\n",
+            ),
+            (
+                "tidemark.views.dead_letters",
+                "if row is not None and row.mark.generation == window.generation)\n",
+                "if row is not None)\n",
+            ),
+        ),
+    ),
+    "the page of a message has rows of a window that counts no more": Bug(
+        "new",
+        (("tidemark.sinks.reading", "        if newer.generations == found.generations:\n", "        if True:\n"),),
+    ),
+}
 # Of those that the model of the ledger finds, what this simulation finds too.
 _OF_THE_MODEL = (
     "false is believed",
@@ -703,6 +794,13 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "browsing gives what is committed meanwhile again and again": 342,
+    "a message above a cut that nobody has met is shown as the one that was read": 112,
+    "browsing shows what was erased": 2,
+    "the page of a message shows what was erased": 22,
+    "browsing goes on a message too late": 8,
+    "browsing dead letters goes on from the last one": 66,
+    "the page of dead letters counts those that count no more": 2,
     "rows that count no more stay in a table of newest rows": 17,
     "what an erased row had overwritten does not come back": 17,
     "a reader of newest rows does not add what is not settled": 197,
@@ -770,6 +868,11 @@ PLANTED |= {name: _of_the_model(name) for name in _OF_THE_MODEL}
 PLANTED = {name: replace(bug, seed=_SEEDS.get(name, bug.seed)) for name, bug in PLANTED.items()}
 # What each kept program has found, by the bug that brings it back.
 KEPT_FOR: dict[str, str] = {
+    "partitions_are_added_above_a_cut_that_nobody_has_met": "added partitions are noted above a cut that nobody has met",
+    "a_message_looked_up_beside_a_replay": "the page of a message has rows of a window that counts no more",
+    "the_newest_value_beside_a_replay": "the newest value of a key is looked for among what a replay has replaced",
+    "rows_committed_while_somebody_browses": "browsing gives what is committed meanwhile again and again",
+    "a_message_above_a_cut_that_nobody_has_met": "a message above a cut that nobody has met is shown as the one that was read",
     "an_attempt_is_killed_right_after_a_late_write": "what came after an erasure is not named",
     "a_compaction_replaced_by_the_next_one": "a compaction is not fenced by the next one",
     "a_key_above_a_cut": "a key is looked for above a cut that nobody has met",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.actors import current, effect, questioned
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.clients.kafka.slots import OffsetContents, Slot
+from tidemark.clients.kafka.slots import KafkaMessage, OffsetContents, Slot
+from tidemark.clients.kafka.stepping import Step, Steps
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import NotAuthorized, OffsetsOutOfRange, Unreachable
@@ -18,6 +20,8 @@ TOPIC = "orders"
 # The second topic of a stream of two.
 SECOND = "orders-of-shops"
 KEYS = 4
+# Offsets that one answer gives to somebody who reads step by step.
+_A_STEP = 3
 Place = tuple[TopicPartition, int]
 
 
@@ -79,12 +83,14 @@ class Kafka(KafkaLog):
         self.now = 0
         self.away = False
         self.held: dict[str, Topic] = {}
+        # By the number of a message: the topic's name, the partition and the offset that it was written to.
+        self.written: dict[int, tuple[str, int, int]] = {}
         for name in (TOPIC, *others):
             self._new_topic(name, partitions)
 
     def _new_topic(self, name: str, partitions: int) -> None:
         self._made += 1
-        self.held[name] = Topic(f"id {self._made}", partitions)
+        self.held[name] = Topic(f"id-{self._made}", partitions)
 
     def parts(self) -> Iterator[tuple[str, int, Log]]:
         """Every partition that there is: its topic, its number and its log."""
@@ -101,7 +107,10 @@ class Kafka(KafkaLog):
         return held.logs[number] if held is not None and number < len(held.logs) else None
 
     def _one(self, which: int) -> Topic | None:
-        return [*self.held.values()][which % len(self.held)] if self.held else None
+        return self.held[name] if (name := self._name(which)) is not None else None
+
+    def _name(self, which: int) -> str | None:
+        return [*self.held][which % len(self.held)] if self.held else None
 
     # what happens to it
 
@@ -116,13 +125,16 @@ class Kafka(KafkaLog):
         late: int = 0,
     ) -> None:
         """`late`: how many milliseconds before now the producers say that it happened."""
-        if (topic := self._one(which)) is None:
+        if (name := self._name(which)) is None:
             return
+        topic = self.held[name]
         for n in range(number):
             key = (n * n + n // 3 + shift) % KEYS
             self._number += 1
             message = Message(self._number, key, self.now + n - late, transaction, bad=bad and n % 3 == 0)
-            topic.logs[topic.homes[key]].append(message)
+            home = topic.homes[key]
+            self.written[self._number] = name, home, topic.logs[home].end
+            topic.logs[home].append(message)
 
     def begin(self, number: int, shift: int, which: int = 0) -> None:
         """A transaction that stays open."""
@@ -302,7 +314,7 @@ class Kafka(KafkaLog):
             found = Slot.ABORTED
         else:
             found = Slot.HELD_BACK if offset >= log.stable else Slot.MESSAGE
-        return OffsetContents(found, log.start, log.end)
+        return OffsetContents(found, log.start, log.end, None if message is None else _as_read(message))
 
     def messages(
         self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
@@ -317,6 +329,27 @@ class Kafka(KafkaLog):
                 if slot is not None and (isolation == READ_UNCOMMITTED or not _hidden(log, at, slot))
             ]
             yield one, iter(seen)
+
+    @contextmanager
+    def stepping(self, isolation: str) -> Iterator[Steps]:
+        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[Step]:
+            for reached in range(start, until, _A_STEP):
+                self._asked()
+                log = self._there((topic, partition))
+                if reached < log.start or log.end < until:
+                    raise OffsetsOutOfRange(f"Kafka has just deleted offsets of {topic}/{partition}")
+                end = min(until, reached + _A_STEP)
+                there = ((at, log.slots.get(at)) for at in range(reached, end))
+                yield Step(
+                    end,
+                    tuple(
+                        (at, _as_read(slot))
+                        for at, slot in there
+                        if slot is not None and (isolation == READ_UNCOMMITTED or not _hidden(log, at, slot))
+                    ),
+                )
+
+        yield steps
 
     def read(self, covers: RangeSet, isolation: str) -> dict[Place, Message]:
         """The messages at some offsets, as Spark's source gives them: by the topic's name and the partition's number alone."""
@@ -338,6 +371,10 @@ class Kafka(KafkaLog):
 
 def _named(logs: Mapping[str, TopicLog]) -> Iterator[tuple[str, int]]:
     return ((topic, number) for topic, log in logs.items() for number in log.partitions)
+
+
+def _as_read(slot: Message) -> KafkaMessage:
+    return KafkaMessage(slot.time, False, b"%d" % slot.key, b"%d" % slot.number, ())
 
 
 def _hidden(log: Log, at: int, slot: Message) -> bool:

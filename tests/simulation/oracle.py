@@ -67,7 +67,7 @@ def said(places: Iterable[Place]) -> str:
     return ", ".join(f"{at}@{offset}" for at, offset in sorted(places))
 
 
-def _newest(expected: Expected) -> dict[tuple[str, int], int]:
+def newest_of(expected: Expected) -> dict[tuple[str, int], int]:
     """The number of the newest message of each topic and key."""
     found: dict[tuple[str, int], int] = {}
     for (at, _), one in expected.items():
@@ -148,7 +148,7 @@ class Oracle:
         self._applied = 0
         self.seen: set[int] = set()
         # Commits come before rows, so a reader beside one may miss anything.
-        self._later = world.setting.guarantee == Guarantee.AT_MOST_ONCE
+        self.commits_first = world.setting.guarantee == Guarantee.AT_MOST_ONCE
         # How often each sink's place had changed when it looked last, and which windows counted.
         self._looked: dict[Sink, tuple[int, list[tuple[int, bool]]]] = {}
         self._learned = -1
@@ -211,7 +211,7 @@ class Oracle:
 
     def sees_what_was_written(self, run: str) -> None:
         """Whatever the places held before: what a run has committed is there."""
-        if self._later:
+        if self.commits_first:
             return
         for sink in ("hbase", *OTHERS):
             if sink in self.expected:
@@ -260,7 +260,7 @@ class Oracle:
         """A dry run has said of how many messages there are rows, in any of the sinks that it writes: so many there are."""
         for value in request.said:
             least, most = value.get("stored_at_least"), value.get("stored_at_most")
-            if least is None or self._later or request.begun:
+            if least is None or self.commits_first or request.begun:
                 # Of a run that has begun, it is what was so when it began.
                 continue
             self.met["plan shown"] += 1
@@ -321,7 +321,7 @@ class Oracle:
     def _found_letters(self, request: Request) -> None:
         """What a redrive names: dead letters that counted at some moment since, and each that always did."""
         self.learn()
-        if self._later:
+        if self.commits_first:
             return
         states = [{*state.of[None]} for state in self.states[request.state :]]
         never = request.named.difference(*states)
@@ -371,7 +371,7 @@ class Oracle:
         def judge(report: AuditReport, within: RangeSet | None) -> None:
             self.learn()
             actor = current()
-            if self._later or self.world.was_mended or self.world.other_isolation or actor is None:
+            if self.commits_first or self.world.was_mended or self.world.other_isolation or actor is None:
                 return
             found = each(self.book.selection(report.findings)) if report.findings else set()
             self.met["found by an audit"] += len(found)
@@ -550,7 +550,7 @@ class Oracle:
         for sink in (LATEST, *LAKES):
             if sink not in self.expected or self.unsure[sink] or not self._is_new(sink, windows):
                 continue
-            want_latest, found_latest = _newest(self.expected[sink]), self.latest(sink=sink)
+            want_latest, found_latest = newest_of(self.expected[sink]), self.latest(sink=sink)
             check(found_latest == want_latest, f"the newest values are {found_latest}, and should be {want_latest}")
 
     def _is_new(self, sink: Sink, windows: list[tuple[int, bool]]) -> bool:
@@ -575,7 +575,7 @@ class Oracle:
     def saw_rows(self, rows: Mapping[Place, tuple[int, int]], since: int, sink: Sink = "hbase") -> None:
         """A reader's answer, of a moment between that state and now."""
         self.learn()
-        if self._later:
+        if self.commits_first:
             return
         states = [{at: (one.key, one.number) for at, one in state.of[sink].items()} for state in self.states[since:]]
         # A reader of rows is steady piece by piece: each row was right at some moment.
@@ -585,7 +585,7 @@ class Oracle:
 
     def saw_sums(self, found: Mapping[int, tuple[int, int]], since: int) -> None:
         self.learn()
-        if self._later:
+        if self.commits_first:
             return
         states = [state.sums() for state in self.states[since:]]
         # Each key is as of one moment.
@@ -595,9 +595,9 @@ class Oracle:
 
     def saw_latest(self, found: Mapping[tuple[str, int], int], since: int, sink: str = LATEST) -> None:
         self.learn()
-        if self._later:
+        if self.commits_first:
             return
-        states = [_newest(state.of[sink]) for state in self.states[since:]]
+        states = [newest_of(state.of[sink]) for state in self.states[since:]]
         keys = {key for state in states for key in state} | found.keys()
         wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
         check(not wrong, f"a reader of the newest values saw what never counted of keys {wrong}")
@@ -655,7 +655,7 @@ class Oracle:
     def has_read_all(self) -> None:
         """The ingest has ended well: each message that a reader may see was in a window, from where the ingest began."""
         register = self.book.register()
-        if register is None or INGEST not in register[1].lanes or self._without_receipt or self._later:
+        if register is None or INGEST not in register[1].lanes or self._without_receipt or self.commits_first:
             return
         starts = {(one.at.topic, one.at.partition): one for one in register[1].lanes[INGEST].start}
         topics = register[1].topics
@@ -791,4 +791,4 @@ class Oracle:
         check(not wrong, f"the ingest has covered more than its positions say: {wrong}")
 
 
-__all__ = ["Oracle", "State", "Wrong", "check", "each", "said"]
+__all__ = ["Oracle", "State", "Wrong", "check", "each", "newest_of", "said"]

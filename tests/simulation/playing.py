@@ -19,6 +19,7 @@ from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
+from tests.simulation.looking import Looks
 from tests.simulation.oracle import Oracle, Wrong, check, each
 from tests.simulation.others import LAKES, OTHERS, PARQUET, WRITTEN
 from tests.simulation.pages import Pages
@@ -69,7 +70,7 @@ class Play:
         self.backups: list[Path] = []
         self.edits = Edits(self.world)
         self.oracle.is_damaged = lambda: self.edits.is_damaged
-        self.pages = Pages(self.oracle)
+        self.pages, self.looks = Pages(self.oracle), Looks(self.oracle)
         # From then on, what was read since the backup is read once more.
         self.restored = False
         self._note_proposals()
@@ -312,6 +313,9 @@ class Play:
         if step.name == "page":
             asked = self.pages.ask(step.b, step.a)
             return None if asked is None else (asked, None)
+        if step.name == "look":
+            looked = self.looks.ask(step.b, step.a)
+            return None if looked is None else (looked, None)
         if step.name == "rows" and "hbase" in oracle.expected:
             return (lambda: oracle.saw_rows(oracle.rows("hbase", _book()), since)), None
         if step.name == "totals" and SUMS in oracle.expected:

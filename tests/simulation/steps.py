@@ -405,6 +405,43 @@ NEW_THEMES = {
         others=0.2,
     ),
 }
+# What people look up: one message, dead letters, and what they browse.
+LOOK_THEMES = {
+    "looks": Theme(
+        {
+            "look": 24,
+            "produce": 12,
+            "produce bad": 6,
+            "ingest": 12,
+            "replay": 6,
+            "redrive": 2,
+            "erase": 10,
+            "cut": 5,
+            "recreate": 2,
+            "compact": 2,
+            "retain": 2,
+            "begin": 3,
+            "abort": 2,
+            "again": 3,
+            "wake": 14,
+        },
+        {
+            "sinks": (
+                ("hbase",),
+                ("hbase", "sums", "latest"),
+                ("hbase", "latest"),
+                ("hbase", "latest"),
+                ("sums", "hbase"),
+                ("hbase", "sums"),
+                ("hbase", "parquet"),
+            ),
+            "guarantee": ("at_least_once",),
+            "topics": ("", "", "two"),
+        },
+        {"look": _early(SLEEPS, 40)},
+        others=0.1,
+    ),
+}
 # Tables with the newest rows take some times as long as others.
 LAKE_THEMES = {
     "newest in lakes": Theme(
@@ -441,6 +478,7 @@ _FURTHER = {23: ["times"], 14: ["copies"], 24: ["late writers"]}
 # Which seeds have one of the newest: those that no planted bug of an older theme needs.
 _PERIOD, _NEW = 90, frozenset((10, 11, 15, 20, 25, 31, 33, 35, 41, 45, 51, 60, 61, 63, 70, 80))
 _OF_LAKES = frozenset((17, 77))
+_OF_LOOKS = frozenset((2, 8, 22, 49, 66, 72))
 _ALL_THEMES = {
     **THEMES,
     **LATER_THEMES,
@@ -449,6 +487,7 @@ _ALL_THEMES = {
     **LAST_THEMES,
     **FURTHER_THEMES,
     **NEW_THEMES,
+    **LOOK_THEMES,
     **LAKE_THEMES,
 }
 _SINKS = (
@@ -515,8 +554,8 @@ def _line(step: Step) -> str:
 
 def _about(seed: int, chance: random.Random, whole: Mapping[str, int], theme: str | None) -> Theme:
     """The theme of a seed, or that of a name."""
-    if theme is None and (seed % _PERIOD in _NEW or seed % (2 * _PERIOD) in _OF_LAKES):
-        theme = chance.choice([*(NEW_THEMES if seed % _PERIOD in _NEW else LAKE_THEMES)])
+    if theme is None and (late := _late_themes(seed)):
+        theme = chance.choice([*late])
     if theme is not None:
         return _ALL_THEMES[theme]
     if _has_others(seed):
@@ -533,6 +572,15 @@ def _about(seed: int, chance: random.Random, whole: Mapping[str, int], theme: st
     if _is_later(seed):
         return LATER_THEMES[chance.choice([*LATER_THEMES])]
     return _NONE if chance.random() < 0.25 else THEMES[chance.choice([*THEMES])]
+
+
+def _late_themes(seed: int) -> Mapping[str, Theme]:
+    """Those that came last have some seeds for themselves."""
+    if seed % _PERIOD in _NEW:
+        return NEW_THEMES
+    if seed % _PERIOD in _OF_LOOKS:
+        return LOOK_THEMES
+    return LAKE_THEMES if seed % (2 * _PERIOD) in _OF_LAKES else {}
 
 
 def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = None) -> Program:

@@ -207,7 +207,7 @@ class Work:
             values = dict.fromkeys(FIELDS, b"")
             values |= {"reason": b"bad", "key": b"%d" % one.key, "value": b"%d" % one.number}
             values |= {"redrives": b"%d" % redriven.get(place, 0)}
-            values |= {"headers": b"[]"} if self.world.setting.copies else {}
+            values["headers"] = b"[]"
             said = [(MARK, mark), *((DATA_PREFIX + name.encode(), value) for name, value in values.items())]
             cells += [(row, column, value, [place]) for column, value in said]
         self._write(LETTERS, cells)

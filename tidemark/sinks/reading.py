@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.lookup import CoveringWindows, look_up
+from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
@@ -118,6 +119,26 @@ class LookedUp:
             return None
         record = look_up(self.book, Coordinate(partition, offset)).counting(self.sink)
         return None if record is None else record.attempt.generation
+
+    def steadily(self, read: Callable[[], T]) -> T:
+        """What reading rows gives, while nothing is committed between them and what is looked up of them.
+
+        Otherwise a row that was read counts no more, and the one in its place was not read.
+        """
+        before = self._committed()
+        while True:
+            found = read()
+            if (now := self._committed()) == before:
+                return found
+            before = now
+
+    def _committed(self) -> object:
+        """How far the lanes are. Takes two reads."""
+        register = self.book.register()
+        if register is None:
+            return None
+        heads = open_heads(self.book, register[1])
+        return register[1].closed, {lane: stored.head.seq for lane, stored in heads.items()}
 
 
 def parquet_tables(book: Book, sink: str) -> list[pa.Table]:

@@ -96,10 +96,15 @@ def as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
 
 
 def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> None:
-    """Note where the logs of a topic with added partitions end now: there the order of its messages changes."""
+    """Note where the logs of a topic with added partitions end now: there the order of its messages changes.
+
+    Not while a log was cut and nobody has met that yet: the partitions are added to the incarnation that begins with the cut.
+    """
     stored, now = opened.book.register(), opened.book.clock()
     read = ingest.offsets() if ingest else {}
-    ends = {at: max(log.end, read.get(at, 0)) for at, log in known.partitions().items()}
+    cut = {at.topic for at, end in known.epoch_ends.items() if end < read.get(at, 0)}
+    logs = {at: log for at, log in known.partitions().items() if at.topic not in cut}
+    ends = {at: max(log.end, read.get(at, 0)) for at, log in logs.items()}
     if stored is None or ordering.noted(stored[1].topics, ends, now) is stored[1].topics:
         return
     # Not the last stable offsets: messages that an open transaction holds back were written before too.
@@ -155,13 +160,7 @@ def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
 
     Of an ingest that has read nothing, those of the last window of each partition: backfills read what lies before it.
     """
-    if ingest.last is not None:
-        asked = newer_epochs(ingest.last.window, known.logs)
-    else:
-        asked = {}
-        for window, range_ in _last_ranges(opened):
-            asked |= newer_epochs(window, known.logs, [range_])
-    ends = opened.log.epoch_ends(asked)
+    ends = _epoch_ends(opened, known.logs, ingest)
     incarnations = known.incarnations
     return replace(
         known,
@@ -171,6 +170,27 @@ def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
             if topic in incarnations
         },
     )
+
+
+def _epoch_ends(opened: OpenStream, logs: Mapping[str, TopicLog], ingest: Head) -> Mapping[tuple[str, int], int]:
+    if ingest.last is not None:
+        asked = newer_epochs(ingest.last.window, logs)
+    else:
+        asked = {}
+        for window, range_ in _last_ranges(opened):
+            asked |= newer_epochs(window, logs, [range_])
+    return opened.log.epoch_ends(asked)
+
+
+def unmet_cuts(opened: OpenStream, logs: Mapping[str, TopicLog], ingest: Head | None) -> dict[tuple[str, int], int]:
+    """Per (topic, partition), where a log was cut below what the ingest has read, if no run has met that yet.
+
+    From there on Kafka has other messages than those that were read, in whatever incarnation.
+    """
+    if ingest is None:
+        return {}
+    read = {(at.topic, at.partition): offset for at, offset in sorted(checking.reached(ingest).items())}
+    return {at: end for at, end in _epoch_ends(opened, logs, ingest).items() if end < read.get(at, 0)}
 
 
 def _last_ranges(opened: OpenStream) -> Iterable[tuple[Window, WindowRange]]:

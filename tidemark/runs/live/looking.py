@@ -6,7 +6,7 @@ message, or says what Kafka has of a topic that a user names, asks here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.clients.kafka.slots import OffsetContents
@@ -17,10 +17,10 @@ from tidemark.ledger.elsewhere import erased_elsewhere
 from tidemark.ledger.erased import erased_by, is_erased
 from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.records import TopicIncarnation, erases
+from tidemark.ledger.records import INGEST, TopicIncarnation, erases
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.offsets.ranges import FIRST_INCARNATION, RangeSet, TopicPartition
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.discovery import topics_now, unmet_cuts
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 
@@ -106,9 +106,24 @@ def _slot(
     """Kafka is asked for an offset by names: before that and after it, its topic has to be the one that was read."""
     if not _holds(known, now.topic_id, at):
         return None
+    check_met(opened, {at.partition.topic: now}, RangeSet([at.as_range()]))
     slot = opened.log.slot(at.partition.topic, at.partition.partition, at.offset)
     check_same(opened, {at.partition.topic: now})
     return slot
+
+
+def check_met(opened: OpenStream, logs: Mapping[str, TopicLog], offsets: RangeSet) -> None:
+    """Raises Conflict where some offsets lie above a cut that no run has met: the ledger has no incarnation for them yet."""
+    ingest = opened.book.head(INGEST)
+    cuts = unmet_cuts(opened, logs, None if ingest is None else ingest.head)
+    for one in offsets:
+        cut = cuts.get(one.partition[:2])
+        if cut is not None and cut < one.until:
+            at = f"{one.partition.topic}/{one.partition.partition}"
+            raise Conflict(
+                f"the log of {at} was cut at {cut}, and no ingest has met that yet: from there on Kafka has other messages "
+                f"than those that were read. What lies below is {at}@0-{cut}"
+            )
 
 
 def _holds(known: Sequence[TopicIncarnation], topic_id: str, at: Coordinate) -> bool:

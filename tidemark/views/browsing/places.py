@@ -14,7 +14,7 @@ from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.offsets.coordinates import Named, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
-from tidemark.runs.live.looking import of_the_stream
+from tidemark.runs.live.looking import check_met, of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same, first_at
 from tidemark.runs.requests.selecting import times
@@ -121,6 +121,7 @@ def in_kafka(opened: OpenStream, where: Where) -> InKafka:
     offsets = where.only(assign_incarnations({topic: known}, _between(opened, where, {topic: log}, offsets)))
     if where.window:
         offsets &= opened.book.covers(window_record(opened, where.window).window)
+    check_met(opened, {topic: log}, offsets)
     return InKafka(topic, log, offsets, _erased(opened, topic, known) & offsets)
 
 

@@ -62,7 +62,8 @@ class PlainLatest(PlainSink):
         table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         key = {name: row.fields.get(name) for name in settings.key}
         topic = row.place.partition.topic
-        newest = table.newest_of(topic, list(key.values()), LookedUp(opened.book, settings.name))
+        counts = LookedUp(opened.book, settings.name)
+        newest = counts.steadily(lambda: table.newest_of(topic, list(key.values()), counts))
         if newest is None:
             return UnderKey(key, "no value of its key counts", {})
         same = (newest.place.partition, newest.place.offset) == (row.place.partition, row.place.offset)
