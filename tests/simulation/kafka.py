@@ -83,8 +83,8 @@ class Kafka(KafkaLog):
         self.now = 0
         self.away = False
         self.held: dict[str, Topic] = {}
-        # By the number of a message: the topic's name, the partition and the offset that it was written to.
-        self.written: dict[int, tuple[str, int, int]] = {}
+        # By the number of a message: the topic's name, the partition and the offset that it was written to, and its time.
+        self.written: dict[int, tuple[str, int, int, int]] = {}
         for name in (TOPIC, *others):
             self._new_topic(name, partitions)
 
@@ -133,7 +133,7 @@ class Kafka(KafkaLog):
             self._number += 1
             message = Message(self._number, key, self.now + n - late, transaction, bad=bad and n % 3 == 0)
             home = topic.homes[key]
-            self.written[self._number] = name, home, topic.logs[home].end
+            self.written[self._number] = name, home, topic.logs[home].end, message.time
             topic.logs[home].append(message)
 
     def begin(self, number: int, shift: int, which: int = 0) -> None:

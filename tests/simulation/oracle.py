@@ -310,9 +310,16 @@ class Oracle:
     def _found_since(self, request: Request) -> None:
         """What a request of a time names: every message from then on that was read, and none from before."""
         assert request.since is not None
-        times = {number: place for place, number in self.identity.items() if place in request.named}
-        slots = [one for log in self.world.kafka.all_logs() for one in log.slots.values() if one is not None]
-        early = {times[one.number] for one in slots if one.number in times and one.time < request.since}
+        # Times may fall: from the first message on that is late enough, all are meant.
+        first: dict[tuple[str, int], int] = {}
+        for topic, partition, offset, time in self.world.kafka.written.values():
+            if time >= request.since:
+                first[topic, partition] = min(offset, first.get((topic, partition), offset))
+        early = {
+            (at, offset)
+            for at, offset in request.named
+            if offset < first.get((at.topic, at.partition), offset + 1) and self._still_there([(at, offset)])
+        }
         check(not early, f"a replay since a time names messages from before: {said(early)}")
         lost = request.must_find - request.named - request.left_out - self.erased.keys()
         check(not lost or not self._still_there(lost), f"a replay since a time does not name {said(lost)}")

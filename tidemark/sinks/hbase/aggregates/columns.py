@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.errors import Fenced, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.errors import Fenced, LedgerContradiction, WrongUse
+from tidemark.ledger.book import REMEDY, Book
 from tidemark.ledger.records import reads_again
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.first_reads import FirstWindows, units
@@ -22,7 +22,10 @@ class BlockColumns:
         """The column of a block, or of the part of it that the window has: `block` may begin below the window."""
         start = self.covers.at_or_above(at, block)
         if start is None:
-            raise ValueError(f"the window has no offsets of {at} from {block} on")
+            raise LedgerContradiction(
+                f"a row of {at} is in the block from {block} on, and the window that the ledger has now has none there: it was "
+                f"changed while it was worked on. {REMEDY}."
+            )
         return block_qualifier(at, start)
 
 
