@@ -694,16 +694,6 @@ PLANTED |= {
 LOOKING, BROWSING = "tidemark.runs.live.looking", "tidemark.views.browsing"
 # Of what people look up.
 PLANTED |= {
-    "browsing gives what is committed meanwhile again and again": Bug(
-        "new",
-        (
-            (
-                f"{BROWSING}.results",
-                "        if item.at.partition == part.partition and part.start <= item.at.offset < part.until:\n",
-                "        if True:\n",
-            ),
-        ),
-    ),
     "a message above a cut that nobody has met is shown as the one that was read": Bug(
         "new",
         ((LOOKING, "        if cut is not None and cut < one.until:\n", "        if False:\n"),),
@@ -752,15 +742,13 @@ PLANTED |= {
             ),
         ),
     ),
-    "browsing dead letters goes on from the last one": Bug(
+    "browsing goes on from the last row that it gave": Bug(
         "new",
-        (
-            (
-                f"{BROWSING}.dead_letters",
-                "                after = found[-1].at.offset + 1\n",
-                "                after = found[-1].at.offset\n",
-            ),
-        ),
+        ((f"{BROWSING}.parts", "replace(part, until=last + 1)\n", "replace(part, until=last)\n"),),
+    ),
+    "browsing from the newest back leaves a window out": Bug(
+        "new",
+        ((f"{BROWSING}.parts", "one.window < window else None\n", "one.window < window - 1 else None\n"),),
     ),
     "the page of dead letters counts those that count no more": Bug(
         "new",
@@ -779,7 +767,7 @@ PLANTED |= {
     ),
     "the page of a message has rows of a window that counts no more": Bug(
         "new",
-        (("tidemark.sinks.reading", "        if newer.generations == found.generations:\n", "        if True:\n"),),
+        (("tidemark.sinks.reading", "        if newer.generations == windows.generations:\n", "        if True:\n"),),
     ),
 }
 # Of those that the model of the ledger finds, what this simulation finds too.
@@ -794,12 +782,12 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
-    "browsing gives what is committed meanwhile again and again": 342,
     "a message above a cut that nobody has met is shown as the one that was read": 112,
     "browsing shows what was erased": 2,
     "the page of a message shows what was erased": 22,
     "browsing goes on a message too late": 8,
-    "browsing dead letters goes on from the last one": 66,
+    "browsing goes on from the last row that it gave": 8,
+    "browsing from the newest back leaves a window out": 818,
     "the page of dead letters counts those that count no more": 2,
     "rows that count no more stay in a table of newest rows": 17,
     "what an erased row had overwritten does not come back": 17,
@@ -871,7 +859,6 @@ KEPT_FOR: dict[str, str] = {
     "partitions_are_added_above_a_cut_that_nobody_has_met": "added partitions are noted above a cut that nobody has met",
     "a_message_looked_up_beside_a_replay": "the page of a message has rows of a window that counts no more",
     "the_newest_value_beside_a_replay": "the newest value of a key is looked for among what a replay has replaced",
-    "rows_committed_while_somebody_browses": "browsing gives what is committed meanwhile again and again",
     "a_message_above_a_cut_that_nobody_has_met": "a message above a cut that nobody has met is shown as the one that was read",
     "an_attempt_is_killed_right_after_a_late_write": "what came after an erasure is not named",
     "a_compaction_replaced_by_the_next_one": "a compaction is not fenced by the next one",
