@@ -58,6 +58,20 @@ BUCKETS = 3
 EQUAL: Any = EqualTo
 
 
+# What the keys of the model stand for where a table's key has two columns. Two floats are one key if they are written in
+# two ways (-0.0 and 0.0), and NaN is a key; null is one in each column.
+WIDE_KEYS: tuple[tuple[tuple[float | None, str | None], ...], ...] = (
+    ((0.0, "a"), (-0.0, "a")),
+    ((0.0, None), (-0.0, None)),
+    ((float("nan"), "a"), (-float("nan"), "a")),
+    ((float("nan"), None),),
+    ((None, "a"),),
+    ((None, None),),
+    ((1.5, ""),),
+    ((1.5, "NaN"),),
+)
+
+
 class Change(NamedTuple):
     """What a code makes of a message. Rows of the key None have no key."""
 
@@ -84,13 +98,16 @@ class LatestInMemory(StreamInMemory):
     more: str = ""
     # What a compaction says of the older versions, after one erasure.
     expiring: str = ""
+    # Whether the key has two columns, see WIDE_KEYS.
+    wide: bool = False
     code: Code = field(default=lambda partition, offset: [Change(offset, f"{partition}@{offset}")])
 
     def __post_init__(self) -> None:
-        sink = f"  - type: {self.kind}\n    folder: orders_latest\n    key: id\n    buckets: {BUCKETS}\n{self.more}"
+        key, fields = ("[id, part]", "id: double\n    part: string") if self.wide else ("id", "id: integer")
+        sink = f"  - type: {self.kind}\n    folder: orders_latest\n    key: {key}\n    buckets: {BUCKETS}\n{self.more}"
         self.text = (
             self.text.replace("  - type: hbase\n    table: orders\n", sink)
-            .replace("    id: integer\n", "    id: integer\n    value: string\n")
+            .replace("    id: integer\n", f"    {fields}\n    value: string\n")
             .replace("dead_letters:\n  table: orders_dead\n", "dead_letters:\n  type: parquet\n  folder: orders_dead\n")
         )
         super().__post_init__()
@@ -122,7 +139,7 @@ class LatestInMemory(StreamInMemory):
     def plain(self) -> PlainLatestRows: ...
 
     @abstractmethod
-    def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None: ...
+    def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None: ...
 
     @abstractmethod
     def planned(self) -> Sequence[Replaceable]:
@@ -238,7 +255,11 @@ class LatestInMemory(StreamInMemory):
         """By key what others see; no key is there twice."""
         rows = self.seen()
         found = {
-            row["id"]: ((row["_offset"], row["_partition"], row["_index"]), row["value"], row["_deleted"])
+            self._key(row["id"], row.get("part")): (
+                (row["_offset"], row["_partition"], row["_index"]),
+                row["value"],
+                row["_deleted"],
+            )
             for row in rows
         }
         assert len(found) == len(rows)
@@ -249,9 +270,20 @@ class LatestInMemory(StreamInMemory):
         found = {}
         for row in self.plain.rows(self.opened, self.sink, 1_000_000):
             place, _, offset = row["coordinate"].rpartition("@")
-            key, value = int(row["fields"]["id"]), row["fields"]["value"]
+            fields = row["fields"]
+            named = None if fields.get("id") is None else float(fields["id"])
+            key, value = self._key(named, fields.get("part")), fields["value"]
             assert key not in found
             found[key] = ((int(offset), int(place.rpartition("/")[2]), row["index"]), value, row["deleted"])
+        return found
+
+    def _key(self, id_: float | None, part: str | None) -> int:
+        """The key of the model that a row has."""
+        if not self.wide:
+            assert id_ is not None
+            return int(id_)
+        # NaN equals nothing.
+        (found,) = (number for number, keys in enumerate(WIDE_KEYS) if repr((id_, part)) in map(repr, keys))
         return found
 
 
@@ -266,9 +298,9 @@ class DeltaLatestInMemory(LatestInMemory):
     def plain(self) -> PlainLatestRows:
         return PlainDeltaLatest()
 
-    def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
+    def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
         fields, was = self.opened.fields, self.opened.was
-        delta_latest.prepare(self.base, fields, stream, self.ledger, key, buckets, "snappy", was)
+        delta_latest.prepare(self.base, fields, stream, self.ledger, key or self.sink.key, buckets, "snappy", was)
 
     def planned(self) -> Sequence[Replaceable]:
         return DeltaLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
@@ -318,10 +350,10 @@ class IcebergLatestInMemory(LatestInMemory):
     def plain(self) -> PlainLatestRows:
         return PlainIcebergLatest()
 
-    def prepare(self, key: Sequence[str] = ("id",), buckets: int = BUCKETS, stream: str = "orders") -> None:
+    def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
         where = where_of(self.opened, self._sink)
         fields, was = self.opened.fields, self.opened.was
-        iceberg_latest.prepare(where, fields, stream, self.ledger, key, buckets, "snappy", was)
+        iceberg_latest.prepare(where, fields, stream, self.ledger, key or self.sink.key, buckets, "snappy", was)
 
     def planned(self) -> Sequence[Replaceable]:
         return IcebergLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
@@ -384,7 +416,7 @@ class _Work:
         there = Path(self._place["folder"].removeprefix("file://"))
         there.mkdir(parents=True)
         schema = pa.schema([one for one in columns(self.world.opened.fields) if one.name != GENERATION])
-        made = pa.Table.from_pylist([*_written(self.rows)], schema=schema)
+        made = pa.Table.from_pylist([*_written(self.rows, wide=self.world.wide)], schema=schema)
         # Two tasks.
         half = made.num_rows // 2
         pq.write_table(made.slice(0, half), there / "part-0.parquet")
@@ -405,11 +437,13 @@ class _Work:
         return Receipt(tallies=tallies, sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)
 
 
-def _written(rows: dict[Message, Sequence[Change]]) -> Iterator[dict[str, Any]]:
+def _written(rows: dict[Message, Sequence[Change]], *, wide: bool) -> Iterator[dict[str, Any]]:
     for (log, offset), changes in rows.items():
         for index, one in enumerate(changes):
             # Two keys may have one hash.
             hashed = None if one.key is None else xxhash.xxh64_intdigest(str(one.key // 2).encode()) >> 1
+            spellings = WIDE_KEYS[one.key] if wide and one.key is not None else ((one.key, None),)
+            id_, part = spellings[offset % len(spellings)]
             yield {
                 "_topic": "orders",
                 "_incarnation": log.incarnation,
@@ -418,7 +452,8 @@ def _written(rows: dict[Message, Sequence[Change]]) -> Iterator[dict[str, Any]]:
                 "_index": index,
                 "_tombstone": False,
                 "_digest": offset,
-                "id": one.key,
+                "id": id_,
+                "part": part,
                 "value": one.value,
                 # Of streams that have this field too.
                 "number": offset,

@@ -17,17 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 
 from tests.support.compactions import committed
 from tests.support.range_strategies import offsets, range_sets
+from tidemark.clients.connections import Connection
 from tidemark.clients.sql import Database
 from tidemark.errors import Conflict, LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import Where, opened
+from tidemark.sinks.iceberg.catalog import Where, located, opened
 from tidemark.sinks.parquet import files
 from tidemark.types.fields import FieldType
 
@@ -190,6 +191,33 @@ def test_an_older_attempt_whose_commit_was_on_its_way_is_refused(where: Where, m
     monkeypatch.setattr(SqlCatalog, "commit_table", beside)
     publish(where, older)
     assert plainly(where) == [(one, 9) for one in range(10)]
+
+
+@pytest.mark.parametrize(("kind", "said"), [("mysql", "is kept in PostgreSQL, or a file of SQLite"), ("http", "http")])
+def test_a_catalog_of_another_kind_is_refused(kind: str, said: str) -> None:
+    """MySQL, which was not tried, and the address of a REST catalog."""
+    given: dict[str, Any] = {"host": "127.0.0.1", "schema": "c", "login": "me", "password": "x"}
+    connection = Connection("iceberg_default", kind=kind, extra={"allow_insecure": True}, **given)
+    place = {"base": "file:///lake", "catalog": "iceberg_default", "catalog_name": "tidemark", "table": "lake.orders"}
+    with pytest.raises(WrongUse, match=said):
+        located(lambda _: connection, place)
+
+
+@pytest.mark.covers("L1")
+def test_what_was_found_in_a_version_is_said_of_no_newer_one(where: Where) -> None:
+    """Properties without a snapshot, too: such as what a table of newest rows says of the ledger that it was made from."""
+    ingested(where, 1, range(3))
+    found = []
+
+    def after_another(table: Table, transaction: Transaction, _: list[str]) -> bool:
+        found.append(len(table.snapshots()))
+        if len(found) == 1:
+            ingested(where, 2, range(3, 6))
+        transaction.set_properties(found=str(len(table.snapshots())))
+        return True
+
+    iceberg_table.change(where, after_another)
+    assert (found, table_of(where).properties["found"]) == ([1, 2], "2")
 
 
 @pytest.mark.parametrize("arrived", [True, False])

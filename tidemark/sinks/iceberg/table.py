@@ -23,6 +23,8 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.types import IcebergType
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
@@ -224,6 +226,10 @@ def change(where: Where, stage: Stage) -> tuple[str, str] | None:
             raise Unreachable(f"{where} is not there")
         made: list[str] = []
         transaction = table.transaction()
+        # What is said in properties alone was found in this version, too. The library asks for it with a snapshot only.
+        newest = table.current_snapshot()
+        requirement = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=newest.snapshot_id if newest else None)
+        transaction._apply((), (requirement,))  # noqa: SLF001
         try:
             with answering(where):
                 if not stage(table, transaction, made):

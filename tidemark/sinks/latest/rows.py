@@ -64,7 +64,13 @@ def newest(rows: pa.Table, key: Sequence[str], epochs: Epochs) -> np.ndarray:
 
 
 def _as_key(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column by whose values rows are of one key: of floats their texts, so that NaN is a key like any other."""
-    import pyarrow as pa
+    """A column by whose values rows are of one key: of floats their texts, so that NaN is a key like any other.
 
-    return values.cast(pa.string()) if pa.types.is_floating(values.type) else values
+    -0.0 is the key 0.0, as in every comparison and in the hash of a key.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.add(values, pa.scalar(0.0, values.type)).cast(pa.string())

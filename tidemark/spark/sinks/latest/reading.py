@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any, cast
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -53,15 +53,9 @@ def with_newest(rows: DataFrame, key: Sequence[str], epochs: Epochs) -> DataFram
     # Its types do not say that it takes a function.
     as_column: Any = arrow_udf
     order = [as_column(epoch, "long")(*COORDINATE), *map(F.col, (COORDINATE[3], AT[1], AT[2], INDEX))]
-    # A float that is a number has one text, and all that are none are one key.
-    named = [_as_key(rows, name) for name in key]
-    last = Window.partitionBy(F.col(AT[0]), F.col(KEY_HASH), *named).orderBy(*(one.desc() for one in order))
+    # Where Spark groups, NaN is one value, and -0.0 is 0.0.
+    last = Window.partitionBy(F.col(AT[0]), F.col(KEY_HASH), *map(field, key)).orderBy(*(one.desc() for one in order))
     return rows.withColumn(NEWEST, F.col(KEY_HASH).isNotNull() & (F.row_number().over(last) == 1))
-
-
-def _as_key(rows: DataFrame, name: str) -> Column:
-    kind = dict(rows.dtypes)[name]
-    return field(name).cast("string") if kind in ("float", "double") else field(name)
 
 
 def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields) -> DataFrame:
