@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,23 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 from pyiceberg.expressions import EqualTo
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
 from services import control
+from services.site import Site
 from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Place
+from tests.support.stores import SETTINGS
+from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
 from tidemark.errors import TooManyInvalid, Unreachable
+from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.windows import lanes
@@ -84,7 +89,12 @@ def each_once(live: LiveStream) -> Counter[Place]:
 
 
 def assert_each_once(live: LiveStream, spark: SparkSession) -> None:
-    """Every reader of Tidemark gives the oracle's rows, with their contents."""
+    """Every reader of Tidemark gives the oracle's rows, with their contents. So do the stream's other sinks."""
+    assert_own_readers_agree(live, spark)
+    live.assert_exactly_what_was_read()
+
+
+def assert_own_readers_agree(live: LiveStream, spark: SparkSession) -> None:
     wanted = live.expected().rows
     plain = [row for table in iceberg_tables(live.opened.book, "iceberg") for row in table.to_pylist()]
     with_spark = [row.asDict() for row in results(spark, live.opened, "iceberg").collect()]
@@ -98,7 +108,6 @@ def assert_each_once(live: LiveStream, spark: SparkSession) -> None:
         ]
         assert len(found) == len(wanted)
         assert dict(found) == wanted
-    live.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("I1", "I2", "I4")
@@ -321,16 +330,99 @@ def test_a_time_without_a_partition_is_refused(spark: SparkSession) -> None:
     assert without_partition("lake", [PartitionKey("id", "bucket", 4)]) is None
 
 
-@pytest.mark.full
-@pytest.mark.covers("I1", "I2")
-def test_a_catalog_in_postgresql(make: Make, spark: SparkSession, live: LiveStream) -> None:
-    control.up(live.site, ["postgresql"])
-    with_table(live, catalog="sql_default")
+def in_postgresql(make: Make, site: Site) -> LiveStream:
+    """Ledger and catalog in one server, and a lake: nothing else."""
+    control.up(site, ["postgresql"])
+    live = make(CDN, ledger=SETTINGS["postgresql"])
+    table = {"table": f"lake.{live.name}", "catalog": "sql_default"}
+    live.rewrite(
+        sinks=[{"type": "iceberg", "folder": f"{live.name}_iceberg", **table}],
+        dead_letters={"type": "parquet", "folder": f"{live.name}_dead"},
+    )
+    return live
+
+
+def version_of(live: LiveStream) -> str:
+    table = table_of(live)
+    assert table is not None
+    return table.metadata_location
+
+
+@pytest.mark.covers("I1", "I2", "I3")
+def test_a_catalog_in_postgresql(make: Make, site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that die before and after the catalog's commit, two commits of one version, and a compaction."""
+
+    def cut(*_: object) -> None:
+        raise Cut
+
+    live = in_postgresql(make, site)
     live.produce(60)
     live.ingest()
-    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)))
+    before, run = version_of(live), live.new_run()
+    with pytest.raises(Cut):
+        live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)), run, on_step=cut_after(Step.COMMITTED))
+    assert version_of(live) == before
+    lanes.finish(live.opened, lanes.lane_name(LaneKind.REPLAY, run))
+    assert version_of(live) != before
     assert plainly(live) == each_once(live)
-    assert_each_once(live, spark)
+    live.produce(20)
+    with monkeypatch.context() as patched:
+        patched.setattr(Book, "mark_settled", cut)
+        with pytest.raises(Cut):
+            live.ingest()
+    published = version_of(live)
+    assert plainly(live) == each_once(live)
+    assert live.ingest() == []
+    assert version_of(live) == published
+
+    where, tries = where_of(live.opened, iceberg_sink(live)), 0
+
+    def after_another(table: Table, transaction: Transaction, _: list[str]) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            compact(live.opened, iceberg_sink(live), "a compaction", CompactionRequest())
+        transaction.set_properties(files=str(len(list(table.scan().plan_files()))))
+        return True
+
+    iceberg_table.change(where, after_another)
+    table = table_of(live)
+    assert table is not None
+    assert (tries, table.properties["files"]) == (2, "1")
+    assert table is not None
+    assert len(list(table.scan().plan_files())) == 1
+    assert plainly(live) == each_once(live)
+    assert_own_readers_agree(live, spark)
+    report = audit(live.opened, "audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.full
+@pytest.mark.covers("I1", "I2")
+@pytest.mark.parametrize("step", [Step.SINK_STORED, Step.COMMITTED])
+def test_killed_beside_a_catalog_in_postgresql(
+    make: Make, site: Site, spark: SparkSession, tmp_path: Path, step: Step
+) -> None:
+    live = in_postgresql(make, site)
+    live.produce(60)
+    live.ingest()
+    before = plainly(live)
+    live.produce(40)
+    run = live.new_run()
+    arguments = live.job_arguments(run, live.pin(run).seq)
+    variables = {"TEST_STEP": step.value, "TEST_SIGNAL": "SIGKILL"}
+    job = Submitted(live.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
+    try:
+        assert job.wait() == -signal.SIGKILL, job.output
+    finally:
+        job.end()
+    assert plainly(live) == before
+    live.ingest(run)
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)) | live.ranges(-1, 2, (5, 6)))
+    assert plainly(live) == each_once(live)
+    assert_own_readers_agree(live, spark)
+    report = audit(live.opened, "audit")
+    assert report.clean, report.sentence()
 
 
 @pytest.mark.full

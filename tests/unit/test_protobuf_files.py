@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import google.type
 import pytest
@@ -50,3 +52,24 @@ def test_what_serializers_keep_from_a_registry_is_known() -> None:
     own = _MAIN.replace("int64 id", "confluent.type.Decimal id").replace("message", f'import "{_DECIMAL}"; message', 1)
     (of_registry, _) = descriptor_pb2.FileDescriptorSet.FromString(set_of(own, {_DECIMAL: mine})).file
     assert of_registry.message_type[0].field[0].name == "text"
+
+
+@pytest.mark.covers("N112")
+def test_protoc_reads_a_file_and_what_it_imports_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    real = subprocess.run
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return real(*given, **named)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    main = 'syntax = "proto3"; package once; import "a.proto"; import "b.proto"; message Once { A a = 1; B b = 2; }'
+    parts = {f"{name}.proto": f'syntax = "proto3"; package once; message {name.upper()} {{}}' for name in ("a", "b")}
+    found = set_of(main, parts)
+    assert set_of(main, dict(reversed(parts.items()))) == found
+    assert calls == 1
+    # Another version of what it imports is another schema.
+    changed = set_of(main, {**parts, "a.proto": parts["a.proto"].replace("{}", "{ int64 id = 1; }")})
+    assert (changed != found, calls) == (True, 2)

@@ -1,6 +1,8 @@
 """Files of Protocol Buffers as sets of descriptors: what `protoc` makes of the texts that a schema registry has.
 
-The texts are other people's, so `protoc` reads them in a process of its own, which has limits.
+The texts are other people's, so `protoc` reads them in a process of its own, which has limits. That takes about 0.1 s, once in
+a process of ours for a file and all that it imports. Nothing is kept for other processes: what a file says decides which rows
+come of messages, and no file of a cache should.
 """
 
 from __future__ import annotations
