@@ -72,9 +72,13 @@ class Airflow:
             return bool(self.call("GET", f"/api/v2/dags/{name}")[0] == 200)
 
         if beside is not None and not found(dag):
-            _, known = self.call("GET", f"/api/v2/dags/{beside}")
-            self.call("PUT", f"/api/v2/parseDagFile/{known['file_token']}")
+            self.parse(beside)
         _wait(lambda: found(dag), f"Airflow has not found the DAG {dag}")
+
+    def parse(self, dag: str) -> None:
+        """Let the DAG processor parse the file of a DAG next."""
+        _, known = self.call("GET", f"/api/v2/dags/{dag}")
+        self.call("PUT", f"/api/v2/parseDagFile/{known['file_token']}")
 
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Trigger a run and give its id."""

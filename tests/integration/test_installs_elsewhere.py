@@ -58,7 +58,9 @@ def run(folder: Path, *command: str | Path, **variables: str) -> str:
 
 def ended(folder: Path, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     ours = ("PYTHON", "VIRTUAL_ENV", "AIRFLOW", "TIDEMARK", "SPARK", "PYSPARK")
-    known = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    # What Python has compiled of the packages may lie where that of the tests lies.
+    kept = "PYTHONPYCACHEPREFIX"
+    known = {key: value for key, value in os.environ.items() if key == kept or not key.startswith(ours)}
     return subprocess.run(
         [str(word) for word in command],
         cwd=folder,

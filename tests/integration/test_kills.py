@@ -92,12 +92,12 @@ def test_many_messages_and_three_kills(make: Make, submit: Submit, count: int) -
             TEST_TIMES=str(2 * kept + 1),
             TEST_SIGNAL="SIGKILL",
         )
-        audited = 0
+        audited = False
         while job.process.poll() is None:
-            # One audit for each state of the ledger, while the job is at the next window: more would only hold it up.
-            if (windows := len(live.opened.book.committed())) > audited:
+            # One audit while each job is between its windows: more would only hold it up.
+            if not audited and len(live.opened.book.committed()) > committed - 2:
                 reports.append(audit(live.opened, live.new_run()))
-                audited = windows
+                audited = True
             else:
                 time.sleep(0.5)
         assert job.wait() == -signal.SIGKILL, job.output

@@ -237,8 +237,9 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(connection))
 
 
+# The Spark half is the same. What differs, the formats' own libraries, unit tests try for both.
 @pytest.mark.covers("L1", "L2", "L3")
-@pytest.mark.parametrize("kind", ["delta_latest", "iceberg_latest"])
+@pytest.mark.parametrize("kind", [pytest.param("delta_latest", marks=pytest.mark.full), "iceberg_latest"])
 def test_a_topic_of_changes_ends_as_one_row_for_each_key(make: Make, spark: SparkSession, kind: str) -> None:
     live = make(DEBEZIUM)
     latest = Latest(live, kind)

@@ -131,8 +131,8 @@ def start_airflow(
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(users),
         "AIRFLOW__CORE__MULTI_TEAM": "True",
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
-        # A file that is new is parsed at once, and others as `wait_for_dag` asks for it: else every ten seconds, for nothing.
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
+        # A file that is new is parsed at once, and others when a test asks for it: else all of them each minute, for nothing.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
         # For the loss of a worker: a task that gives no sign of life is missed after five minutes otherwise.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",

@@ -366,6 +366,7 @@ def test_audits_run_after_a_commit_and_by_the_clock(
     dag = f"{STREAM}__audit"
     audit = f"{{after_commit: ledger, cron: '{ONCE_A_YEAR}', level: sinks, hours: 24}}"
     opened.file.path.write_text(f"{FILE}audit: {audit}\n")
+    airflow.parse("cdn_logs__ingest")
 
     def report_of(kind: str) -> dict[str, Any]:
         def started() -> str | None:
