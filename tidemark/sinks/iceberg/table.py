@@ -172,7 +172,7 @@ def _stored(
             )
     columns_there = _columns(there, fields, was)
     refuse_other_case(f"{where} has the column", there, fields, "most readers take both for one column", "table")
-    kinds = {}
+    found = {}
     for name, kind in fields.items():
         # Iceberg has no integers of less than 32 bits.
         mine = field_type(iceberg_type(kind)) or kind
@@ -181,8 +181,8 @@ def _stored(
         wider = None if known is None else joined(known, mine)
         if wider is None:
             raise other_type(f"{where} has the column {column}", known or there[column or name], kind, "table")
-        kinds[name] = wider
-    return kinds
+        found[name] = wider
+    return found
 
 
 def owner_of(table: Table) -> dict[str, str]:
@@ -228,7 +228,8 @@ def change(where: Where, stage: Stage) -> tuple[str, str] | None:
         transaction = table.transaction()
         # What is said in properties alone was found in this version, too. The library asks for it with a snapshot only.
         newest = table.current_snapshot()
-        requirement = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=newest.snapshot_id if newest else None)
+        asked = {"ref": MAIN_BRANCH, "snapshot-id": newest.snapshot_id if newest else None}
+        requirement = AssertRefSnapshotId.model_validate(asked)
         transaction._apply((), (requirement,))  # noqa: SLF001
         try:
             with answering(where):
@@ -337,14 +338,14 @@ def remove(where: Where, record: Record, wanted: RangeSet) -> None:
 
 def _without(where: Where, table: Table, wanted: RangeSet, below: int, made: list[str]) -> list[tuple[LiveFile, str]]:
     """The files that have rows of lower generations at some offsets, each with a copy without them; empty for no rows."""
-    copies = []
+    found = []
     for one in live_files(table) if wanted else ():
         if one.may_have(wanted, below):
             copy = data_files.without(where.base, table.metadata, one, wanted, below)
             if copy is not None:
-                copies.append((one, copy))
+                found.append((one, copy))
                 made += [copy] if copy else []
-    return copies
+    return found
 
 
 def snapshot(
