@@ -172,7 +172,7 @@ def _stored(
             )
     columns_there = _columns(there, fields, was)
     refuse_other_case(f"{where} has the column", there, fields, "most readers take both for one column", "table")
-    found = {}
+    kinds = {}
     for name, kind in fields.items():
         # Iceberg has no integers of less than 32 bits.
         mine = field_type(iceberg_type(kind)) or kind
@@ -181,8 +181,8 @@ def _stored(
         wider = None if known is None else joined(known, mine)
         if wider is None:
             raise other_type(f"{where} has the column {column}", known or there[column or name], kind, "table")
-        found[name] = wider
-    return found
+        kinds[name] = wider
+    return kinds
 
 
 def owner_of(table: Table) -> dict[str, str]:
@@ -338,14 +338,14 @@ def remove(where: Where, record: Record, wanted: RangeSet) -> None:
 
 def _without(where: Where, table: Table, wanted: RangeSet, below: int, made: list[str]) -> list[tuple[LiveFile, str]]:
     """The files that have rows of lower generations at some offsets, each with a copy without them; empty for no rows."""
-    found = []
+    copies = []
     for one in live_files(table) if wanted else ():
         if one.may_have(wanted, below):
             copy = data_files.without(where.base, table.metadata, one, wanted, below)
             if copy is not None:
-                found.append((one, copy))
+                copies.append((one, copy))
                 made += [copy] if copy else []
-    return found
+    return copies
 
 
 def snapshot(
