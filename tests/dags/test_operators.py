@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -52,6 +54,27 @@ def test_a_request_is_checked_and_means_what_it_says() -> None:
 def test_a_wrong_request_is_refused(operator: type, request_: dict[str, object], said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         operator(task_id="task", stream="orders", **request_)
+
+
+@pytest.mark.covers("N74")
+@pytest.mark.parametrize("operator", [BackfillOperator, ReplayOperator, AuditOperator, EraseOperator])
+def test_a_request_is_mapped_over_what_a_task_gives(operator: type) -> None:
+    """Airflow maps by the names of arguments that a class declares. What is mapped is checked as any request is."""
+    with DAG("mine", schedule=None):
+        found = EmptyOperator(task_id="find").output
+        more: dict[str, Any] = {} if operator is AuditOperator else {"reason": "request 4711"}
+        field = "records" if operator is EraseOperator else "ranges"
+        mapped: Any = operator.partial(task_id="each", stream="orders", **more).expand(**{field: found})  # type: ignore[attr-defined]
+        one = operator(task_id="one", stream="orders", **more, **{field: found})
+        with pytest.raises(TypeError, match="unexpected keyword argument 'rangs'"):
+            operator.partial(task_id="wrong", stream="orders", rangs="")  # type: ignore[attr-defined]
+    assert mapped.upstream_task_ids == one.upstream_task_ids == {"find"}
+    said = "orders/0@5" if operator is EraseOperator else "orders/0@5-9"
+    wanted = {field: said, **more, **({} if operator is AuditOperator else {"dry_run": False})}
+    assert mapped.unmap({field: said}).conf == wanted
+    if operator is not AuditOperator:
+        with pytest.raises(WrongUse, match="fill in exactly one of"):
+            mapped.unmap({field: ""})
 
 
 @pytest.mark.covers("N74")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import UserList
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException, TaskDeferred
 
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
 from tidemark.airflow import connections
 from tidemark.airflow.operators import CompleteSensor, WindowsSensor
 from tidemark.airflow.triggers import BehindTrigger, Passed, WindowsTrigger
-from tidemark.airflow.waiting import Sign, behind
+from tidemark.airflow.waiting import Sign, behind, windows_there
 from tidemark.errors import TidemarkError, Unreachable, WrongUse
 
 SPAN = {"since": "1970-01-01T00:00Z", "until": "1970-01-01T01:00Z"}
@@ -84,6 +87,23 @@ def test_a_sensor_is_deferred_until_its_offsets_are_there(looks: Looks) -> None:
     sensor.execute_complete({}, {})  # type: ignore[typeddict-item]
     # By now it is not deferred at all.
     assert sensor.execute({}) is None  # type: ignore[typeddict-item]
+
+
+@pytest.mark.covers("N74")
+def test_a_sensor_waits_for_what_another_task_gives(looks: Looks) -> None:
+    with DAG("mine", schedule=None):
+        sensor = WindowsSensor(
+            task_id="there", stream_file="/streams/orders.yaml", ranges=EmptyOperator(task_id="find").output
+        )
+    assert sensor.upstream_task_ids == {"find"}
+    # As Airflow gives what the instances of a mapped task have given.
+    sensor.ranges = UserList(["orders/0@3-4", "orders/0@5-6"])
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})  # type: ignore[typeddict-item]
+    given = deferred.value.trigger.serialize()[1]["ranges"]
+    assert given == ["orders/0@3-4", "orders/0@5-6"]
+    said = "2 offsets are not there yet: orders/0@3-4, orders/0@5-6"
+    assert windows_there(looks.made.opened, given) == (False, said)
 
 
 @pytest.mark.covers("N74")

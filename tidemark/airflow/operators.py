@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from http import HTTPStatus
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import BaseSensorOperator
+from airflow.sdk import BaseSensorOperator, XComArg
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRuntimeError
 
 from tidemark.airflow.steps import airflow_errors
@@ -25,6 +26,7 @@ from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseReq
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pydantic import BaseModel
 
     from tidemark.runs.live.open_stream import OpenStream
 
@@ -99,6 +101,18 @@ def run_for(name: str, map_index: int | None, request: object) -> str:
     return f"{name[:_MOST_OF_A_NAME]}{mapped}__{sha256(asked.encode()).hexdigest()[:8]}"
 
 
+def _taking(request: type[BaseModel]) -> Any:
+    """An `__init__` that names the fields of a form: Airflow maps an operator by none that it does not name."""
+
+    def made(self: _RunOfStream, **kwargs: Any) -> None:
+        _RunOfStream.__init__(self, **kwargs)
+
+    fields = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in request.model_fields]
+    this, others = Parameter("self", Parameter.POSITIONAL_ONLY), Parameter("kwargs", Parameter.VAR_KEYWORD)
+    made.__signature__ = Signature([this, *fields, others])  # type: ignore[attr-defined]
+    return made
+
+
 class IngestOperator(_RunOfStream):
     """Read what is new, as the schedule does. Gives the committed windows; None when nothing was new."""
 
@@ -109,24 +123,28 @@ class BackfillOperator(_RunOfStream):
     """Read offsets that no window has read. Gives the windows, and the answer to each offset."""
 
     _of_stream, _answers, _request = "backfill", "publish", BackfillRequest
+    __init__ = _taking(BackfillRequest)
 
 
 class ReplayOperator(_RunOfStream):
     """Read again what windows have read. Gives the windows, and the answer to each offset."""
 
     _of_stream, _answers, _request = "replay", "publish", ReplayRequest
+    __init__ = _taking(ReplayRequest)
 
 
 class AuditOperator(_RunOfStream):
     """Compare what should be in the results with what is there. Gives the report, and fails when anything is wrong."""
 
     _of_stream, _answers, _request = "audit", "report", AuditRequest
+    __init__ = _taking(AuditRequest)
 
 
 class EraseOperator(_RunOfStream):
     """Remove the results of messages for good. Gives what was erased and what remains."""
 
     _of_stream, _answers, _request = "erase", "publish", EraseRequest
+    __init__ = _taking(EraseRequest)
 
 
 class _SensorOfStream(BaseSensorOperator):
@@ -155,7 +173,9 @@ class _SensorOfStream(BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         if not self.poke(context):
-            asked = {name: getattr(self, name) for name in self._asked}
+            given = {name: getattr(self, name) for name in self._asked}
+            # What several instances of a task have given is no list yet.
+            asked = {name: one if isinstance(one, str) else list(one) for name, one in given.items()}
             self.defer(
                 trigger=self._trigger(self.stream_file, self.poke_interval, **asked),
                 method_name="execute_complete",
@@ -182,15 +202,15 @@ class _SensorOfStream(BaseSensorOperator):
 class WindowsSensor(_SensorOfStream):
     """Waits until committed windows have read all of some offsets.
 
-    :param ranges: half-open ranges, `topic/partition@from-until`; templates.
+    :param ranges: half-open ranges, `topic/partition@from-until`; templates, or what another task gives.
     """
 
     template_fields: Sequence[str] = ("ranges",)
     _trigger, _asked = WindowsTrigger, ("ranges",)
 
-    def __init__(self, *, ranges: str | Iterable[str], **kwargs: Any) -> None:
+    def __init__(self, *, ranges: str | Iterable[str] | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.ranges = ranges if isinstance(ranges, str) else list(ranges)
+        self.ranges: Any = ranges if isinstance(ranges, str | XComArg) else list(ranges)
 
     def _is_there(self, opened: OpenStream) -> tuple[bool, str]:
         return windows_there(opened, self.ranges)

@@ -19,19 +19,22 @@ class Sign:
     committed: int | None
 
 
-def windows_there(opened: OpenStream, ranges: str | Sequence[str]) -> tuple[bool, str]:
+def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tuple[bool, str]:
     """Whether committed windows have read all of the ranges, and a sentence. Raises TidemarkError."""
     from tidemark.errors import WrongUse
+    from tidemark.ledger.register import named_ranges
     from tidemark.offsets.coordinates import parse_ranges
     from tidemark.runs.requests.selecting import with_incarnations
 
-    text = ranges if isinstance(ranges, str) else "\n".join(ranges)
+    text = ranges if isinstance(ranges, str) else "\n".join(ranges or ())
     if not text.strip():
         raise WrongUse("ranges: none is named, as where a template gave nothing; all of nothing would be there at once")
     view = opened.book.view()
     wanted = parse_ranges(text)
     left = with_incarnations(view, wanted) - view.authority.covered()
-    return not left, "all of it is there" if not left else f"{left.count()} offsets are not there yet: {left}"
+    topics = view.register.topics if view.register else {}
+    missing = f"{left.count()} offsets are not there yet: {named_ranges(left, topics)}"
+    return not left, missing if left else "all of it is there"
 
 
 def complete(opened: OpenStream, since: str, until: str) -> tuple[bool, str]:
