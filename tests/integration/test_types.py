@@ -803,7 +803,7 @@ def test_keys_that_no_field_has_are_counted(make: Make) -> None:
         # Of one message twenty names, which are one where they are cut.
         assert found == UnknownFields(4, (("a", 3), ("b c", 1), ("k" * 100, 1))), name
         said = "4 messages have keys that the stream does not name: a (3), 'b c' (1)"
-        assert said in answer_of([record])
+        assert said in answer_of({}, [record])
         assert {one.name: one.value for one in counts([record])}["unknown_fields"] == 4
         window = asked("window", str(live.file), f"ingest/{record.seq}")
         assert window["unknown_fields"].startswith(said)

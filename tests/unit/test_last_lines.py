@@ -66,12 +66,12 @@ def test_keys_that_no_field_has_are_told(tmp_path: Path) -> None:
         records.append(structs.replace(record, receipt=receipt))
     keys = "keys that the stream does not name"
     said = f"2 messages have {keys}: a (2), '{'k' * 30}…' (1), '\\u202eb\\n' (1)"
-    assert f"; {said}; into hbase; " in said_of(records)[0]
-    assert answer_of(records).endswith(f"; 4 messages have {keys}: a (3), c (1), d (1), e (1), f (1), 2 more")
-    assert answer_of([]) == "nothing was committed: there was nothing to read"
+    assert f"; {said}; into hbase; " in said_of({}, records)[0]
+    assert answer_of({}, records).endswith(f"; 4 messages have {keys}: a (3), c (1), d (1), e (1), f (1), 2 more")
+    assert answer_of({}, []) == "nothing was committed: there was nothing to read"
     numbers = {one.name: one.value for one in counts(records)}
     assert (numbers["windows"], numbers["unknown_fields"]) == (2, 4)
-    assert "keys" not in said_of(committed(world, "run 0"))[0]
+    assert "keys" not in said_of({}, committed(world, "run 0"))[0]
 
 
 @pytest.mark.covers("N96")

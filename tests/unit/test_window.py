@@ -25,7 +25,7 @@ from tidemark.views.lane_progress import progress_of
 from tidemark.views.messages.fates import Fate
 from tidemark.views.overview import overview
 from tidemark.views.planned import planned
-from tidemark.views.summary import committed_by, said_of
+from tidemark.views.summary import committed_by, said_of, windows
 from tidemark.views.to_erase import to_erase
 from tidemark.views.window import MessagesOfWindow, parse_window, window_of
 from tidemark.views.windows_of_lane import windows_of_lane
@@ -125,8 +125,16 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         said = counted(opened.book.topics(), offsets((0, 5, 7)))["ranges"]
         holes = overview(opened, offsets((0, 3, 5))).holes
         assert holes is not None
-        (line,) = said_of(opened.book.topics(), committed_by(opened, lane, run))
-        texts = [*holes, line.split()[3], events(opened.book)[0].where, *report_ranges(), refused()]
+        records, topics = committed_by(opened, lane, run), opened.book.topics()
+        (line,) = said_of(topics, records)
+        texts = [
+            *holes,
+            *(one for window in windows(topics, records) for one in window.ranges),
+            line.split()[3],
+            events(opened.book)[0].where,
+            *report_ranges(),
+            refused(),
+        ]
         places = [*(one.partition("@")[0] for one in texts), *(one["partition"] for one in (*answers, *said))]
         return {*(one.partition for one in parts), *places}
 

@@ -116,7 +116,11 @@ def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) ->
     """What the event of the results says: the windows that a run has committed in a lane, and the stream's watermark."""
     from tidemark.views.summary import windows
 
-    return {"lane": lane, "windows": [asdict(window) for window in windows(records)], **_event_time(opened)}
+    return {
+        "lane": lane,
+        "windows": [asdict(window) for window in windows(opened.book.topics(), records)],
+        **_event_time(opened),
+    }
 
 
 def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
@@ -151,7 +155,8 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
         event = committed_event(opened, lane, committed[lane])
         if others:
             event["then"] = [
-                {"lane": name, "windows": [asdict(window) for window in windows(committed[name])]} for name in others
+                {"lane": name, "windows": [asdict(window) for window in windows(topics, committed[name])]}
+                for name in others
             ]
         context["outlet_events"][asset].extra = event
         result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}

@@ -203,7 +203,7 @@ def show_committed(
     committed = [
         {**as_plain(window), **({"lane": lane} if len(mine) > 1 else {})}
         for lane in mine
-        for window in windows(committed_by(opened, lane, run))
+        for window in windows(opened.book.topics(), committed_by(opened, lane, run))
     ]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[row[name] for name in columns] for row in committed]

@@ -83,7 +83,7 @@ def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
             offsets_skipped=sum(gap.skipped for gap in passed),
             windows=[
                 WindowOfLane(**vars(window), lane=record.lane)
-                for record, window in zip(first, windows(first), strict=True)
+                for record, window in zip(first, windows(opened.book.topics(), first), strict=True)
             ],
         ),
     )

@@ -63,12 +63,12 @@ def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
         most *= 8
 
 
-def windows(records: Iterable[Record]) -> list[WindowOfRun]:
+def windows(topics: Topics, records: Iterable[Record]) -> list[WindowOfRun]:
     return [
         WindowOfRun(
             record.seq,
             record.attempt.generation,
-            [str(range_.as_range()) for range_ in record.window.ranges],
+            [written_range(topics, range_.as_range()) for range_ in record.window.ranges],
             **vars(messages(record)),
         )
         for record in records
