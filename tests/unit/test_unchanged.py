@@ -170,23 +170,25 @@ def test_stretches_say_what_their_messages_give(
     assert len(sizes) <= 1
     for one in found:
         inside = range(one.offsets.start, one.offsets.until)
-        for offset in inside:
-            generation = view.authority.of(one.at, offset)
-            assert generation is not None
-            assert reads[generation - 1].made_by == TODAY
+        read_today = RangeSet(range_ for read in reads if read.made_by == TODAY for range_ in read.covers)
+        assert RangeSet([one.offsets]) - read_today == RangeSet()
         now = tally_of(one.at, log, inside)
         assert one.tally == now
         assert one.is_as_read(now)
         assert one.blocks == blocks_of(one.at, log, inside, one.size)
-    # Nothing that could be taken is left out: a window's part of a partition that is one range, still its own, and wanted.
+    # Nothing that could be taken is left out, but for something else there: a window's part of a partition that is one range,
+    # wanted, and somewhere still its own.
     for generation, read in enumerate(reads, 1):
-        mine = view.authority.held_by(generation, read.covers) & wanted
+        mine = view.authority.held_by(generation, read.covers)
         for at in read.covers.partitions:
             part = read.covers.only([at])
             (whole,) = part.hull()
             in_one_block = whole.start // size == (whole.until - 1) // size
-            if read.made_by == TODAY and part & mine == part == RangeSet([whole]) and (in_one_block or read.size):
-                assert part & taken == part
+            alone = part & wanted == part == RangeSet([whole])
+            if read.made_by == TODAY and alone and mine & part and (in_one_block or read.size):
+                assert part & taken
+                if mine & part == part and not any(other.covers & part for other in reads if other is not read):
+                    assert part & taken == part
     # With the counts of all else, they are the counts of all.
     (used,) = sizes or {size}
     rest = wanted - taken
@@ -201,6 +203,42 @@ def test_stretches_say_what_their_messages_give(
         PartitionBlocks(at.topic, at.incarnation, at.partition, blocks_of(at, log, offsets_of(wanted, at), used))
         for at in wanted.partitions
     )
+
+
+@pytest.mark.covers("N40")
+def test_a_window_is_taken_whole_although_newer_ones_have_taken_some_of_it() -> None:
+    at = PARTITIONS[0]
+    log = {(at, offset): Message(offset, 1) for offset in range(END)}
+
+    def found(*reads: tuple[tuple[str, str], list[tuple[int, int]]]) -> list[tuple[int, int]]:
+        every = [Read(RangeSet(OffsetRange(at, *one) for one in ranges), by, SIZE) for by, ranges in reads]
+        view, blocks = view_of(log, every)
+        some = stretches(
+            view,
+            everything,
+            *TODAY,
+            lambda record: blocks[record.attempt.generation],
+            nothing_lacks,
+            size=SIZE,
+            enough=1,
+        )
+        return [(one.offsets.start, one.offsets.until) for one in some]
+
+    ingest = [(TODAY, [(0, 30)]), (TODAY, [(30, 60)])]
+    # Scattered records, a single one, and some at the borders of windows; by whatever code.
+    assert found(*ingest, (TODAY, [(3, 4), (17, 18), (40, 41)])) == [(0, 30), (30, 60)]
+    assert found(*ingest, (TODAY, [(0, 1)]), (("yesterday", "file"), [(59, 60)])) == [(0, 30), (30, 60)]
+    assert found(*ingest, (TODAY, [(20, 40)])) == [(0, 30), (30, 60)]
+    assert found(*ingest, (TODAY, [(45, 50)])) == [(0, 30), (30, 60)]
+    # The longer one of two, whichever is newer; and only one of each pair that is as long.
+    assert found((TODAY, [(0, 10)]), (TODAY, [(5, 60)])) == [(5, 60)]
+    assert found((TODAY, [(0, 60)]), (TODAY, [(0, 10)])) == [(0, 60)]
+    # Offsets of another partition are others.
+    both = [Read(RangeSet([OffsetRange(one, 0, 30)]), TODAY, SIZE) for one in PARTITIONS]
+    view, _ = view_of(log, both)
+    assert len(stretches(view, everything, *TODAY, lambda _: None, nothing_lacks, size=WHOLE, enough=1)) == 2
+    # A window of which nothing counts any more is not asked for its tallies.
+    assert found((TODAY, [(0, 30)]), (("yesterday", "file"), [(0, 60)])) == []
 
 
 @given(logs, st.integers(1, END), st.data())

@@ -7,6 +7,7 @@ same.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -73,7 +74,9 @@ def stretches(
 ) -> list[Stretch]:
     """The stretches of the `wanted` offsets that windows have read by this code and stream file, ascending.
 
-    Uses a window's reading of a partition only if the window still decides all of it and the ledger has its tallies.
+    Uses a window's reading of a partition only if the window still decides some of it and the ledger has its tallies.
+    What newer windows have taken of it makes no difference: today's code would count the same there. Of two readings that
+    share offsets, the longer one is used.
     `blocks_of` returns a window's tallies by blocks, or None if each partition lies in one block. Windows with lost
     tallies are left out, and `lacking` gets each. The blocks of all stretches have one size: `size`, or more if a
     window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
@@ -88,7 +91,7 @@ def stretches(
             except (LedgerContradiction, LedgerUnreadable) as problem:
                 lacking(str(problem))
     largest = max((stretch.size for stretch in known), default=size)
-    known = [stretch.in_blocks_of(largest) for stretch in sorted(known, key=lambda stretch: stretch.offsets)]
+    known = [stretch.in_blocks_of(largest) for stretch in _disjoint(known)]
     return [stretch for _, same in groupby(known, key=lambda stretch: stretch.at) for stretch in _joined(same, enough)]
 
 
@@ -116,15 +119,28 @@ def _of_window(
 
 
 def _is_whole(view: View, window: Committed, wanted: RangeSet, range_: OffsetRange) -> bool:
-    """Whether a range is all that a window has read of its partition, still decided by it, and wanted.
+    """Whether a range is all that a window has read of its partition, still decided by it somewhere, and wanted.
 
     Looks at few of the ranges: there may be many windows, and many wanted ranges.
     """
     if len(window.covers.of(range_.partition)) > 1:
         return False
     alone = RangeSet([range_])
-    decided = next(view.authority.within(range_), None)
-    return alone & wanted == alone and decided == (range_.start, range_.until, window.generation)
+    return alone & wanted == alone and any(one.generation == window.generation for one in view.authority.within(range_))
+
+
+def _disjoint(known: Iterable[Stretch]) -> list[Stretch]:
+    """Stretches without those that share offsets with a longer one, ascending."""
+    chosen: list[Stretch] = []
+    for stretch in sorted(known, key=lambda stretch: len(stretch.offsets), reverse=True):
+        place = bisect(chosen, stretch.offsets, key=lambda other: other.offsets)
+        if not any(_meet(stretch.offsets, other.offsets) for other in chosen[max(0, place - 1) : place + 1]):
+            chosen.insert(place, stretch)
+    return chosen
+
+
+def _meet(one: OffsetRange, other: OffsetRange) -> bool:
+    return one.partition == other.partition and one.start < other.until and other.start < one.until
 
 
 def _as_read(tally: PartitionTally) -> tuple[Count, str, int | None, int | None]:
