@@ -14,20 +14,22 @@ from tests.support.submitted import Submitted
 SETTINGS_JOB = Path(__file__).parent.parent / "jobs" / "settings_job.py"
 ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
 SHUFFLED = "spark.sql.shuffle.partitions"
+LISTED = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+PAGE = "spark.buffer.pageSize"
 ZONE = "spark.sql.session.timeZone"
 EXECUTORS = "spark.executor.extraJavaOptions"
 
 
 @pytest.mark.full
 def test_what_is_given_wins_unless_results_depend_on_it(site: Site, tmp_path: Path) -> None:
-    given = {ORIGINS: "true", SHUFFLED: "7", EXECUTORS: "-Dmine=1", ZONE: "Asia/Tokyo"}
-    found = settings(site, tmp_path, given)
-    assert (found[ORIGINS], found[SHUFFLED], found[ZONE]) == ("true", "7", "UTC")
+    mine = {ORIGINS: "true", SHUFFLED: "7", LISTED: "8", PAGE: "9m"}
+    found = settings(site, tmp_path, {**mine, EXECUTORS: "-Dmine=1", ZONE: "Asia/Tokyo"})
+    assert found.items() >= {**mine, ZONE: "UTC"}.items()
     # Ours are added to them.
     assert found[EXECUTORS].startswith("-Dmine=1 -Dorg.apache.avro.limits.")
 
     found = settings(site, tmp_path, {})
-    assert (found[ORIGINS], found[SHUFFLED], found[ZONE]) == ("false", "4", "UTC")
+    assert found.items() >= {ORIGINS: "false", SHUFFLED: "4", LISTED: "4", PAGE: "4m", ZONE: "UTC"}.items()
 
 
 @pytest.mark.covers("Q5")
@@ -55,7 +57,7 @@ def test_settings_of_file_systems_reach_spark_and_nothing_shows_them(site: Site,
 
 
 def settings(site: Site, folder: Path, given: dict[str, str], **variables: str) -> dict[str, str]:
-    asked = (ORIGINS, SHUFFLED, ZONE, EXECUTORS)
+    asked = (ORIGINS, SHUFFLED, LISTED, PAGE, ZONE, EXECUTORS)
     said = Submitted(site, folder / "job.log", SETTINGS_JOB, *asked, conf=given, **variables).succeeds()
     (line,) = (line for line in said.splitlines() if line.startswith("{"))
     found: dict[str, str] = json.loads(line)

@@ -72,7 +72,11 @@ _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 # Whether PySpark notes where in Python each column of an expression was made. It asks Java some ten times for that, which
 # is most of the time of planning a small window.
 _ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
-_SHUFFLED = "spark.sql.shuffle.partitions"
+# How many tasks shuffle, and how many list folders, where these are more than Spark's driver lists by itself.
+_SHUFFLED, _LISTED = "spark.sql.shuffle.partitions", "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+# The least memory that a join with a table in memory takes, however few rows this has, and each task that groups rows. By
+# default it is up to 64 MB. A task can have 8,192 such pages.
+_PAGE, _PAGE_SIZE = "spark.buffer.pageSize", "4m"
 _HADOOP = "spark.hadoop."
 # What a run in an engine has by other ways.
 _OF_A_RUN = (PY_FILES, STAGES, "spark.submit.deployMode", "spark.app.name", "spark.pyspark.driver.python")
@@ -144,7 +148,8 @@ def _in_application(
         given = SparkConf()
         for redacted, default in _REDACTED.items():
             builder = builder.config(redacted, _redaction(given.get(redacted, default), files))
-        builder = builder.config(_ORIGINS, given.get(_ORIGINS, "false"))
+        for name, default in ((_ORIGINS, "false"), (_PAGE, _PAGE_SIZE)):
+            builder = builder.config(name, given.get(name, default))
         options = [given.get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
         if _ALLOWED_URLS not in options[0]:
             options.append(f"-D{_ALLOWED_URLS}={','.join(token_urls)}")
@@ -158,14 +163,17 @@ def _in_application(
     jvm.java.lang.System.setProperty(_ALLOWED_URLS, ",".join(token_urls))
     look_up_once(spark.sparkContext)
     ship_code(spark.sparkContext)
-    _shuffle_little(spark)
+    _take_few_tasks(spark)
     return spark
 
 
-def _shuffle_little(spark: SparkSession) -> None:
-    if spark.sparkContext.getConf().get(_SHUFFLED) is None:
-        # Only tallies and comparisons are shuffled: Spark's default of 200 tasks would cost more than the work.
-        spark.conf.set(_SHUFFLED, max(4, 2 * spark.sparkContext.defaultParallelism))
+def _take_few_tasks(spark: SparkSession) -> None:
+    """Only tallies and comparisons are shuffled, and a folder is listed in a moment: Spark's defaults, of 200 tasks and of
+    one for each folder, would cost more than the work.
+    """
+    for name in (_SHUFFLED, _LISTED):
+        if spark.sparkContext.getConf().get(name) is None:
+            spark.conf.set(name, max(4, 2 * spark.sparkContext.defaultParallelism))
 
 
 def _in_engine(
@@ -178,7 +186,7 @@ def _in_engine(
         return spark
     look_up_once(spark.sparkContext)
     ship_code(spark.sparkContext)
-    _shuffle_little(spark)
+    _take_few_tasks(spark)
     _give_settings(spark, engine.run)
     _allow(spark, token_urls)
     given = str(spark.conf.get(_REDACTED_OPTIONS))
