@@ -16,15 +16,18 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.digests import expected_digest, kept_way, one_way
+from tests.support.protobuf_generated import TOP, comparable, fill, row_of, schemas, top_of
 from tests.support.protobuf_orders import ORDER, Schema, framed
 from tests.support.registry import serving
 from tests.support.rows import messages_of
 from tidemark.clients.connections import Connection
 from tidemark.errors import InvalidStreamFile, Unreachable
+from tidemark.schemes.protobuf_schema import drafted, message_of
 from tidemark.spark.columns import OFFSET, REASON
 from tidemark.spark.rows.pipeline import check_rows, rows_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark.types.fields import type_of
 
 LINE = "struct<sku: string, price: double>"
 FIELDS = {
@@ -337,6 +340,50 @@ def test_digests_agree_whatever_the_bytes(spark: SparkSession, tmp_path: Path) -
                 assert row["counts"] == dict(other.counts)
 
     check()
+
+
+@st.composite
+def _made(draw: st.DrawFn) -> tuple[bytes, list[Any]]:
+    """A schema, and messages of it."""
+    data = draw(schemas())
+    kind = top_of(data)
+    return data, [fill(draw, kind()) for _ in range(draw(st.integers(5, 15)))]
+
+
+def check_made(spark: SparkSession, folder: Path, data: bytes, messages: list[Any]) -> None:
+    """All values are those that Google's library has, and both ways give their digests."""
+    fields = {name: kind for name, kind in drafted(message_of(data, TOP)).items() if kind is not None}
+    if not fields:
+        return
+    stream = stream_of(folder, data, message=TOP, fields=fields)
+    kinds = {name: type_of(kind) for name, kind in fields.items()}
+    values = [message.SerializeToString() for message in messages]
+    wanted = [row_of(message, kinds) for message in messages]
+    found = all_of(spark, stream, values)
+    assert [comparable(row) for row in found] == [comparable(row) for row in wanted]
+    expected = {offset: expected_digest(offset, fields, row) for offset, row in enumerate(wanted)}
+    frame = messages_of(spark, values)
+    assert one_way(frame, stream) == kept_way(frame, stream) == expected
+
+
+@pytest.mark.covers("N112")
+@settings(
+    max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck], derandomize=True
+)
+@given(case=_made())
+def test_any_schema_gives_the_values_of_googles_library(
+    spark: SparkSession, tmp_path: Path, case: tuple[bytes, list[Any]]
+) -> None:
+    check_made(spark, tmp_path, *case)
+
+
+@pytest.mark.full
+@settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck])
+@given(case=_made())
+def test_many_schemas_give_the_values_of_googles_library(
+    spark: SparkSession, tmp_path: Path, case: tuple[bytes, list[Any]]
+) -> None:
+    check_made(spark, tmp_path, *case)
 
 
 def _read(schema: Schema, value: bytes) -> Any:
