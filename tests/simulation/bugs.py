@@ -691,6 +691,34 @@ PLANTED |= {
         (("tidemark.ledger.incarnations", "    if change.topic not in topics:\n", "    if False:\n"),),
     ),
 }
+ICEBERG = "tidemark.sinks.iceberg"
+# Of tables of Iceberg and their compaction.
+PLANTED |= {
+    "a snapshot keeps the rows that a replay has replaced": Bug(
+        "new",
+        (
+            (
+                f"{ICEBERG}.table",
+                "        old = _without(where, table, replaced, MAX_OFFSET if whatever else generation, made)\n",
+                "        old = _without(where, table, RangeSet(), MAX_OFFSET if whatever else generation, made)\n",
+            ),
+        ),
+    ),
+    "a compaction keeps snapshots from before an erasure": Bug(
+        "new",
+        ((f"{ICEBERG}.compacting", " or (one.sequence_number or 0) < erased)\n", ")\n"),),
+    ),
+    "a compaction merges files that others have replaced meanwhile": Bug(
+        "new",
+        (
+            (
+                f"{ICEBERG}.compacting",
+                "        if named or not all(one.path in there for one in group.files):\n",
+                "        if named:\n",
+            ),
+        ),
+    ),
+}
 LOOKING, BROWSING = "tidemark.runs.live.looking", "tidemark.views.browsing"
 # Of what people look up.
 PLANTED |= {
@@ -782,6 +810,9 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "a snapshot keeps the rows that a replay has replaced": 142,
+    "a compaction keeps snapshots from before an erasure": 52,
+    "a compaction merges files that others have replaced meanwhile": 952,
     "a message above a cut that nobody has met is shown as the one that was read": 112,
     "browsing shows what was erased": 2,
     "the page of a message shows what was erased": 22,

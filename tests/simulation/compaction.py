@@ -1,4 +1,4 @@
-"""The compaction of Parquet folders as an actor: all is the product's but the rewriting of the rows, which Spark does else."""
+"""Compactions of folders and tables as actors: all is the product's but the rewriting of rows, which Spark does else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation import lake
+from tests.simulation.others import ICEBERG, LAKES, PARQUET
 from tidemark.cli.commands import compact as compact_command
 from tidemark.errors import Fenced, VerificationFailed
 from tidemark.ledger.book import Book
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.delta.latest import compacting as delta_latest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.parquet import compactions, files, steps
 from tidemark.sinks.parquet.compactions import CompactedFolder, StoredCompactions
@@ -91,7 +93,26 @@ def _submit(
     opened = opened_here()
     asked = CompactionRequest(None, int(options.windows) if options.windows else None, options.again)
     sink = sink_to_compact(opened.stream.sinks, STREAM, options.sink)
-    steps.compact(opened, sink, options.run, asked, rewrite, _heard)
+    _compact(opened, sink, options.run, asked)
+
+
+def _compact(opened: OpenStream, sink: Any, run: str, asked: CompactionRequest) -> None:
+    """As the Spark half of each type does it."""
+    if sink.type == PARQUET:
+        steps.compact(opened, sink, run, asked, rewrite, _heard)
+        return
+    if sink.type in LAKES:
+        steps.compact(opened, sink.history(opened.connections), run, asked, rewrite, _heard)
+    if sink.type == "delta_latest":
+        delta_latest.vacuum(opened, sink)
+        return
+    from tidemark.sinks.iceberg import compacting as iceberg
+    from tidemark.sinks.iceberg.latest import compacting as iceberg_latest
+
+    if sink.type == ICEBERG:
+        iceberg.compact(opened, sink, run, asked)
+    else:
+        iceberg_latest.expire(opened, sink, run)
 
 
 def _heard(step: CompactionStep) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tests.simulation.others import DELTA, PARQUET, everything
+from tests.simulation.others import DELTA, ICEBERG, PARQUET, everything, iceberg_files
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
-from tidemark.runs.erasing import Remaining
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.erasing import Remaining, remaining
 from tidemark.sinks.delta import table
 from tidemark.sinks.parquet import compactions, files
 
@@ -29,7 +30,17 @@ def erased_in(world: World, erased: Collection[Place]) -> dict[str, set[Place]]:
             for path in paths:
                 if held := {*everything(world.lake.contents(path))} & {*erased}:
                     found.setdefault(base, set()).update(held)
+    for base, path in _of_newest_snapshots(world):
+        if held := {*everything(world.lake.contents(path))} & {*erased}:
+            found.setdefault(base, set()).update(held)
     return found
+
+
+def _of_newest_snapshots(world: World) -> Iterator[tuple[str, str]]:
+    for sink in world.opened.stream.sinks:
+        if sink.type == ICEBERG:
+            base = sink.base(world.opened.connections)  # type: ignore[attr-defined]
+            yield from ((base, path) for path in iceberg_files(world.opened, sink))
 
 
 def dead_folders(world: World, book: Book, before: int) -> set[str]:
@@ -70,9 +81,34 @@ def check_compacted(world: World, erased: Collection[Place]) -> None:
             # A lane that cannot go on, and was not given up, may have its attempt's folder.
             waits = head is not None and head.state != LaneState.CLOSED and at.seq > head.seq
             check(waits, f"{at.folder} counts for nobody, and a compaction has left it")
+    _check_compacted_tables(world, erased)
     for place, places in erased_in(world, erased).items():
         unnamed = "/lane=" in place and any(f"generation={generation}" in place for generation in without)
         check(unnamed, f"after a compaction {place} still holds erased messages: {said(places)}")
+
+
+def _check_compacted_tables(world: World, erased: Collection[Place]) -> None:
+    """Nothing that was erased is in any file of Iceberg's, but in one that died on its way into the table, which is said."""
+    from tests.simulation.oracle import check, said
+
+    named = {path for _, path in _of_newest_snapshots(world)}
+    gone = RangeSet(OffsetRange(at, offset, offset + 1) for at, offset in erased)
+    for base in _bases(world, ICEBERG):
+        for path, rows in world.lake.files(base):
+            if held := {*everything(rows)} & {*erased}:
+                remains = [one.remains for one in remaining(world.opened, gone) if one.type == ICEBERG]
+                told = path not in named and any("on their way into the table" in one for one in remains)
+                check(told, f"after a compaction {path} still holds erased messages: {said(held)}; {remains}")
+
+
+def check_seen_by_others(world: World, expected: Collection[Place]) -> None:
+    """Programs that know nothing of the ledger find in the newest snapshot what counts, once, and nothing else."""
+    from tests.simulation.oracle import check, said
+
+    found = [place for _, path in _of_newest_snapshots(world) for place in everything(world.lake.contents(path))]
+    check(len({*found}) == len(found), f"the newest snapshot has rows twice: {said(found)}")
+    other = {*found} ^ {*expected}
+    check(not other, f"the newest snapshot has other rows than those that count: {said(other)}")
 
 
 def _bases(world: World, kind: str) -> list[str]:

@@ -18,8 +18,8 @@ from tests.simulation import older, others
 from tests.simulation.actors import REFUSED, current
 from tests.simulation.clocks import BEGIN
 from tests.simulation.kafka import Log, Message
-from tests.simulation.leftovers import dead_folders, erased_in, is_named
-from tests.simulation.others import LAKES, OTHERS
+from tests.simulation.leftovers import check_seen_by_others, dead_folders, erased_in, is_named
+from tests.simulation.others import ICEBERG, LAKES, OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.remembering import Steady
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
@@ -723,6 +723,8 @@ class Oracle:
         for sink in LAKES.keys() & self.expected.keys():
             held = others.newest_at(self.world.opened, self._settings(sink)) & self.erased.keys()
             check(not held, f"the newest version of {sink} has erased messages: {said(held)}")
+        if ICEBERG in self.expected and not self.unsure[ICEBERG] and self._follows:
+            check_seen_by_others(self.world, self.expected[ICEBERG])
         self._copies()
         self._coverage()
         self._ordinals()

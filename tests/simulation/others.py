@@ -1,4 +1,4 @@
-"""The sinks that are no tables of HBase: `parquet`, `delta`, `kafka` and `delta_latest`.
+"""The sinks that are no tables of HBase: `parquet`, `delta`, `iceberg`, `kafka`, `delta_latest` and `iceberg_latest`.
 
 Their layouts, sweeps and readers are the product's.
 
@@ -19,10 +19,10 @@ from tests.simulation.actors import current, effect, written
 from tests.simulation.kafka import Message
 from tests.simulation.lake import CATALOG, LAKE, TABLES, write
 from tidemark.clients.connections import Connection
-from tidemark.errors import TidemarkError, Unreachable
+from tidemark.errors import Fenced, TidemarkError, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
-from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import SinkSettings
@@ -36,6 +36,7 @@ from tidemark.sinks.latest import table as latest_table
 from tidemark.sinks.parquet import files, types
 from tidemark.sinks.reading import delta_tables, parquet_tables
 from tidemark.sinks.stored import Place as RowPlace
+from tidemark.sinks.versions import versions_of
 
 if TYPE_CHECKING:
     from tests.simulation.work import Place, Work
@@ -46,6 +47,13 @@ COPIES_CLUSTER, COPIES = "kafka_default", "dead-orders"
 OTHERS: dict[str, dict[str, Any]] = {
     "parquet": {"type": "parquet", "files": LAKE, "folder": "orders"},
     "delta": {"type": "delta", "files": TABLES, "folder": "orders"},
+    "iceberg": {
+        "type": "iceberg",
+        "files": TABLES,
+        "folder": "ice",
+        "catalog": CATALOG,
+        "table": "lake.orders",
+    },
     "kafka": {"type": "kafka", "kafka": TARGET, "topic": TARGET_TOPIC, "value": "number", "key": "id"},
 }
 # With the newest row of each key, which is made when a window is settled.
@@ -62,8 +70,10 @@ LAKES: dict[str, dict[str, Any]] = {
     },
 }
 WRITTEN = {**OTHERS, **LAKES}
-PARQUET, DELTA, KAFKA = "parquet", "delta", "kafka"
-FILES = (PARQUET, DELTA)
+PARQUET, DELTA, ICEBERG, KAFKA = "parquet", "delta", "iceberg", "kafka"
+FILES = (PARQUET, DELTA, ICEBERG)
+# What `tidemark compact` takes.
+COMPACTED = (PARQUET, ICEBERG, *LAKES)
 _MOST_BYTES = 1 << 30
 # Messages of one write.
 _AT_ONCE = 3
@@ -142,6 +152,7 @@ class Writer:
         store: dict[str, Callable[[], Acknowledgements]] = {
             "parquet": self._store_parquet,
             "delta": self._store_delta,
+            "iceberg": self._store_iceberg,
             "kafka": self._store_kafka,
             "delta_latest": self._store_changes,
             "iceberg_latest": self._store_changes,
@@ -153,7 +164,7 @@ class Writer:
         with suppress(TidemarkError, OSError):
             if self.settings.type == "delta":
                 delta.discard(self._base(), self._window, self._generation)
-            elif self.settings.type == "parquet":
+            elif self.settings.type in (PARQUET, ICEBERG):
                 files.delete(self.receipt().place["folder"])
 
     def _base(self) -> str:
@@ -175,6 +186,22 @@ class Writer:
             lambda folder: write(folder, self._rows()),
         )
         return _held(*held) if held else {}
+
+    def _store_iceberg(self) -> Acknowledgements:
+        """As `IcebergResults`: with `at_most_once`, what comes after the commit is published now."""
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.schema import GENERATION
+
+        self.work.fence.check()
+        folder, rows = self.receipt().place["folder"], self._rows()
+        generations = pa.array([self._generation] * rows.num_rows, pa.int64())
+        write(folder, rows.append_column(GENERATION, generations))
+        record = self.work.opened.book.record(*self._window)
+        where = _iceberg(self.work.opened, self.settings)
+        versions = versions_of(self.work.opened.book)
+        if record is not None and not table.publish(where, versions, record[1], folder, RangeSet()):
+            raise Fenced(f"{where} has a later window of {self.work.lane} already")
+        return _held(folder)
 
     def _store_changes(self) -> Acknowledgements:
         """As `LatestResults`: a folder of the history, whose rows have the hash of their key."""
@@ -243,6 +270,11 @@ def prepare(opened: OpenStream, settings: Any) -> None:
     elif settings.type == "delta":
         columns = delta_table.columns(opened.fields)
         delta_table.prepare(settings.base(opened.connections), columns, opened.book.stream, register[1].ledger)
+    elif settings.type == ICEBERG:
+        from tidemark.sinks.iceberg import table as iceberg_table
+
+        owner = opened.book.stream, register[1].ledger
+        iceberg_table.prepare(_iceberg(opened, settings), opened.fields, *owner, settings.partition_keys(), opened.was)
     elif settings.type in LAKES:
         base, owner = settings.base(opened.connections), (opened.book.stream, register[1].ledger)
         files.own(latest.history_of(base), *owner, settings.name)
@@ -276,7 +308,7 @@ def rows(opened: OpenStream, book: Book, settings: Any) -> list[tuple[TopicParti
             (one.origin.place.partition, one.origin.place.offset, int(one.key or b"-1"), int(one.value or b"-1"))
             for one in found
         ]
-    read = parquet_tables if settings.type == "parquet" else delta_tables
+    tables = _tables_of(opened, book, settings)
     return [
         (
             TopicPartition(row["_topic"], row["_partition"], row["_incarnation"]),
@@ -284,9 +316,32 @@ def rows(opened: OpenStream, book: Book, settings: Any) -> list[tuple[TopicParti
             row["id"],
             row["number"],
         )
-        for table in read(book, settings.name)
+        for table in tables
         for row in table.to_pylist()
     ]
+
+
+def _tables_of(opened: OpenStream, book: Book, settings: Any) -> Iterable[pa.Table]:
+    if settings.type == ICEBERG:
+        from tidemark.sinks.iceberg.reading import iceberg_tables
+
+        return iceberg_tables(book, settings.name, opened.connections)
+    return (parquet_tables if settings.type == PARQUET else delta_tables)(book, settings.name)
+
+
+def _iceberg(opened: OpenStream, settings: Any) -> Any:
+    from tidemark.sinks.iceberg.compacting import where_of
+
+    return where_of(opened, settings)
+
+
+def iceberg_files(opened: OpenStream, settings: Any) -> Iterator[str]:
+    """The data files of the newest snapshot."""
+    from tidemark.sinks.iceberg import catalog
+    from tidemark.sinks.iceberg.live_files import live_files
+
+    table = catalog.opened(_iceberg(opened, settings))
+    yield from (one.path for one in live_files(table)) if table is not None else ()
 
 
 def _table(opened: OpenStream, settings: Any) -> Any:

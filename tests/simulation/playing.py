@@ -21,7 +21,7 @@ from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
 from tests.simulation.looking import Looks
 from tests.simulation.oracle import Oracle, Wrong, check, each
-from tests.simulation.others import LAKES, OTHERS, PARQUET, WRITTEN
+from tests.simulation.others import COMPACTED, LAKES, OTHERS, WRITTEN
 from tests.simulation.pages import Pages
 from tests.simulation.programs import EXITS, Request, commands
 from tests.simulation.remembering import forget, remembered
@@ -323,13 +323,14 @@ class Play:
         if step.name == "newest" and LATEST in oracle.expected:
             return (lambda: oracle.saw_latest(oracle.latest(_book()), since)), None
         there = [one for one in OTHERS if one in oracle.expected]
+        compacted = [one for one in COMPACTED if one in oracle.expected]
         lakes = [one for one in LAKES if one in oracle.expected]
         if step.name == "results" and lakes:
             return (lambda: oracle.saw_latest(oracle.latest(_book(), lakes[0]), since, lakes[0])), None
         if step.name == "results" and there:
             sink = there[step.a % len(there)]
             return (lambda: oracle.saw_rows(oracle.rows(sink, _book()), since, sink)), None
-        if step.name == "compact files" and PARQUET in there:
+        if step.name == "compact files" and compacted:
             how: dict[str, Any] = {
                 "windows": (None, 2, 3)[step.b % 3],
                 "again": step.a % 3 == 0,
@@ -444,7 +445,7 @@ class Play:
         if self.oracle.all_damaged():
             self._repair()
         self.oracle.at_rest()
-        if PARQUET in self.oracle.expected and self.oracle.book.head(INGEST) is not None:
+        if not self.oracle.expected.keys().isdisjoint(COMPACTED) and self.oracle.book.head(INGEST) is not None:
             done = self._last("last compaction", lambda: compact("last"), None)
             check(done, f"nobody is at work, and a compaction is refused: {self.refusal}")
             check_compacted(self.world, self.oracle.erased)

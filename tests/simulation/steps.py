@@ -473,11 +473,48 @@ LAKE_THEMES = {
         others=0.1,
     ),
 }
+# Tables that are compacted, or that Iceberg keeps.
+TABLE_THEMES = {
+    "compacted tables": Theme(
+        {
+            "produce": 10,
+            "ingest": 12,
+            "replay": 12,
+            "erase": 8,
+            "compact files": 14,
+            "results": 8,
+            "again": 4,
+            "take over": 2,
+            "cancel": 3,
+            "time": 4,
+            "wake": 14,
+        },
+        {
+            "sinks": (
+                *[("hbase", "iceberg"), ("iceberg", "hbase")] * 2,
+                ("hbase", "delta_latest"),
+                ("hbase", "iceberg_latest"),
+            ),
+            "guarantee": ("at_least_once",),
+        },
+        {
+            **{
+                one: (*_after((DIES, SLEEPS), *_WRITING, *_SETTLING), *_early((DIES, SLEEPS), 120))
+                for one in ("ingest", "replay")
+            },
+            "erase": _early((DIES, SLEEPS), 120),
+            "results": _early(SLEEPS, 60),
+            "compact files": _early((DIES, SLEEPS), 160),
+        },
+        others=0.1,
+    ),
+}
 # Which of them one seed of thirty has.
 _FURTHER = {23: ["times"], 14: ["copies"], 24: ["late writers"]}
 # Which seeds have one of the newest: those that no planted bug of an older theme needs.
 _PERIOD, _NEW = 90, frozenset((10, 11, 15, 20, 25, 31, 33, 35, 41, 45, 51, 60, 61, 63, 70, 80))
 _OF_LAKES = frozenset((17, 77))
+_OF_TABLES = frozenset((52, 142))
 _OF_LOOKS = frozenset((2, 8, 22, 49, 66, 72))
 _ALL_THEMES = {
     **THEMES,
@@ -489,6 +526,7 @@ _ALL_THEMES = {
     **NEW_THEMES,
     **LOOK_THEMES,
     **LAKE_THEMES,
+    **TABLE_THEMES,
 }
 _SINKS = (
     ("hbase", "sums"),
@@ -580,6 +618,8 @@ def _late_themes(seed: int) -> Mapping[str, Theme]:
         return NEW_THEMES
     if seed % _PERIOD in _OF_LOOKS:
         return LOOK_THEMES
+    if seed % (2 * _PERIOD) in _OF_TABLES:
+        return TABLE_THEMES
     return LAKE_THEMES if seed % (2 * _PERIOD) in _OF_LAKES else {}
 
 
