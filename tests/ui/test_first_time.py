@@ -62,6 +62,13 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
         clicks.frame.locator("#next", has_text="The DAG cdn_logs__ingest is paused in Airflow").wait_for()
     finally:
         assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
+    # Or Airflow does not know it. The page says the state that the list of all streams says, also where the lag is none.
+    _, stream = airflow.call("GET", "/tidemark/api/streams/cdn_logs")
+    clicks.page.route(f"**{dag}", lambda route: route.fulfill(status=404, json={"detail": "no such DAG"}))
+    clicks.page.route("**/api/streams/cdn_logs?*", lambda route: route.fulfill(json={**stream, "state": "LOST"}))
+    clicks.frame.locator("#next", has_text="Airflow has no DAG cdn_logs__ingest: nothing reads the stream.").wait_for()
+    status = clicks.frame.locator("#status.bad")
+    assert status.inner_text().startswith(f"LOST. By the lag {stream['status']['word']} ({stream['status']['rule']}): ")
 
 
 @pytest.mark.covers("U15")

@@ -58,6 +58,11 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     line.get_by_role("link", name="cdn_logs", exact=True).click()
     # Airflow's own address follows the frame: whoever gets it sees the same page.
     page.wait_for_url(f"{airflow.url}/plugin/tidemark/tidemark/streams/cdn_logs")
+    # Also what is chosen on a page, which the frame does not load anew.
+    frame.locator("#which-windows select[name=holding]").select_option("dead letters")
+    page.wait_for_url("**/plugin/tidemark/tidemark/streams/cdn_logs?holding=dead+letters")
+    frame.locator("#which-windows select[name=holding]").select_option("")
+    page.wait_for_url("**/plugin/tidemark/tidemark/streams/cdn_logs")
     page.goto(page.url)
     frame.locator("#windows tbody tr td.run").first.wait_for()
     _, stream = _shown(airflow, "cdn_logs", airflow.token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -235,13 +235,16 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         problem, kafka = str(away), _InKafka([], {}, (), {})
     opened_at = lanes[INGEST].opened_at if INGEST in lanes else 0
     forecasted, told = kafka.forecasted, opened.stream.alarm
-    judged = verdicts(ingest.head if ingest else None, opened_at, lately, kafka.logs, forecasted, opened.stream, now)
+    recreated = _recreated(stored[1], kafka.logs) if stored else frozenset[str]()
+    judged = verdicts(
+        ingest.head if ingest else None, opened_at, lately, kafka.logs, forecasted, opened.stream, now, recreated
+    )
     soonest = min(
         (at for at, outlook in forecasted.items() if outlook.forecast.in_ms is not None),
         key=lambda at: forecasted[at].forecast.in_ms or 0,
         default=None,
     )
-    partitions = _partitions(ingest, kafka.logs, forecasted, judged)
+    partitions = _partitions(ingest, kafka.logs, forecasted, judged, recreated)
     unread_since = min((seen.unread_since for seen in forecasted.values() if seen.unread_since), default=None)
     lags = [partition.lag for partition in partitions if partition.lag is not None]
     return Overview(
@@ -365,6 +368,17 @@ def _moments(
     }
 
 
+def _recreated(register: Register, logs: Mapping[str, TopicLog]) -> frozenset[str]:
+    """The topics that are not the ones that the ledger knows: their positions are of another topic of that name."""
+    known = {topic: newest(register.topics, topic).topic_id for topic in register.topics}
+    return frozenset(topic for topic, log in logs.items() if known.get(topic, log.topic_id) != log.topic_id)
+
+
+def _lag(log: PartitionLog, position: int, *, recreated: bool) -> int:
+    """How much is unread: of a topic that was recreated, all that it holds."""
+    return max(0, log.end - (log.start if recreated else position))
+
+
 def _status(judged: Mapping[tuple[str, int], Verdict]) -> Status | None:
     """The verdict of the worst partition; None while no partition has a position."""
     worst_of_all = worst(judged.values())
@@ -385,6 +399,7 @@ def _partitions(
     logs: dict[str, TopicLog],
     forecasted: Mapping[TopicPartition, Forecasted],
     judged: Mapping[tuple[str, int], Verdict],
+    recreated: Container[str],
 ) -> list[PartitionNow]:
     positions = next_offsets(ingest.head.positions if ingest else ())
     window = ingest.head.pending.window if ingest and ingest.head.pending else None
@@ -411,7 +426,7 @@ def _partitions(
                     log_start=now.start if now else None,
                     position=position,
                     end=now.end if now else None,
-                    lag=None if position is None or now is None else max(0, now.end - position),
+                    lag=None if position is None or now is None else _lag(now, position, recreated=topic in recreated),
                     status=verdict.word.value if verdict else None,
                     status_rule=verdict.rule.value if verdict else None,
                     status_sentence=verdict.sentence if verdict else None,

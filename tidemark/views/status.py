@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
+from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.offsets.times import in_words
 
 
@@ -22,7 +23,7 @@ class Word(StrEnum):
     WARNING = "WARNING"
     # Windows are committed, and the position does not move.
     STALLED = "STALLED"
-    # The position has fallen. Here this follows a topic that was recreated or truncated.
+    # The topic was recreated or truncated: the position is of what was there before, or has fallen since.
     REWOUND = "REWOUND"
     # No window is committed any more.
     STOPPED = "STOPPED"
@@ -39,6 +40,8 @@ class Rule(StrEnum):
     NOT_FALLING = "the lag does not fall"
     UNMOVED = "the position does not move"
     FELL = "the position fell"
+    RECREATED = "the topic was recreated"
+    CUT = "the log was cut"
     SILENT = "no commit"
 
 
@@ -116,6 +119,19 @@ def judge(
             Word.WARNING, Rule.NOT_FALLING, f"over the last {len(commits)} windows the lag {trend}, and is now {lag}"
         )
     return Verdict(Word.OK, Rule.FALLING, f"the lag is {lag}, and fell over the last {len(commits)} windows")
+
+
+def rewound(log: PartitionLog, position: int, *, recreated: bool) -> Verdict | None:
+    """The verdict on a position that is of no message in the log any more; None where it may be."""
+    if recreated:
+        return Verdict(
+            Word.REWOUND,
+            Rule.RECREATED,
+            f"the topic was deleted and created again: the position {position} is of the one before",
+        )
+    if position > log.written:
+        return Verdict(Word.REWOUND, Rule.CUT, f"the log ends at {log.written}, below the position {position}")
+    return None
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:

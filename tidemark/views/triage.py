@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from tidemark.streams.model import Stream
 from tidemark.views.messages.payloads import visible
-from tidemark.views.stream_line import Line
+from tidemark.views.overview import Overview, worst_partitions
+from tidemark.views.stream_line import Line, line_of
 
 
 class State(StrEnum):
@@ -35,6 +36,13 @@ class State(StrEnum):
 
 _SEVERITY = list(State)
 Sort = Literal["worst", "name", "lag", "retention", "dead", "audit", "owner", "tags"]
+
+
+@dataclass(frozen=True)
+class StreamShown(Overview):
+    """A stream's own page: its overview, and the state that it has among many."""
+
+    state: State
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,11 @@ def state_of(line: Line) -> State:
     if line.retention == "lost":
         states.append(State.LOST)
     return max(states, key=_SEVERITY.index)
+
+
+def with_state(shown: Overview, most: int) -> StreamShown:
+    """An overview with at most this many partitions, the worst ones, and the state of the whole stream."""
+    return StreamShown(**vars(worst_partitions(shown, most)), state=state_of(line_of(shown)))
 
 
 def counted(streams: Iterable[StreamNow]) -> list[OfState]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.ledger.records import Head, Record, WindowRange, next_offsets
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.retention import Forecasted
 from tidemark.streams.model import Stream
-from tidemark.views.status import Commit, Verdict, judge
+from tidemark.views.status import Commit, Verdict, judge, rewound
 
 Place = tuple[str, int]
 
@@ -22,12 +22,14 @@ def verdicts(
     forecasted: Mapping[TopicPartition, Forecasted],
     stream: Stream,
     now: int,
+    recreated: Container[str] = (),
 ) -> dict[Place, Verdict]:
     """The verdict on each partition with a position of the ingest, by (topic, partition). `lately`: its last windows.
 
     An ingest that runs when it is due has no need to be faster than that: a partition is STOPPED only when nothing was
     committed, and something was unread all the time, since the run before the last one was due. `opened_at` is when the
-    ingest was opened: it counts as a commit for partitions that none of the windows has read.
+    ingest was opened: it counts as a commit for partitions that none of the windows has read. `recreated`: topics whose
+    positions are of another topic of that name.
     """
     if ingest is None:
         return {}
@@ -41,6 +43,9 @@ def verdicts(
             if log is None or partition not in log.partitions:
                 continue
             place, end = (topic, partition), log.partitions[partition].end
+            if (moved := rewound(log.partitions[partition], position, recreated=topic in recreated)) is not None:
+                verdicts_[place] = moved
+                continue
             read = windows.get(place, ())
             ends = [end, *(range_.log_end for record, range_ in read if record.window.pinned_at >= recent)]
             if (unread.get(place) or 0) >= recent:

@@ -139,7 +139,7 @@ async function show() {
       else if (found && found.answers) section(RESULTS[at].title, found);
     });
     if (published && !compared && kindOf(dag) === "replay") {
-      document.getElementById("results").append(element("p", "What it has changed was not compared: the counts of its windows are all that is known. A replay that is planned with Compare says it, row by row.", "quiet"));
+      document.getElementById("results").prepend(element("p", "What it has changed was not compared: the counts of its windows are all that is known. A replay that is planned with Compare says it, row by row.", "quiet"));
     }
     if (published?.remains) remains("What remains", published.remains);
     else if (before?.remains) remains("Where the results are, and what would remain", before.remains);

@@ -8,6 +8,8 @@ export const ROOT = new URL("../..", import.meta.url);
 // Airflow's own address.
 export const AIRFLOW = new URL("..", ROOT);
 export const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };
+// Of a stream as a whole, which has more words than its partitions.
+export const STATES = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": "bad", HOLES: "bad", NEW: "busy" };
 const NONE = "–";
 // The server answers within seconds. Without a limit, a request that hangs would hold up a page for good.
 const WAIT_MS = 60000;
@@ -383,6 +385,10 @@ export function remember(values) {
     else url.searchParams.set(name, value);
   }
   window.history.replaceState(null, "", url);
+  // Around this page, Airflow shows the address of the page that it has loaded last: a colleague would get that one.
+  const { location, history } = window.parent;
+  const framed = new URL(`plugin/tidemark/${url.href.slice(AIRFLOW.href.length)}`, AIRFLOW);
+  if (window.parent !== window && location.pathname === framed.pathname) history.replaceState(history.state, "", framed);
 }
 
 // Calls something now and every few seconds, never twice at a time, and not while nobody can see the page. An answer of

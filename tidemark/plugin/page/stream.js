@@ -1,6 +1,6 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
-  ROOT, STATUS, address, airflow, asked, button, cell, copyable, element, fill, grouped, keepingFocus, link, loadPatiently,
+  ROOT, STATES, STATUS, address, airflow, asked, button, cell, copyable, element, fill, grouped, keepingFocus, link, loadPatiently,
   navigation, rangeText, refreshed, remember, repeat, run, say, streamOfAddress, time, ungrouped, withQuery,
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
@@ -81,14 +81,15 @@ function laneRow(row, one) {
   cell(row, run(one.run), "run");
 }
 
-// First the stream, then its worst partition.
-function showStatus(place, { status: worst, lag_sentence: lag }) {
-  if (worst) place.className = `status ${STATUS[worst.word]}`;
-  say(place, worst && `${worst.word} (${worst.rule}): ${lag}. Worst partition: ${worst.sentence}.`);
+// First the stream, with the state that the page of all streams shows, then its worst partition.
+function showStatus(place, { state, status: worst, lag_sentence: lag }) {
+  if (worst) place.className = `status ${STATES[state]}`;
+  const worse = worst && state !== worst.word ? `${state}. By the lag ` : "";
+  say(place, worst && `${worse}${worst.word} (${worst.rule}): ${lag}. Worst partition: ${worst.sentence}.`);
 }
 
 function showPartitions(stream) {
-  fill(document.getElementById("partitions"), stream.partitions, partitionRow, "No topic yet");
+  fill(document.getElementById("partitions"), stream.partitions, partitionRow, stream.kafka_problem ? "Not known while Kafka is away" : "No topic yet");
   const place = document.getElementById("more-partitions");
   const shown = stream.partitions.length;
   const turn = (title, to) => button(title, () => {
@@ -218,8 +219,10 @@ async function refreshNext() {
     else if (next) place.replaceChildren("The next run of the ingest: ", time(Date.parse(next)));
     else place.replaceChildren("The ingest has no schedule: it reads when its DAG is triggered.");
     place.hidden = false;
-  } catch {
-    place.hidden = true;
+  } catch (error) {
+    place.className = "bad";
+    place.textContent = `Airflow has no DAG ${dag}: nothing reads the stream.`;
+    place.hidden = error.status !== 404;
   }
 }
 

@@ -1,7 +1,7 @@
 // All streams that the viewer may see, one line each, the worst first. The server knows all of them: it puts them in order,
 // counts them, and waits for no server that is slow. What it does not know yet comes with a later answer.
 import {
-  ROOT, STATUS, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, drawing, element, grouped, keepingFocus, link, load,
+  ROOT, STATES, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, drawing, element, grouped, keepingFocus, link, load,
   navigation, refill, refreshed, remember, say, span, time, withQuery,
 } from "./shared.js";
 
@@ -12,7 +12,6 @@ const SOON_MS = 1500;
 const RUNS_MS = 30000;
 // Of those questions that a browser asks at once.
 const AT_ONCE = 4;
-const KINDS = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": "bad", HOLES: "bad", NEW: "busy" };
 const RETENTION = { lost: "bad", warning: "busy" };
 const RUN = { success: "good", failed: "bad" };
 const DEFAULTS = { words: "", state: "", owner: "", tag: "", sort: "worst", down: false, page: 1 };
@@ -73,7 +72,7 @@ function two(first, second) {
 
 function stateOf({ line, state, stream, problem }) {
   const word = element("span");
-  word.append(element("b", state, KINDS[state] || ""));
+  word.append(element("b", state, STATES[state] || ""));
   if (line.holes?.length && state !== "HOLES") word.append(" ", element("b", "HOLES", "bad"));
   const holes = (line.holes || []).join(", ") + (line.more_holes ? ` and ${grouped(line.more_holes)} more ranges` : "");
   const told = {
@@ -84,8 +83,10 @@ function stateOf({ line, state, stream, problem }) {
   }[state] ?? [line.status?.rule ?? "no window yet", line.status?.sentence ?? "No window has been committed yet."];
   const rule = link(told[0], address("streams", stream));
   rule.title = told[1] + (holes && state !== "HOLES" ? `\nNo window has read ${holes}.` : "");
-  rule.className = "plain";
-  return two(word, rule);
+  rule.className = "plain small";
+  const made = element("div");
+  made.append(word, " ", rule);
+  return made;
 }
 
 // The numbers of the last windows, the oldest on the left.
@@ -184,9 +185,14 @@ function cells(row, one) {
   } else if (!line) {
     cell(row, "asking …", "quiet of-state").colSpan = 5;
   } else {
-    cell(row, stateOf(one), "of-state");
-    cell(row, lagOf(line), "number of-lag");
-    cell(row, retentionOf(line), "of-next");
+    const state = cell(row, stateOf(one), "of-state");
+    if (one.problem) {
+      // Kafka alone knows what stands in the next two columns, and there is more to say of why it is away.
+      state.colSpan = 3;
+    } else {
+      cell(row, lagOf(line), "number of-lag");
+      cell(row, retentionOf(line), "of-next");
+    }
     cell(row, deadLettersOf(line, name), "number of-dead");
     const last = line.last_commit;
     cell(row, last && two(ago(last.at), link(`window ${last.window}`, address("streams", name, "windows", "ingest", String(last.window)))), "of-commit");
@@ -206,7 +212,7 @@ function states() {
     made.setAttribute("aria-pressed", view.state === state);
     return made;
   };
-  const made = [one("", all, all === 1 ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, KINDS[state]))];
+  const made = [one("", all, all === 1 ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, STATES[state]))];
   // A state that no stream is in any more stays where it is chosen.
   if (view.state && !shown.states.some(({ state }) => state === view.state)) made.push(one(view.state, 0, view.state));
   if (shown.unknown) made.push(element("span", `${grouped(shown.unknown)} not asked yet`, "quiet"));

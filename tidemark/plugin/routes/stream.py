@@ -14,8 +14,8 @@ from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked, Coverage
 from tidemark.views.coverage.times import LAST_MS, AskedTimes, CoverageInTime, Step
-from tidemark.views.overview import Overview, worst_partitions
 from tidemark.views.trend import LAST, Trend, trend
+from tidemark.views.triage import StreamShown, with_state
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -28,12 +28,12 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
     async def one_stream(
         name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MOST_PARTITIONS)] = MOST_PARTITIONS
-    ) -> Overview:
+    ) -> StreamShown:
         """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts.
 
         With more than this many `partitions`, those of the worst retention, status and lag.
         """
-        return worst_partitions(await viewing.shown(name, user), partitions)
+        return with_state(await viewing.shown(name, user), partitions)
 
     @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
     async def coverage(
