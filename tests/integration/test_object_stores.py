@@ -8,19 +8,22 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
+from pyspark.sql import SparkSession
 
 from services import control, environment
 from services.site import Site
 from tests.support import own_readers
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, cut_after
+from tests.support.independent import _text
 from tests.support.live_streams import LiveStream, Make
-from tests.support.oracle import CDN
+from tests.support.oracle import CDN, Place
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.clients import object_stores
 from tidemark.clients.connections import Connection
@@ -30,11 +33,20 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
+from tidemark.runs.windows import lanes
 from tidemark.sinks.delta import table
+from tidemark.sinks.iceberg import catalog
+from tidemark.sinks.iceberg.latest.compacting import where_of
+from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.parquet.parts import steady
 from tidemark.spark.jobs.audit import audit
+from tidemark.spark.sinks import results
 
 LEDGER = {"type": "sql", "sql": "sqlite_default"}
+LATEST = ("delta_latest", "iceberg_latest")
 
 
 @pytest.fixture
@@ -53,8 +65,10 @@ def bucket(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Conne
 def stream(make: Make, sink: str) -> LiveStream:
     live = make(CDN, ledger=LEDGER)
     # The catalog lies beside the ledger. Dead letters are in no Iceberg table.
-    more = {"table": f"lake.{live.name}", "catalog": "sqlite_default"} if sink == "iceberg" else {}
-    letters = "parquet" if sink == "iceberg" else sink
+    more = {"table": f"lake.{live.name}", "catalog": "sqlite_default"} if sink.startswith("iceberg") else {}
+    if sink in LATEST:
+        more |= {"key": "clientip", "buckets": 4}
+    letters = "parquet" if sink.startswith("iceberg") else sink.removesuffix("_latest")
     live.rewrite(
         sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": live.name, **more}],
         dead_letters={"type": letters, "files": "aws_default", "folder": f"{live.name}_dead", "max_redrives": 5},
@@ -145,6 +159,94 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
     report = audit(live.opened, live.new_run())
     assert (report.clean, report.erased) == (True, 2), report.sentence()
     assert not [one for one in objects(bucket, live.name) if "_temporary" in one]
+
+
+class Newest(NamedTuple):
+    """The row of a key: its place, and what the message says."""
+
+    place: Place
+    fields: dict[str, str]
+
+
+def newest(live: LiveStream) -> dict[tuple[str, str], Newest]:
+    """Of each topic and key the newest row: with the highest offset, then partition. A tombstone here has no key, so no row."""
+    rows = sorted(live.expected().rows.items(), key=lambda one: (one[0][2], one[0][1]))
+    return {(at[0], row["clientip"]): Newest(at, row) for at, row in rows if row}
+
+
+def seen(live: LiveStream, bucket: Connection, sink: str) -> dict[tuple[str, str], Newest]:
+    """What other programs see: deltalake, or pyiceberg by the catalog."""
+    (settings,) = live.opened.stream.sinks
+    assert isinstance(settings, LatestSettings)
+    base = settings.base(live.opened.connections)
+    if isinstance(settings, IcebergLatestSink):
+        table = catalog.opened(where_of(live.opened, settings))
+        found = [] if table is None else table.scan().to_arrow().to_pylist()
+    elif objects(bucket, live.name, "_delta_log"):
+        found = DeltaTable(folders.escaped(base), storage_options=folders.options(base)).to_pyarrow_table().to_pylist()
+    else:
+        found = []
+    rows = {
+        (row["_topic"], row["clientip"]): Newest(
+            (row["_topic"], row["_partition"], row["_offset"], row["_index"]),
+            {name: _text(row[name]) for name in live.fields if row[name] is not None},
+        )
+        for row in found
+    }
+    assert len(rows) == len(found), "a key is there twice"
+    return rows
+
+
+def assert_newest(live: LiveStream, spark: SparkSession, bucket: Connection, sink: str) -> None:
+    """What others see is what Tidemark's readers give, with Spark and without, and what the messages say."""
+    wanted = newest(live)
+    assert seen(live, bucket, sink) == wanted
+    places = {
+        (row["_topic"], row["_partition"], row["_offset"]) for row in results(spark, live.opened, "files").collect()
+    }
+    shown = asked("results", str(live.file), "--limit", "1000")
+    assert len(shown) == len(wanted)
+    assert {one["coordinate"] for one in shown} == {f"{t}/{p}@{o}" for t, p, o in places}
+    assert places == {one.place[:3] for one in wanted.values()}
+
+
+@pytest.mark.covers("O13", "L3")
+@pytest.mark.parametrize("sink", LATEST)
+def test_a_table_of_newest_rows_in_a_bucket(
+    make: Make, spark: SparkSession, bucket: Connection, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ingest, two who publish at once, a replay that is cut between its commit and its publication, and an audit."""
+    live = stream(make, sink)
+    live.produce(120)
+    live.ingest()
+    before = newest(live)
+    assert seen(live, bucket, sink) == before
+    live.produce(60)
+    run = live.new_run()
+    with pytest.raises(Cut):
+        live.ingest(run, on_step=cut_after(Step.COMMITTED))
+    assert seen(live, bucket, sink) == before
+    (window,) = (one.record for one in live.opened.book.committed() if one.record.seq == 2)
+    plain = kind_of(sink).without_spark()
+    real = steady
+
+    def after_another(*given: Any) -> Any:
+        monkeypatch.setattr("tidemark.sinks.latest.table.steady", real)
+        found = real(*given)
+        plain.publish(live.opened.book, live.opened.connections, window.places[0].place, window)
+        return found
+
+    # The version that this one makes is there by then, which only the bucket can tell, or the catalog.
+    monkeypatch.setattr("tidemark.sinks.latest.table.steady", after_another)
+    assert live.ingest(run) == []
+    assert_newest(live, spark, bucket, sink)
+    run = live.new_run()
+    with pytest.raises(Cut):
+        live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 20)), run, on_step=cut_after(Step.COMMITTED))
+    lanes.finish(live.opened, lanes.lane_name(LaneKind.REPLAY, run))
+    assert_newest(live, spark, bucket, sink)
+    report = audit(live.opened, live.new_run())
+    assert (report.clean, report.expected) == (True, 180), report.sentence()
 
 
 @pytest.mark.covers("O13")

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
@@ -26,6 +25,7 @@ from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, content_digest
 from tidemark.spark.readers.parquet import rows_of, schema_of
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark.spark.rows.selecting import only
+from tidemark.spark.runtime.workers import arrow_schema
 
 _KEY = [*COORDINATE, INDEX]
 NEWEST = "_newest"
@@ -64,7 +64,7 @@ def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields) -> DataFr
     found = [spark.createDataFrame([], schema)]
     if files := newest.files:
         found.append(spark.read.schema(schema).parquet(*files))
-    plain = to_arrow_schema(schema)
+    plain = arrow_schema(schema)
     found += [spark.createDataFrame(conformed(one, plain), schema) for one in newest.changed.values() if one.num_rows]
     return reduce(DataFrame.unionAll, found)
 
