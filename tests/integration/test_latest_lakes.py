@@ -318,6 +318,69 @@ def test_a_process_is_killed_before_it_has_published(
     assert report.clean, report.sentence()
 
 
+# Of a number: a key of two columns. Two numbers that are written in two ways are one key, and so are two that are none.
+_ID = "CASE k DIV 2 WHEN 0 THEN IF(n DIV 6 % 2 = 0, 0D, -0D) WHEN 1 THEN CAST('NaN' AS DOUBLE) END"
+_PART = "IF(k % 2 = 0, 'a', NULL)"
+WIDE: dict[str, Any] = {
+    "source": {"topics": []},
+    "scheme": {"type": "json", "fields": {"k": "integer", "n": "integer"}},
+    "sinks": [],
+    "dead_letters": {"table": "-"},
+}
+
+
+def numbered(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    for number in range(first, first + count):
+        yield b"key", json.dumps({"k": number % 6, "n": number}).encode()
+
+
+@pytest.mark.full
+@pytest.mark.covers("L1", "L2")
+@pytest.mark.parametrize("kind", ["delta_latest", "iceberg_latest"])
+def test_keys_of_several_columns_with_nulls_and_odd_floats(make: Make, spark: SparkSession, kind: str) -> None:
+    live = make(Example("wide", WIDE, ("numbers",), 1, numbered, lambda value: Outcome(None, None)))
+    table = {"table": f"lake.{live.name}"} if kind == "iceberg_latest" else {}
+    sink = {"type": kind, "name": "newest", "folder": live.name, "key": ["id", "part"], "buckets": 2, **table}
+
+    def write(below: int) -> None:
+        sql = f"SELECT {_PLACE}, {_ID} AS id, {_PART} AS part, n FROM messages WHERE n < {below}"
+        fields = {"id": "double", "part": "string", "n": "integer"}
+        live.rewrite(sinks=[sink], transform={"sql": sql, "fields": fields})
+
+    def named(id_: float | None, part: str | None, n: int) -> tuple[str, str | None, int]:
+        return ("-" if id_ is None else str(abs(id_)), part, n)
+
+    def assert_all(below: int) -> None:
+        wanted = {
+            (id_, part, below - 6 + 2 * at + (part is None))
+            for at, id_ in enumerate(("0.0", "nan", "-"))
+            for part in ("a", None)
+        }
+        settings: Any = live.opened.stream.sinks[0]
+        if kind == "iceberg_latest":
+            opened_table = opened(where_of(live.opened, settings))
+            assert opened_table is not None
+            found = opened_table.scan().to_arrow().to_pylist()
+        else:
+            found = DeltaTable(settings.base(live.opened.connections)).to_pyarrow_table().to_pylist()
+        rows = [row.asDict() for row in results(spark, live.opened, "newest").collect()]
+        for some in (found, rows):
+            assert sorted(named(row["id"], row["part"], row["n"])[2] for row in some) == [*range(below - 6, below)]
+            assert {named(row["id"], row["part"], row["n"]) for row in some} == wanted
+        report = audit(live.opened, live.new_run())
+        assert report.clean, report.sentence()
+
+    write(30)
+    for _ in range(2):
+        live.produce(15)
+        live.ingest()
+    assert_all(30)
+    # What the newest rows had overwritten comes back, under the same keys.
+    write(24)
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (20, 30)))
+    assert_all(24)
+
+
 @pytest.mark.full
 @pytest.mark.covers("N13")
 def test_a_ledger_moves_with_all_that_is_open(make: Make, site: Site, spark: SparkSession, tmp_path: Path) -> None:
