@@ -695,6 +695,82 @@ def test_another_name_a_compaction_and_a_replay_at_once(
     assert report.clean, report.sentence()
 
 
+REQUIRED = "id BIGINT NOT NULL, d DECIMAL(5,2) NOT NULL, note STRING"
+
+
+def optional_later(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Four keys, each with a newer row of before the change and one of after it."""
+    for number in range(first, first + count):
+        row = {"id": number % 4, "d": number / 4, "note": f"é{number}"}
+        if number >= 16:
+            row["d"] = 12345.25 if number % 2 else None
+        yield b"key", json.dumps(row).encode()
+
+
+@pytest.mark.full
+@pytest.mark.covers("N91", "L2")
+@pytest.mark.parametrize("kind", ["delta_latest", "iceberg_latest"])
+def test_newest_rows_of_a_field_that_becomes_optional_and_wider(
+    make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Delta keeps the type, so a wider one is refused there; what is not required any more is null in either."""
+    catalog = {"conn_type": "sqlite", "host": str(tmp_path / "catalog.db")}
+    monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(catalog))
+    kinds = {"id": "integer", "d": "decimal(5,2)", "note": "string"}
+    stream = {**STREAM, "scheme": {"type": "json", "schema": REQUIRED}, "sinks": [{"type": "parquet", "folder": "-"}]}
+    live = make(Example("optional", stream, ("optional",), 1, optional_later, lambda value: Outcome(None, None)))
+    more = {"table": f"lake.{live.name}"} if kind == "iceberg_latest" else {}
+    sinks = [{"type": kind, "name": "newest", "folder": f"{live.name}_newest", "key": "id", "buckets": 2, **more}]
+    live.rewrite(sinks=sinks)
+    live.produce(16)
+    live.ingest()
+    wider = REQUIRED.replace("DECIMAL(5,2) NOT NULL", "DECIMAL(12,2)")
+    if kind == "delta_latest":
+        live.rewrite(sinks=sinks, scheme={"type": "json", "schema": wider})
+        live.produce(1)
+        with pytest.raises(WrongUse, match=r"has the column d as decimal\(5,2\), .* and Delta cannot widen it"):
+            live.ingest()
+        wider = REQUIRED.replace("DECIMAL(5,2) NOT NULL", "DECIMAL(5,2)")
+    live.rewrite(sinks=sinks, scheme={"type": "json", "schema": wider})
+    live.produce(4)
+    live.ingest()
+
+    def found() -> dict[int, Decimal | None]:
+        rows = results(spark, live.opened, "newest").collect()
+        assert len(rows) == 4
+        return {row["id"]: row["d"] for row in rows}
+
+    def assert_clean(dead: int) -> None:
+        report = audit(live.opened, live.new_run())
+        assert (report.clean, report.dead_letters) == (True, dead), report.sentence()
+
+    large = Decimal("12345.25") if kind == "iceberg_latest" else None
+    if large is not None:
+        assert found() == {0: None, 1: large, 2: None, 3: large}
+    else:
+        # What is too large for the column's type is a dead letter, and the row before it stays.
+        assert found() == {0: None, 1: Decimal("3.25"), 2: None, 3: Decimal("3.75")}
+    dead = 0 if large is not None else 2
+    assert_clean(dead)
+    # With a code that leaves the newer ones out, the rows of before come back, in the wider type.
+    live.rewrite(
+        sinks=sinks,
+        scheme={"type": "json", "schema": wider},
+        transform={
+            "sql": f"SELECT {GIVEN_BACK}, id, d, note FROM messages WHERE d < 4",
+            "fields": {**kinds, "d": _decimal(wider)},
+        },
+    )
+    until = live.positions()[live.topics[0], 0]
+    live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, until)))
+    assert found() == {at: Decimal(12 + at) / 4 for at in range(4)}
+    assert_clean(dead)
+
+
+def _decimal(schema: str) -> str:
+    return "decimal(12,2)" if "DECIMAL(12,2)" in schema else "decimal(5,2)"
+
+
 # Texts in many forms
 
 
