@@ -62,8 +62,8 @@ class PlaceBlocks:
 
     def compare(self, rows: DataFrame) -> ByBlocks:
         """Compare the rows that count, with their digests: as the marks say, and as they are found."""
-        found = _found_in_blocks(rows, self.blocks)
-        blocks = list(zip(self.blocks, found, strict=True))
+        contents = _found_in_blocks(rows, self.blocks)
+        blocks = list(zip(self.blocks, contents, strict=True))
         if blocks and self.book.changed_since(self.view):
             # A window may have been committed after the ledger was read. Offsets that it took are compared no more.
             now = self.book.view(self.view.sink).authority
@@ -98,13 +98,13 @@ class DeletedOffsets:
         return RangeSet(range_ for block in blocks for range_ in block.offsets | block.taken)
 
     def of_sink(self, sink: str, place: Mapping[str, str]) -> PlaceBlocks:
-        return self._of(sink, sink, place, lambda block, found: compare_rows(block, found, self.fields))
+        return self._of(sink, sink, place, lambda block, contents: compare_rows(block, contents, self.fields))
 
     def of_sink_by_identity(self, sink: str, wrote: Callable[[SinkReceipt], bool], lossy: Lossy) -> PlaceBlocks:
         """For rows without a digest of their contents. `wrote`: whether the sink still reads where a receipt points."""
 
-        def judge(block: WindowBlock, found: BlockContents) -> BlockVerdict:
-            return compare_identity(block, found, may_lack=lossy(block.committed))
+        def judge(block: WindowBlock, contents: BlockContents) -> BlockVerdict:
+            return compare_identity(block, contents, may_lack=lossy(block.committed))
 
         def wrote_there(record: Record) -> bool:
             return any(place.name == sink and wrote(place) for place in record.places)
@@ -131,17 +131,17 @@ class DeletedOffsets:
 
 def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> DeletedOffsets:
     """What the windows with some of these offsets have counted, by blocks."""
-    found: list[tuple[Committed, BlockTallies | None]] = []
+    windows: list[tuple[Committed, BlockTallies | None]] = []
     problems: list[str] = []
     for window in view.windows:
         if not window.covers & forgotten:
             continue
         try:
-            found.append((window, opened.book.blocks(window.record)))
+            windows.append((window, opened.book.blocks(window.record)))
         except (LedgerContradiction, LedgerUnreadable) as problem:
             problems.append(str(problem))
     return DeletedOffsets(
-        opened.book, view, tuple(found), forgotten, tuple(problems), fields_digest(opened.stream.fields)
+        opened.book, view, tuple(windows), forgotten, tuple(problems), fields_digest(opened.stream.fields)
     )
 
 
@@ -173,8 +173,8 @@ def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Blo
             F.bit_xor(readers.FOUND_DIGEST).alias("content"),
         )
     )
-    found = {(row[_NUMBER], row[_TAKEN]): row for row in summed.collect()}
-    return [_found(found.get((number, False)), found.get((number, True))) for number in range(len(blocks))]
+    sums = {(row[_NUMBER], row[_TAKEN]): row for row in summed.collect()}
+    return [_found(sums.get((number, False)), sums.get((number, True))) for number in range(len(blocks))]
 
 
 def _found(held: Row | None, taken: Row | None) -> BlockContents:

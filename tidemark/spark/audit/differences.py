@@ -176,16 +176,16 @@ class Audit:
         """The rows that a sink should hold, with their fields."""
         return outcomes.stored(self.messages)
 
-    def rows_of(self, sink: str, found: DataFrame | RowsAt, place: Mapping[str, str]) -> AuditedPlace:
+    def rows_of(self, sink: str, rows: DataFrame | RowsAt, place: Mapping[str, str]) -> AuditedPlace:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
         blocks = self.forgotten.of_sink(sink, place)
-        return compare_place(self, sink, lambda: self.stored, _at(found), blocks, self.sums)
+        return compare_place(self, sink, lambda: self.stored, _at(rows), blocks, self.sums)
 
     def dead_letters_of(
         self,
         place: Mapping[str, str],
         expected: Callable[[], DataFrame],
-        found: RowsAt,
+        rows: RowsAt,
         known: DeadLetterSums | None,
         beside: Executor,
     ) -> Callable[[], AuditedPlace]:
@@ -197,14 +197,14 @@ class Audit:
         sums, tallied = (None, RangeSet()) if known is None else (known.sums, known.tallied)
         # They are one for each message. Tallies have the hashes of messages.
         read = inheritable_thread_target(self.spark)(_read)
-        begun = beside.submit(read, self, found, blocks, message_hash(), tallied)
-        return lambda: _compare(self, "dead letters", expected, found, blocks, begun.result(), sums)
+        begun = beside.submit(read, self, rows, blocks, message_hash(), tallied)
+        return lambda: _compare(self, "dead letters", expected, rows, blocks, begun.result(), sums)
 
     def compare(
         self,
         name: str,
         expected: DataFrame,
-        found: DataFrame | RowsAt,
+        rows: DataFrame | RowsAt,
         blocks: PlaceBlocks,
         deleted: Deleted | None = None,
         sums: Mapping[Block, Sums] | None = None,
@@ -215,7 +215,7 @@ class Audit:
         `sums` are those of the `expected` rows, if they are known. `deleted` says which rows are not there because the
         place itself deletes rows.
         """
-        return compare_place(self, name, lambda: expected, _at(found), blocks, sums, deleted)
+        return compare_place(self, name, lambda: expected, _at(rows), blocks, sums, deleted)
 
 
 def rows_of_table(
@@ -245,10 +245,10 @@ def read_beforehand(spark: SparkSession, rows_at: RowsAt, some: RangeSet | None,
     return lambda asked: begun.pop().result() if begun and asked == some else rows_at(asked)
 
 
-def _at(found: DataFrame | RowsAt) -> RowsAt:
-    if not isinstance(found, DataFrame):
-        return found
-    return lambda some: found if some is None else only(found, some)
+def _at(rows: DataFrame | RowsAt) -> RowsAt:
+    if not isinstance(rows, DataFrame):
+        return rows
+    return lambda some: rows if some is None else only(rows, some)
 
 
 def _cheapest(some: RangeSet) -> RangeSet:
@@ -352,8 +352,8 @@ def sums_found(
         )
         .collect()
     )
-    found = {_block(row): Sums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]}
-    return found, sum(row["debris"] for row in by_block)
+    sums = {_block(row): Sums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]}
+    return sums, sum(row["debris"] for row in by_block)
 
 
 def sums_expected(rows: DataFrame, size: int, hashed: Column) -> dict[Block, Sums]:
@@ -479,12 +479,12 @@ _MOST_AT_HAND = "spark.sql.execution.topKSortFallbackThreshold"
 
 def _offsets(rows: DataFrame, limit: int) -> RangeSet:
     """The first offsets of some rows. As Arrow's columns, since there may be a million."""
-    found: dict[TopicPartition, list[Interval]] = {}
+    intervals: dict[TopicPartition, list[Interval]] = {}
     with setting(rows.sparkSession, _MOST_AT_HAND, str(SHOWN_COORDINATES)):
         columns = _first(rows, limit).toArrow().to_pydict()
     for topic, incarnation, partition, offset in zip(*(columns[name] for name in COORDINATE), strict=True):
-        found.setdefault(TopicPartition(topic, partition, incarnation), []).append((offset, offset + 1))
-    return RangeSet.of_intervals(found.items())
+        intervals.setdefault(TopicPartition(topic, partition, incarnation), []).append((offset, offset + 1))
+    return RangeSet.of_intervals(intervals.items())
 
 
 def _first(rows: DataFrame, limit: int) -> DataFrame:

@@ -94,9 +94,9 @@ def _empty(spark: SparkSession, messages: DataFrame, wanted: RangeSet) -> RangeS
     ]
     known = spark.createDataFrame(edges, _PLACES).unionAll(messages).distinct()
     before = F.lag(OFFSET).over(Window.partitionBy(*AT).orderBy(OFFSET))
-    found = known.withColumn(_BEFORE, before).where(F.col(OFFSET) > F.col(_BEFORE) + 1).orderBy(*COORDINATE)
+    gaps = known.withColumn(_BEFORE, before).where(F.col(OFFSET) > F.col(_BEFORE) + 1).orderBy(*COORDINATE)
     # The spaces between wanted ranges are rows of `found` too, so the limit allows for them.
-    rows = found.limit(SHOWN_COORDINATES + len(edges)).collect()
+    rows = gaps.limit(SHOWN_COORDINATES + len(edges)).collect()
     return wanted & RangeSet(
         OffsetRange(TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[_BEFORE] + 1, row[OFFSET]) for row in rows
     )

@@ -93,8 +93,8 @@ class Comparing:
 
     def dead_letters(self) -> PlaceComparison:
         """Compare the dead letters. A message has one at most, with index 0."""
-        found = (F.when(has(Outcome.FAILED), "failed").otherwise("invalid"), F.col(REASON), F.col(FAILURE)["error"])
-        fields = (one.cast("binary").alias(f"field_{number}") for number, one in enumerate(found))
+        values = (F.when(has(Outcome.FAILED), "failed").otherwise("invalid"), F.col(REASON), F.col(FAILURE)["error"])
+        fields = (one.cast("binary").alias(f"field_{number}") for number, one in enumerate(values))
         after = outcomes.dead_letters(self.messages).select(*_KEY, *fields)
         before = self.letters.withColumn(OTHERS, F.array().cast("array<string>"))
         return self._compare(DEAD_LETTERS, before, after, DEAD_LETTER_COLUMNS, _letters_new, _letters_gone())
@@ -110,8 +110,8 @@ class Comparing:
         return counted(name, both, names, why_new, partial(self._why_gone, why_gone), _examples)
 
     def _why_gone(self, why: Column, rows: DataFrame, _: DataFrame) -> DataFrame:
-        found = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
-        return rows.join(found, [*COORDINATE], "left").withColumn(BECAUSE, why)
+        became = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
+        return rows.join(became, [*COORDINATE], "left").withColumn(BECAUSE, why)
 
     def _why_new(self, more: str, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
         letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(BECAUSE)).dropDuplicates([*COORDINATE])
@@ -147,21 +147,21 @@ def counted(
             F.count_if(new).alias("new"),
             F.count_if(gone).alias("gone"),
         ).collect()[0]
-        found: dict[str, Any] = {}
+        numbers: dict[str, Any] = {}
         if counts["changed"]:
             rows = both.where(changed).withColumn(BECAUSE, F.lit(""))
             by_column = _numbers(rows.select(F.explode(COLUMNS).alias(COLUMNS)), COLUMNS)
             ordered = [*names, *sorted(by_column.keys() - {*names})]
-            found["columns"] = {one: by_column[one] for one in ordered if one in by_column}
-            found["changed_at"] = examples(rows)
+            numbers["columns"] = {one: by_column[one] for one in ordered if one in by_column}
+            numbers["changed_at"] = examples(rows)
         for kind, which, why in (("new", new, why_new), ("gone", gone, why_gone)):
             if counts[kind]:
                 rows = why(both.where(which).withColumn(COLUMNS, nothing), both).persist()
-                found |= {f"{kind}_because": _numbers(rows, BECAUSE), f"{kind}_at": examples(rows)}
+                numbers |= {f"{kind}_because": _numbers(rows, BECAUSE), f"{kind}_at": examples(rows)}
                 rows.unpersist()
     finally:
         both.unpersist()
-    return PlaceComparison(name=name, **counts.asDict(), **found)
+    return PlaceComparison(name=name, **counts.asDict(), **numbers)
 
 
 def _joined(before: DataFrame, after: DataFrame, names: Sequence[str]) -> DataFrame:

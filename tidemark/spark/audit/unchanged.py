@@ -51,8 +51,8 @@ def unchanged(
             return ()
         code, file, blocks = code_version(), opened.file.digest, opened.book.blocks
         every = stretches(view, wanted, code, file, blocks, lacking, size=size, enough=RECORDS_PER_TASK)
-        found = _as_read(spark, opened, _worth_reading(every), incarnations, watch)
-        return found if made.result() else ()
+        as_read = _as_read(spark, opened, _worth_reading(every), incarnations, watch)
+        return as_read if made.result() else ()
 
 
 def _as_read(

@@ -41,8 +41,8 @@ class Code:
 def _state(path: str) -> object:
     try:
         # Two thousand files, for each run: a Path for each would take as long as all the rest.
-        found = os.stat(path)  # noqa: PTH116
+        state = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
     # Not the time of a change of anything: installers link one file into many environments, and each link is such a change.
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -166,7 +166,7 @@ def _audit(
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (block.offsets for block in blocks), not_read).count()
     gaps = gap_reports(spark, opened, view.windows, readable, compared, counts, incarnations)
-    differing = RangeSet(one for found in blocks for one in found.differing)
+    differing = RangeSet(one for by_block in blocks for one in by_block.differing)
     findings = RangeSet(range_ for place in places for range_ in place.findings)
     gone = differing - held
     if level == Level.SINKS:
@@ -251,7 +251,7 @@ def _places(
     yield compare_dead_letters()
 
 
-def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Executor) -> Callable[[], AuditedPlace]:
+def _dead_letters(audit: Audit, expected: Expected, rows: RowsAt, beside: Executor) -> Callable[[], AuditedPlace]:
     letters = audit.opened.stream.dead_letters
     # A connection may have another name today.
     place = {name: said for name, said in letters.place(audit.opened.connections).items() if name != "connection"}
@@ -263,7 +263,7 @@ def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Execu
     return audit.dead_letters_of(
         place,
         lambda: with_dead_letter_digest(expected.dead_letters, letters),
-        found,
+        rows,
         known,
         beside,
     )

@@ -60,10 +60,10 @@ def main(arguments: list[str]) -> int:
     sinks = chosen_sinks.named(opened, [word for word in options.sinks.split(",") if word])
     if lanes.lanes_of(opened, LaneKind.REPLAY, options.run):
         # A retry: the replay has begun, and what it was going to change can no longer be found out.
-        found = comparisons.stored_comparison(opened, options.run)
+        comparison = comparisons.stored_comparison(opened, options.run)
     else:
-        found = compare(opened, options.run, options.selection, sinks)
-    for line in found.lines():
+        comparison = compare(opened, options.run, options.selection, sinks)
+    for line in comparison.lines():
         print(f"tidemark: {line}", flush=True)
     return EXIT_DONE
 
@@ -96,9 +96,9 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     # Spark reads topics by their names.
     check_same(opened, known.logs)
     comparisons.check_unchanged(view, opened.book.view(), offsets)
-    found = merged(parts, outcomes.field_names(opened.stream))
-    comparisons.store_comparison(opened, found)
-    return found
+    comparison = merged(parts, outcomes.field_names(opened.stream))
+    comparisons.store_comparison(opened, comparison)
+    return comparison
 
 
 def _of_piece(
@@ -166,8 +166,8 @@ def _places(against: Comparing, steps: Steps, sinks: Sinks) -> Iterator[PlaceCom
         sink = kind_of(settings.type).with_spark()
         if hasattr(sink, "compare"):
             steps.begin(f"comparing {settings.name}")
-            if (found := cast("ComparingSink", sink).compare(against, settings)) is not None:
-                yield found
+            if (place := cast("ComparingSink", sink).compare(against, settings)) is not None:
+                yield place
     if sinks is None:
         steps.begin(f"comparing {DEAD_LETTERS}")
         yield against.dead_letters()

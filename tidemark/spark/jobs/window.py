@@ -122,14 +122,14 @@ class _Ready:
 
 def _checked_before(opened: OpenStream) -> bool:
     """Whether the same code has committed a window with the same stream file, which says all of the stream."""
-    found = opened.book.head(INGEST)
-    last = found.head.last.attempt if found is not None and found.head.last is not None else None
+    stored = opened.book.head(INGEST)
+    last = stored.head.last.attempt if stored is not None and stored.head.last is not None else None
     same = last is not None and (last.stream_digest, last.code_version) == (opened.file.digest, lanes.code_version())
     return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, WithSchemas)
 
 
 def _ledger_id(opened: OpenStream) -> str:
-    found = opened.book.register()
-    if found is None:
+    versioned = opened.book.register()
+    if versioned is None:
         raise LedgerContradiction(f"{opened.book.stream} has no register, although a window of it was pinned")
-    return found[1].ledger
+    return versioned[1].ledger

@@ -70,17 +70,17 @@ def rows_of(
                 unnamed.setdefault(generation, []).append(path)
     everything = StructType([*schema.fields, *_WINDOW])
     # Delta's folders are named after the column.
-    found = (
+    frames = (
         [_with_windows(_read(spark, everything, named, was), schema, GENERATION if delta else "generation")]
         if named
         else []
     )
     # Another program may have put files of a Delta table into other folders.
-    found += [
+    frames += [
         _read(spark, everything, some, was).withColumn(GENERATION, F.lit(generation))
         for generation, some in unnamed.items()
     ]
-    kept = [without_lost(reduce(DataFrame.unionAll, found), GENERATION, lost)] if found else []
+    kept = [without_lost(reduce(DataFrame.unionAll, frames), GENERATION, lost)] if frames else []
     if not windows:
         kept = [one.drop(*WINDOW_COLUMNS) for one in kept]
     if whole:
@@ -113,8 +113,8 @@ def _with_windows(rows: DataFrame, schema: StructType, generation: str) -> DataF
 
 def columns_of(spark: SparkSession, part: FolderPart) -> StructType:
     """The columns that the files of a folder have, without those of the window."""
-    found = spark.read.option("recursiveFileLookup", True).parquet(*part.paths).schema
-    return StructType([one for one in found if one.name not in WINDOW_COLUMNS])
+    columns = spark.read.option("recursiveFileLookup", True).parquet(*part.paths).schema
+    return StructType([one for one in columns if one.name not in WINDOW_COLUMNS])
 
 
 def parquet_rows(
@@ -168,11 +168,11 @@ def values_of(
         if part.holds:
             beyond = [f"{one.name} {one.type}" for one in schema_of_file(part) if one.name not in known]
             alike.setdefault(tuple(beyond), []).append(part)
-    found = []
+    frames = []
     for some in alike.values() or [[]]:
         more = [one for one in columns_of(spark, some[0]) if one.name not in known] if some else []
         others = F.array(*(F.when(F.col(f"`{column.name}`").isNotNull(), F.lit(column.name)) for column in more))
-        found.append(
+        frames.append(
             rows_of(spark, some, StructType([*ours, *more]), was).select(
                 *COORDINATE,
                 INDEX,
@@ -180,7 +180,7 @@ def values_of(
                 F.array_compact(others.cast("array<string>")).alias(OTHERS),
             )
         )
-    return reduce(DataFrame.unionAll, found)
+    return reduce(DataFrame.unionAll, frames)
 
 
 def shown(rows: DataFrame, fields: Fields, *more: str) -> DataFrame:

@@ -94,8 +94,10 @@ def hbase_places(
     reader = _Reader(book, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
     if rows is not None and rows <= _FEW_ROWS and len(scans) <= _FEW_SCANS and not fields:
         # Spark 4.2 takes an empty batch for the last one.
-        found = pa.Table.from_batches((one for one in reader.of(scans) if one.num_rows), schema)
-        frame = spark.createDataFrame(found) if found.num_rows else spark.createDataFrame([], from_arrow_schema(schema))
+        table_ = pa.Table.from_batches((one for one in reader.of(scans) if one.num_rows), schema)
+        frame = (
+            spark.createDataFrame(table_) if table_.num_rows else spark.createDataFrame([], from_arrow_schema(schema))
+        )
         # With a single partition, nothing is shuffled.
         return frame.coalesce(1)
     cores = spark.sparkContext.defaultParallelism
@@ -128,21 +130,21 @@ def places_schema(fields: Sequence[str], *, others: bool = False) -> pa.Schema:
 
 def place_row(
     fields: Sequence[str],
-    found: Place,
+    where: Place,
     row: StoredRow | None,
     digested: Digested | None = None,
     *,
     others: bool = False,
 ) -> tuple[Any, ...]:
     """A row of `places_schema`. `row` is None for a place with only debris. Else as for `hbase_places`."""
-    at = found.partition
-    place = (at.topic, at.incarnation, at.partition, found.offset, found.index)
+    at = where.partition
+    place = (at.topic, at.incarnation, at.partition, where.offset, where.index)
     if row is None:
         return (*place, False, False, None, None, *(None for _ in fields), *([[]] if others else []))
     contents = [row.fields.get(name) for name in fields]
     said, digest = _signed(row.mark.digest), None
     if digested is not None:
-        of_row = row_hash(coordinate_hash(at, found.offset), found.index)
+        of_row = row_hash(coordinate_hash(at, where.offset), where.index)
         digest = _signed(content_hash(of_row, digested(row.fields)))
     found_others = [sorted(row.fields.keys() - {*fields})] if others else []
     return (*place, True, row.mark.tombstone, said, digest, *contents, *found_others)
@@ -166,8 +168,8 @@ class _Reader:
 
     def of(self, wanted: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """The rows of some scans."""
-        for found in places_of_pieces(self.book, self.table, self.view, wanted):
-            rows = [place_row(self.fields, place, row, self.digested, others=self.others) for place, row in found]
+        for places in places_of_pieces(self.book, self.table, self.view, wanted):
+            rows = [place_row(self.fields, place, row, self.digested, others=self.others) for place, row in places]
             yield batch_of(rows, self.schema)
 
 

@@ -38,8 +38,8 @@ def in_pieces(messages: DataFrame, explode: Explode, whole: str = VALUE) -> Data
     some = F.transform(
         _PIECES, lambda piece, index: F.struct(piece.alias("piece"), F.when(index == 0, F.col(whole)).alias("whole"))
     )
-    found = split.withColumn(EMPTY, empty).withColumn(_PIECES, F.when(F.size(_PIECES) > 0, some).otherwise(none))
-    exploded = found.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))
+    with_pieces = split.withColumn(EMPTY, empty).withColumn(_PIECES, F.when(F.size(_PIECES) > 0, some).otherwise(none))
+    exploded = with_pieces.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))
     return exploded.select(
         *columns, EMPTY, UNSPLIT, INDEX, F.col(f"{_PIECE}.piece").alias(VALUE), F.col(f"{_PIECE}.whole").alias(WHOLE)
     )
@@ -60,9 +60,9 @@ def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
     frame = messages.withColumn(_TEXT, utf8_text())
     frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
     under = key if isinstance(key, str) else None
-    found = F.col(_JSON) if under is None else F.try_element_at(members(F.col(_JSON)), F.lit(under))
+    array = F.col(_JSON) if under is None else F.try_element_at(members(F.col(_JSON)), F.lit(under))
     # A null element is no tombstone.
-    pieces = F.when(elements(found).isNotNull(), elements_as_written(spark, under))
+    pieces = F.when(elements(array).isNotNull(), elements_as_written(spark, under))
     expected = "not a JSON array" if under is None else f"not a JSON object with an array {under!r}"
     why = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))

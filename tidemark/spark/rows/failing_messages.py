@@ -55,7 +55,7 @@ def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Co
     Each takes some twenty Spark jobs, so this is only for computations that `trials` cannot try. Raises errors that no
     message causes.
     """
-    found: dict[Coordinate, Cause] = {}
+    causes: dict[Coordinate, Cause] = {}
     parts = [offsets]
     while parts:
         part = parts.pop()
@@ -69,8 +69,8 @@ def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Co
                 parts += reversed(_halves(part))
                 continue
             (only,) = part
-            found[Coordinate(only.partition, only.start)] = cause
-    return found
+            causes[Coordinate(only.partition, only.start)] = cause
+    return causes
 
 
 def _halves(offsets: RangeSet) -> list[RangeSet]:

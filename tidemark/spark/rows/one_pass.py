@@ -253,17 +253,17 @@ class OnePass:
 
 def _read(ranges: Iterable[tuple[PartitionTally, int]]) -> list[PartitionTally]:
     """Tallies of messages as they were read, per partition, from those of the ranges that tasks have read."""
-    found: dict[TopicPartition, list[PartitionTally]] = {}
+    by_partition: dict[TopicPartition, list[PartitionTally]] = {}
     repeated: dict[TopicPartition, int] = {}
     for tally, again in ranges:
         repeated[tally.at] = repeated.get(tally.at, 0) + again
-        found.setdefault(tally.at, []).append(tally)
-    for at, of_ranges in found.items():
+        by_partition.setdefault(tally.at, []).append(tally)
+    for at, of_ranges in by_partition.items():
         of_ranges.sort(key=_first)
         # Ranges are read once each, in their order: those that overlap were read twice.
         repeated[at] += sum(max(0, min(map(_last, both)) - _first(both[1]) + 1) for both in pairwise(of_ranges))
     check_once(repeated.items(), "messages")
-    return [reduce(sum_tallies, found[at]) for at in sorted(found)]
+    return [reduce(sum_tallies, by_partition[at]) for at in sorted(by_partition)]
 
 
 def _first(tally: PartitionTally) -> int:
@@ -276,7 +276,7 @@ def _last(tally: PartitionTally) -> int:
 
 def _blocks(lines: list[list[str]]) -> dict[TopicPartition, dict[int, PartitionTally]]:
     """Tallies by partition and block, from what `Separating.java` gives for each of its tasks."""
-    found: dict[TopicPartition, dict[int, PartitionTally]] = {}
+    by_partition: dict[TopicPartition, dict[int, PartitionTally]] = {}
     for topic, incarnation, partition, block, *sums in sorted(lines, key=itemgetter(0, 1, 2)):
         at = TopicPartition(topic, int(partition), int(incarnation))
         numbers = list(map(int, sums))
@@ -293,7 +293,7 @@ def _blocks(lines: list[list[str]]) -> dict[TopicPartition, dict[int, PartitionT
             rows=count_of(stored.number, numbers[-2]),
             content=digest_of(numbers[-1]),
         )
-        of_blocks = found.setdefault(at, {})
+        of_blocks = by_partition.setdefault(at, {})
         number = int(block)
         of_blocks[number] = sum_tallies(of_blocks[number], tally) if number in of_blocks else tally
-    return {at: found[at] for at in sorted(found)}
+    return {at: by_partition[at] for at in sorted(by_partition)}

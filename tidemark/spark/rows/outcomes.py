@@ -78,11 +78,11 @@ def with_outcomes(
     with `apart`, each is computed for itself, and slower.
     """
     if isinstance(stream.scheme, FunctionScheme):
-        found = _called(messages, stream, stream.scheme, fence)
+        outcomes = _called(messages, stream, stream.scheme, fence)
     else:
-        found = _parsed(messages, stream, apart=apart)
+        outcomes = _parsed(messages, stream, apart=apart)
     # If the stream keeps the type, it is among the fields by now.
-    return _refused_for_time(found).drop(TIMESTAMP_TYPE)
+    return _refused_for_time(outcomes).drop(TIMESTAMP_TYPE)
 
 
 def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
@@ -93,20 +93,20 @@ def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
         pieces = messages.withColumn(INDEX, F.lit(0))
     else:
         pieces = in_pieces(messages, explode, WRAPPED if wrapped else VALUE)
-    found = parse(pieces, stream.scheme)
+    parsed = parse(pieces, stream.scheme)
     with _null_where_not_computable(messages.sparkSession):
         refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream, apart=apart))
-        found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
+        parsed = parsed.withColumn(REASON, F.coalesce(F.col(REASON), refused))
     nothing = F.lit(None).cast(FAILURE_TYPE)
-    found = found.withColumn(FAILURE, nothing) if explode is None else of_pieces(found)
+    parsed = parsed.withColumn(FAILURE, nothing) if explode is None else of_pieces(parsed)
     if wrapped:
-        found = found.withColumn(REASON, F.coalesce(F.col(NOT_WRAPPED), F.col(REASON))).drop(NOT_WRAPPED)
-        found = found if explode is not None else found.withColumn(VALUE, F.col(WRAPPED)).drop(WRAPPED)
+        parsed = parsed.withColumn(REASON, F.coalesce(F.col(NOT_WRAPPED), F.col(REASON))).drop(NOT_WRAPPED)
+        parsed = parsed if explode is not None else parsed.withColumn(VALUE, F.col(WRAPPED)).drop(WRAPPED)
     outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
     if explode is not None:
         outcome = F.when(F.col(EMPTY), code(Outcome.SKIPPED)).otherwise(outcome)
     tombstone = (F.col(INDEX) == 0) & F.col(VALUE).isNull()
-    return found.withColumns({OUTCOME: outcome, TOMBSTONE: tombstone}).drop(EMPTY)
+    return parsed.withColumns({OUTCOME: outcome, TOMBSTONE: tombstone}).drop(EMPTY)
 
 
 def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: HeadFence | None) -> DataFrame:
@@ -115,10 +115,10 @@ def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: 
     others = messages.where(beyond.isNotNull()).withColumns(
         {INDEX: F.lit(0), OUTCOME: code(Outcome.INVALID), TOMBSTONE: F.col(VALUE).isNull()}
     )
-    found = fitting.unionByName(others, allowMissingColumns=True).withColumns(kept(scheme.keep))
+    whole = fitting.unionByName(others, allowMissingColumns=True).withColumns(kept(scheme.keep))
     seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
     with _null_where_not_computable(messages.sparkSession):
-        return _refused(found, F.when(seen, _first_check(stream, apart=True)), F.col(FAILURE), Outcome.INVALID)
+        return _refused(whole, F.when(seen, _first_check(stream, apart=True)), F.col(FAILURE), Outcome.INVALID)
 
 
 def _refused_for_time(rows: DataFrame) -> DataFrame:
@@ -205,12 +205,12 @@ def settled(rows: DataFrame) -> DataFrame:
 
 def failed(rows: DataFrame, causes: DataFrame, number: int) -> DataFrame:
     """Make the messages that the transform fails on dead letters. `causes` are as `listed` returns them, `number` of them."""
-    found = F.struct(
+    cause = F.struct(
         code(Outcome.FAILED).alias(OUTCOME),
         F.concat(F.lit("transform: "), ERROR).alias(REASON),
         failure_of(F.col(ERROR), F.col(DETAIL)).alias(FAILURE),
     )
-    return _as_dead_letters(rows, causes.select(*COORDINATE, found.alias(_REFUSED)), number)
+    return _as_dead_letters(rows, causes.select(*COORDINATE, cause.alias(_REFUSED)), number)
 
 
 def without_failing(messages: DataFrame, causes: DataFrame, stream: Stream) -> DataFrame:
@@ -266,9 +266,9 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
     if not refusals:
         return rows
     rows = rows.withColumn(_TOO_LARGE, F.when(has(Outcome.STORED), F.coalesce(*refusals)))
-    found = F.col(_TOO_LARGE)
-    both = sizes(found["size"], found["most"])
-    return _refused(rows, found["reason"], detail(both), Outcome.FAILED).drop(_TOO_LARGE)
+    too_large = F.col(_TOO_LARGE)
+    both = sizes(too_large["size"], too_large["most"])
+    return _refused(rows, too_large["reason"], detail(both), Outcome.FAILED).drop(_TOO_LARGE)
 
 
 def in_utf8(rows: DataFrame, stream: Stream) -> DataFrame:
@@ -327,9 +327,9 @@ def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:
         .orderBy(F.col("number").desc(), REASON)
         .limit(most)
     )
-    found = []
+    reasons = []
     for row in counted.collect():
         topic, incarnation, partition, offset = row["first"]
         example = Coordinate(TopicPartition(topic, partition, incarnation), offset)
-        found.append(Frequent(row[REASON], row["number"], example))
-    return found
+        reasons.append(Frequent(row[REASON], row["number"], example))
+    return reasons

@@ -204,9 +204,9 @@ def _failing(
     given: DataFrame, compute: Callable[[DataFrame], DataFrame], read: tuple[PartitionTally, ...]
 ) -> DataFrame:
     """The coordinates of the messages that a computation fails on, with ERROR and DETAIL."""
-    found = failing_messages(given, compute, sum(one.read.number for one in read))
-    if found is not None:
-        return found
+    failed = failing_messages(given, compute, sum(one.read.number for one in read))
+    if failed is not None:
+        return failed
     offsets = RangeSet(OffsetRange(one.at, one.first or 0, (one.last or 0) + 1) for one in read)
     causes = failing(
         offsets,

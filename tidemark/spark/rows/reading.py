@@ -107,9 +107,9 @@ def count_ranges(
     params = _settings(cluster, isolation, fetch)
     for task in spread_over_tasks(ranges, cores=_cores(spark)):
         _records(spark, params, task, task.offsets, incarnations, counted=counted).count()
-    found = counted_ranges(lines_of(spark, counted))
-    check_once(((tally.at, again) for tally, again in found), "messages")
-    return [tally for tally, _ in found]
+    tallies = counted_ranges(lines_of(spark, counted))
+    check_once(((tally.at, again) for tally, again in tallies), "messages")
+    return [tally for tally, _ in tallies]
 
 
 def lines_of(spark: SparkSession, counted: Any, known: int = 0) -> list[list[str]]:
@@ -147,7 +147,7 @@ class ReadSoFar:
 
 def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally, int]]:
     """What `Messages.java` has counted of each range that a task has read, and how many messages came twice."""
-    found = []
+    tallies = []
     for topic, incarnation, partition, number, ack, source, size, first, last, again, *times in lines:
         earliest, latest = (None if time == "-" else int(time) for time in times)
         tally = PartitionTally(
@@ -162,8 +162,8 @@ def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally,
             first_timestamp=earliest,
             last_timestamp=latest,
         )
-        found.append((tally, int(again)))
-    return found
+        tallies.append((tally, int(again)))
+    return tallies
 
 
 def no_messages(spark: SparkSession) -> DataFrame:

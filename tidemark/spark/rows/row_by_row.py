@@ -36,14 +36,14 @@ def row_by_row(rows: DataFrame, given: Fields, transform: Transform) -> DataFram
     """
     if transform.sql is None:
         return None
-    found = _steps(_plan(made_of(given_to(rows, given), transform)))
-    if found is None:
+    steps = _steps(_plan(made_of(given_to(rows, given), transform)))
+    if steps is None:
         return None
     frame = rows.withColumn(_THROUGH, goes_through())
     given_to_it = through = _last(frame)
     # What each new column of the query is made of, by its number.
     made: dict[int, Nodes] = {}
-    for step in reversed(found):
+    for step in reversed(steps):
         filters = _name(step) == "Filter"
         expressions = [(one, _nodes(one)) for one in ([step.condition()] if filters else _each(step.projectList()))]
         if not all(_of_a_row(nodes) for _, nodes in expressions) or not all(
@@ -59,7 +59,7 @@ def row_by_row(rows: DataFrame, given: Fields, transform: Transform) -> DataFram
         made |= {_number(nodes[0]): nodes[1:] for _, nodes in new}
         guarded = [one.withNewChildren(_sequence(rows, _where(rows, through, one.child()))) for one, _ in new]
         frame = frame.select("*", *(_column(rows, one) for one in guarded))
-    results, ours = _by_name(found[0]), _by_name(_plan(rows))
+    results, ours = _by_name(steps[0]), _by_name(_plan(rows))
     if any(_origin(_nodes(results[name]), made) != _number(_nodes(ours[name])[0]) for name in GIVEN_BACK):
         return None
     # The frame has several columns of one name: all are named by their numbers.
@@ -78,20 +78,20 @@ def row_by_row(rows: DataFrame, given: Fields, transform: Transform) -> DataFram
 
 def _steps(plan: Any) -> list[Any] | None:
     """The projections and filters of a query, from its result down to its messages; None if it has anything else."""
-    found = []
+    steps = []
     while _name(plan) != "View":
         if _name(plan) not in _BETWEEN:
             return None
         if _name(plan) != "SubqueryAlias":
-            found.append(plan)
+            steps.append(plan)
         plan = plan.child()
-    return found
+    return steps
 
 
 def _nodes(expression: Any) -> Nodes:
     """An expression's tree, from its root on, as Spark writes it: one call of Java instead of some for each node."""
-    found: Nodes = json.loads(expression.toJSON())
-    return found
+    nodes: Nodes = json.loads(expression.toJSON())
+    return nodes
 
 
 def _kind(node: dict[str, Any]) -> str:

@@ -69,7 +69,7 @@ def _joined(rows: DataFrame, ranges: RangeSet, how: str) -> DataFrame:
         if not others and all(word < _FEW_WORDS and at.partition < _FEW_PARTITIONS for at, word in marks):
             # Spark finds a number faster than four values, one of them a text.
             listed = spark.createDataFrame(
-                [(at.partition * _FEW_WORDS + word, found) for (at, word), found in marks.items()],
+                [(at.partition * _FEW_WORDS + word, marked) for (at, word), marked in marks.items()],
                 f"{_IN[3]} long, {_MARKS} long",
             )
             place = F.col(PARTITION) * F.lit(_FEW_WORDS) + F.expr(f"{OFFSET} div {_WORD}L")
@@ -89,9 +89,9 @@ def _listed(spark: SparkSession, by: Mapping[int, RangeSet]) -> tuple[DataFrame,
     number = sum(map(_number, by.values()))
     if number > _PIECES_MADE and sum(count_blocks(ranges, _WORD) for ranges in by.values()) < number:
         marks = [
-            (of, at.topic, at.incarnation, at.partition, word, found)
+            (of, at.topic, at.incarnation, at.partition, word, bits)
             for of, ranges in by.items()
-            for (at, word), found in _words(ranges).items()
+            for (at, word), bits in _words(ranges).items()
         ]
         return spark.createDataFrame(marks, _MARKED), _WORD, [_is_marked()]
     size = max(1, sum(ranges.hull().count() for ranges in by.values()) // max(_PIECES_MADE, number))
@@ -122,7 +122,7 @@ def _words(ranges: RangeSet) -> dict[tuple[TopicPartition, int], int]:
     for at, word, start, until in in_blocks(ranges, _WORD):
         bits = (1 << until - start) - 1 << start % _WORD
         marks[at, word] = marks.get((at, word), 0) | bits
-    return {place: found - (1 << _WORD) if found >> _WORD - 1 else found for place, found in marks.items()}
+    return {place: word_ - (1 << _WORD) if word_ >> _WORD - 1 else word_ for place, word_ in marks.items()}
 
 
 def _condition(ranges: RangeSet) -> Column:

@@ -87,10 +87,10 @@ def tallies_and_blocks(
         (row[BLOCK], PartitionTally(**_partition(row), **_became(row), **(_read(row) if read is None else {})))
         for row in _summed(rows.select("*", block_of(size)), by, parts, "rows of messages")
     ]
-    found = sorted(counts, key=lambda count: (_sorted(count[1]), count[0]))
+    by_order = sorted(counts, key=lambda count: (_sorted(count[1]), count[0]))
     partitions: list[PartitionTally] = []
     blocks: list[PartitionBlocks] = []
-    for (topic, incarnation, partition), same in groupby(found, key=lambda one: _sorted(one[1])):
+    for (topic, incarnation, partition), same in groupby(by_order, key=lambda one: _sorted(one[1])):
         by_block = {
             block: reduce(sum_tallies, (tally for _, tally in of_block))
             for block, of_block in groupby(same, itemgetter(0))
@@ -115,8 +115,8 @@ def _summed(rows: DataFrame, by: Sequence[str], parts: Mapping[str, Part], what:
         )
     )
     repeated = F.sum(F.col(_COUNTED) - F.bit_count(_MARKS)).alias(_REPEATED)
-    found = words.groupBy(*by).agg(*(merged(name).alias(name) for name, (_, merged) in parts.items()), repeated)
-    collected = found.collect()
+    summed = words.groupBy(*by).agg(*(merged(name).alias(name) for name, (_, merged) in parts.items()), repeated)
+    collected = summed.collect()
     check_once(((PartitionTally(**_partition(row)).at, row[_REPEATED]) for row in collected), what)
     return collected
 

@@ -111,7 +111,7 @@ def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFram
         .when(is_row & F.col(INDEX).isNull(), F.lit("without an index"))
         .when(is_row & F.lag(_IS_ROW).over(together) & (F.lag(INDEX).over(together) == F.col(INDEX)), F.lit("twice"))
     )
-    found = both.withColumns(
+    joined = both.withColumns(
         {
             _PROBLEM: problem,
             _ALONE: ~is_row & F.lead(_IS_ROW).over(together).isNull(),
@@ -125,7 +125,7 @@ def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFram
             },
         }
     )
-    return found.where(is_row | F.col(_ALONE)).select(
+    return joined.where(is_row | F.col(_ALONE)).select(
         *COORDINATE,
         F.when(F.col(_PROBLEM).isNull(), F.col(_NUMBER)).otherwise(F.col(INDEX)).alias(INDEX),
         *carried,
@@ -148,10 +148,10 @@ def repeats(rows: DataFrame, given: Fields, transform: Transform) -> bool:
 
 def refuse_invented(rows: DataFrame) -> DataFrame:
     """The rows, if each belongs to a message that the transform got, and is there once. Raises TransformRefused."""
-    found = rows.where(F.col(_PROBLEM).isNotNull()).orderBy(*COORDINATE, INDEX).limit(_SHOWN).collect()
-    if not found:
+    invented = rows.where(F.col(_PROBLEM).isNotNull()).orderBy(*COORDINATE, INDEX).limit(_SHOWN).collect()
+    if not invented:
         return rows.drop(_PROBLEM)
-    named = "; ".join(f"{_at(row)} index {row[INDEX]} {row[_PROBLEM]}" for row in found)
+    named = "; ".join(f"{_at(row)} index {row[INDEX]} {row[_PROBLEM]}" for row in invented)
     raise TransformRefused(
         f"the transform gives rows that cannot be told apart or come from nowhere: {named}. It has to give "
         f"{', '.join(GIVEN_BACK[:-1])} as they came, and each row of a message with an `_index` of its own. "
@@ -224,10 +224,10 @@ def _checked(result: DataFrame, fields: Fields) -> DataFrame:
                 f"transform: the result has {what} {name}; expected one of type {wanted}. It has to give "
                 f"{', '.join(GIVEN_BACK)} as they came, and each of `fields`; it gives {', '.join(result.columns)}"
             )
-        found = types[name.lower()]
+        type_ = types[name.lower()]
         # An index is numbered again, so that any integer does.
-        if not accepted(found, kind) and not (name == INDEX and isinstance(found, INTEGERS)):
-            raise WrongUse(f"transform: {name} is {found.simpleString()} in the result; expected {wanted}")
+        if not accepted(type_, kind) and not (name == INDEX and isinstance(type_, INTEGERS)):
+            raise WrongUse(f"transform: {name} is {type_.simpleString()} in the result; expected {wanted}")
     return result.select(*(field(name).cast(spark_type(kind)).alias(name) for name, kind in expected.items()))
 
 

@@ -51,9 +51,9 @@ def failing_messages(given: DataFrame, compute: Compute, messages: int) -> DataF
     spark = given.sparkSession
     tasks = max(2 * spark.sparkContext.defaultParallelism, math.ceil(messages / _MESSAGES_PER_TASK))
     placed = given.repartition(tasks, *COORDINATE).sortWithinPartitions(*COORDINATE, INDEX)
-    found = rows_of(placed).mapPartitions(_trial(spark, computed, placed.columns.index(INDEX)))
+    tried = rows_of(placed).mapPartitions(_trial(spark, computed, placed.columns.index(INDEX)))
     said = [T.StructField(name, T.StringType()) for name in (_CONDITION, _SAID)]
-    failed = frame_of(spark, found, T.StructType([*given.schema, *said]))
+    failed = frame_of(spark, tried, T.StructType([*given.schema, *said]))
     return failed.select(*COORDINATE, _error().alias(ERROR), F.substring(_SAID, 1, MOST_DETAIL).alias(DETAIL))
 
 

@@ -29,11 +29,11 @@ def unwrapped(messages: DataFrame, stream: Stream) -> DataFrame:
     """Messages with what lies in their VALUE. Adds WRAPPED and NOT_WRAPPED."""
     if (how := stream.decompress) is not None:
         kind = "struct<value: binary, why: string>"
-        found = value_by_java(messages.sparkSession, f"tidemark_{how}", _DECOMPRESSED, kind, how, MOST_BYTES)
+        unwrapped_ = value_by_java(messages.sparkSession, f"tidemark_{how}", _DECOMPRESSED, kind, how, MOST_BYTES)
     else:
-        found = _behind_the_number()
+        unwrapped_ = _behind_the_number()
     columns = [name for name in messages.columns if name != VALUE]
-    return messages.withColumn(_FOUND, found).select(
+    return messages.withColumn(_FOUND, unwrapped_).select(
         *columns,
         F.col(_FOUND)["value"].alias(VALUE),
         F.col(VALUE).alias(WRAPPED),

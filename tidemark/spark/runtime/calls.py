@@ -26,13 +26,13 @@ class _Found:
         self._java_class = java_class
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._java_class, name)
+        member = getattr(self._java_class, name)
         if name == "col":
             # A column by its name is the same wherever it stands.
-            found = lru_cache(maxsize=_NAMES)(partial(_call, found))
+            member = lru_cache(maxsize=_NAMES)(partial(_call, member))
         # From now on, Python finds it before it asks here.
-        setattr(self, name, found)
-        return found
+        setattr(self, name, member)
+        return member
 
 
 def look_up_once(context: SparkContext) -> None:

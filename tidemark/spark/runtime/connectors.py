@@ -32,10 +32,10 @@ def check_connectors(spark: SparkSession, *, avro: bool) -> None:
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     for name, what in (*_KAFKA, *((_AVRO,) if avro else ())):
         try:
-            found = jvm.java.lang.Class.forName(name, False, loader)
+            class_ = jvm.java.lang.Class.forName(name, False, loader)
         except Py4JJavaError as problem:
             raise WrongUse(f"Spark's class path lacks {what} ({name}). {_remedy(spark, avro=avro)}") from problem
-        source = found.getProtectionDomain().getCodeSource()
+        source = class_.getProtectionDomain().getCodeSource()
         jar = _VERSION.search("" if source is None else str(source.getLocation()))
         if jar is not None and not spark.version.startswith(f"{jar[2]}."):
             raise WrongUse(

@@ -93,21 +93,21 @@ class Attached:
 
     def refuse_other_files(self, place: str, digest: str, stream: str) -> str | None:
         """The stream that the engine has opened a file system for with other settings. None: these hold for it now."""
-        found: str | None = self._java.opened(place, digest, stream)
-        return found
+        refusal: str | None = self._java.opened(place, digest, stream)
+        return refusal
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
         """An object of the JVM that all runs share, made by the first one."""
-        found = self._java.kept(name)
-        if found is None:
-            found = make()
-            self._java.keep(name, found)
-        return found
+        value = self._java.kept(name)
+        if value is None:
+            value = make()
+            self._java.keep(name, value)
+        return value
 
     def stages(self) -> list[tuple[int, int, int, int]]:
         """What the run's jobs are at: number of a stage, its tasks that are done and at work, and all of them."""
-        found = [[int(number) for number in line.split()] for line in self._java.stages(self.run.name)]
-        return [(number, done, at_work, tasks) for number, done, at_work, tasks in found]
+        numbers = [[int(number) for number in line.split()] for line in self._java.stages(self.run.name)]
+        return [(number, done, at_work, tasks) for number, done, at_work, tasks in numbers]
 
     def collect(self) -> None:
         """Bring the accumulators of this process up to date."""
@@ -130,12 +130,12 @@ class _Updates:
 
     def collect(self) -> None:
         with self._lock:
-            found = bytes(self._java.added(self._counts, self._seen))
+            updates = bytes(self._java.added(self._counts, self._seen))
             at = 0
-            while at < len(found):
-                (size,) = _LENGTH.unpack_from(found, at)
+            while at < len(updates):
+                (size,) = _LENGTH.unpack_from(updates, at)
                 at += _LENGTH.size + size
-                number, update = pickle.loads(found[at - size : at])  # noqa: S301 - from our own workers
+                number, update = pickle.loads(updates[at - size : at])  # noqa: S301 - from our own workers
                 self._seen += 1
                 if number in _accumulatorRegistry:
                     _accumulatorRegistry[number] += update

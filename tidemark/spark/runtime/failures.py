@@ -143,9 +143,9 @@ def _of_spark(causes: list[str]) -> str | None:
         )
     if any(one in _MEMORY for one in _classes(causes)):
         said = next(text for text in causes if any(one in text for one in _MEMORY))
-        found = re.search(r"(?:OutOfMemoryError): ?([^\n]*)", said)
+        named = re.search(r"(?:OutOfMemoryError): ?([^\n]*)", said)
         return (
-            f"A Spark task had too little memory: {found[1] if found else said.partition(chr(10))[0]}. Give Spark more "
+            f"A Spark task had too little memory: {named[1] if named else said.partition(chr(10))[0]}. Give Spark more "
             "(spark.driver.memory with a local master, otherwise spark.executor.memory), read smaller windows "
             "(`limits`), or find the expression of the stream file that makes so much of a message"
         )

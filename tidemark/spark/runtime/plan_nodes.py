@@ -28,12 +28,12 @@ def nodes_of(rows: DataFrame) -> Iterator[Node]:
     yield from _nodes(json.loads(frame.queryExecution().analyzed().toJSON()))
 
 
-def _nodes(found: Any) -> Iterator[Node]:
+def _nodes(plan: Any) -> Iterator[Node]:
     """A plan as Spark writes it: lists of nodes within nodes, in each list a node before those below it.
 
     Nothing calls itself: an expression may be thousands of levels deep.
     """
-    left = [found]
+    left = [plan]
     while left:
         one = left.pop()
         if isinstance(one, dict):

@@ -52,12 +52,12 @@ class Progress:
         A thread of its own asks for them, so that no sign of life waits for Spark's JVM.
         """
         self.end()
-        over, found = threading.Event(), dict[str, int]()
-        self._over, self._read = over, found
+        over, counts = threading.Event(), dict[str, int]()
+        self._over, self._read = over, counts
 
         def look() -> None:
             while not over.is_set():
-                found.update(read())
+                counts.update(read())
                 over.wait(BEAT_SECONDS)
 
         threading.Thread(target=look, name="reading", daemon=True).start()

@@ -106,13 +106,13 @@ def _with_whole_decimals(schema: Any) -> Any:
         return [_with_whole_decimals(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _with_whole_decimals(one) for name, one in schema.items()}
-    if found.get("logicalType") == "decimal" and isinstance(found.get("precision"), int):
-        size = found.get("size")
+    whole = {name: _with_whole_decimals(one) for name, one in schema.items()}
+    if whole.get("logicalType") == "decimal" and isinstance(whole.get("precision"), int):
+        size = whole.get("size")
         # A fixed value has room for so many digits. With more, Avro would take it for bytes.
         most = len(str(2 ** (8 * size - 1) - 1)) - 1 if isinstance(size, int) and size > 0 else _MOST_DIGITS
-        found["precision"] = max(found["precision"], min(_MOST_DIGITS, most))
-    return found
+        whole["precision"] = max(whole["precision"], min(_MOST_DIGITS, most))
+    return whole
 
 
 def _typed(
@@ -124,10 +124,10 @@ def _typed(
         # A field that the writer's schema lacks is null.
         read = [F.col(f"{one.column}.`{name}`") for one in written if name in one.found]
         # A decimal may have more digits than its schema says.
-        found = [one.try_cast(kind) if is_decimal(kind) else one.cast(spark_type(kind)) for one in read]
-        values[name] = F.coalesce(*found, F.lit(None).cast(spark_type(kind)))
+        cast = [one.try_cast(kind) if is_decimal(kind) else one.cast(spark_type(kind)) for one in read]
+        values[name] = F.coalesce(*cast, F.lit(None).cast(spark_type(kind)))
         if is_decimal(kind):
-            lost = [one.isNotNull() & made.isNull() for one, made in zip(read, found, strict=True)]
+            lost = [one.isNotNull() & made.isNull() for one, made in zip(read, cast, strict=True)]
             too_large[name] = reduce(or_, lost, F.lit(False))
     for one in written:
         of = "" if one.number is None else f" {one.number}"

@@ -52,9 +52,9 @@ def _quoted(separator: str, quote: str) -> Column:
     one = f"{mark}{inside}{mark}|(?:(?!{between})[^{mark}])*+"
     # A separator before the first field too, so that no match is empty: after an empty match, Java skips a character.
     text = F.concat(F.lit(separator), F.col(_TEXT))
-    found = F.regexp_extract_all(text, F.lit(f"{between}({one})"), 1)
+    parts = F.regexp_extract_all(text, F.lit(f"{between}({one})"), 1)
     return F.when(
-        F.rlike(text, F.lit(rf"\A(?:{between}(?:{one}))++\z")), F.transform(found, lambda part: _content(part, quote))
+        F.rlike(text, F.lit(rf"\A(?:{between}(?:{one}))++\z")), F.transform(parts, lambda part: _content(part, quote))
     )
 
 

@@ -55,17 +55,17 @@ def words(kind: Type) -> str:
     return _ARTICLES.get(kind.name, str(kind))
 
 
-def accepted(found: T.DataType, kind: FieldType) -> bool:
+def accepted(type_: T.DataType, kind: FieldType) -> bool:
     """Whether a column may be cast to the type of a field: no value changes by that."""
     try:
-        return holds(type_of(kind), type_of(field_type(found)))
+        return holds(type_of(kind), type_of(field_type(type_)))
     except ValueError:
         return False
 
 
-def field_type(found: T.DataType) -> FieldType:
+def field_type(type_: T.DataType) -> FieldType:
     """The type of a field that has what a column has. Raises ValueError for a column that no field is like."""
-    return text_of(type_alone(_ddl(found)))
+    return text_of(type_alone(_ddl(type_)))
 
 
 def typed(text: Column, kind: TextType, forms: Sequence[str] | None) -> Column:
@@ -133,8 +133,8 @@ def not_utf8(value: Column, of: Type) -> Column | None:
         keys = _some(F.map_keys(value), Type("string"))
         return keys if not_utf8(value, inner) is None else keys | _some(F.map_values(value), inner)
     each = [not_utf8(value[member.name], member.type) for member in of.members]
-    found = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
-    return reduce(or_, found) if found else None
+    refusals = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
+    return reduce(or_, refusals) if refusals else None
 
 
 def _some(values: Column, of: Type) -> Column:
@@ -142,12 +142,12 @@ def _some(values: Column, of: Type) -> Column:
     return F.exists(values, lambda value: F.coalesce(cast("Column", not_utf8(value, of)), F.lit(False)))
 
 
-def _ddl(found: T.DataType) -> str:
+def _ddl(type_: T.DataType) -> str:
     """A type in the DDL, whole: Spark's own text of it leaves out members after the 25th."""
-    if isinstance(found, T.ArrayType):
-        return f"array<{_ddl(found.elementType)}>"
-    if isinstance(found, T.MapType):
-        return f"map<{_ddl(found.keyType)},{_ddl(found.valueType)}>"
-    if isinstance(found, T.StructType):
-        return f"struct<{','.join(f'{quoted(one.name)}:{_ddl(one.dataType)}' for one in found)}>"
-    return found.simpleString()
+    if isinstance(type_, T.ArrayType):
+        return f"array<{_ddl(type_.elementType)}>"
+    if isinstance(type_, T.MapType):
+        return f"map<{_ddl(type_.keyType)},{_ddl(type_.valueType)}>"
+    if isinstance(type_, T.StructType):
+        return f"struct<{','.join(f'{quoted(one.name)}:{_ddl(one.dataType)}' for one in type_)}>"
+    return type_.simpleString()

@@ -27,9 +27,9 @@ def value(given: Column, kind: Type, form: Sequence[str] | None) -> Column:
     if of is not None:
         return F.transform_values(members(given), lambda _, member: value(member, of, form))
     if kind.name == "struct":
-        found = members(given)
-        fields = [value(_member(found, member), member.type, form).alias(member.name) for member in kind.members]
-        return F.when(found.isNotNull(), F.struct(*fields))
+        of_object = members(given)
+        fields = [value(_member(of_object, member), member.type, form).alias(member.name) for member in kind.members]
+        return F.when(of_object.isNotNull(), F.struct(*fields))
     if kind.name == "variant":
         return F.when(_is_there(given), given)
     return _scalar(given, kind, form)
@@ -43,24 +43,24 @@ def _problem(given: Column, made: Column, kind: Type, path: str) -> Column:
         parts, into = elements(given), made
         if kind.name == "map":
             parts, into = F.map_values(members(given)), F.map_values(made)
-        found = F.zip_with(parts, into, lambda part, other: _problem(part, other, of, f"{path}[]"))
-        return F.coalesce(wrong, F.get(F.filter(found, lambda one: one.isNotNull()), F.lit(0)))
+        problems = F.zip_with(parts, into, lambda part, other: _problem(part, other, of, f"{path}[]"))
+        return F.coalesce(wrong, F.get(F.filter(problems, lambda one: one.isNotNull()), F.lit(0)))
     if kind.name == "struct":
-        found = members(given)
+        problems = members(given)
         of_each = [
-            member_problem(_member(found, member), made[member.name], member, f"{path}.") for member in kind.members
+            member_problem(_member(problems, member), made[member.name], member, f"{path}.") for member in kind.members
         ]
-        return F.coalesce(wrong, F.when(found.isNotNull(), F.coalesce(*of_each)))
+        return F.coalesce(wrong, F.when(problems.isNotNull(), F.coalesce(*of_each)))
     return wrong
 
 
 def member_problem(given: Column, made: Column, member: Member, within: str = "") -> Column:
     """As `_problem`, of a member of an object: whether it has to be there, too."""
     path = within + member.name
-    found = _problem(given, made, member.type, path)
+    problem = _problem(given, made, member.type, path)
     if not member.required:
-        return found
-    return F.coalesce(F.when(~_is_there(given), F.lit(f"{path} is missing")), found)
+        return problem
+    return F.coalesce(F.when(~_is_there(given), F.lit(f"{path} is missing")), problem)
 
 
 def json_text(made: Column) -> Column:
@@ -68,8 +68,8 @@ def json_text(made: Column) -> Column:
     return unmarked(F.to_json(made, JSON_TIMES))
 
 
-def _member(found: Column, member: Member) -> Column:
-    return F.try_element_at(found, F.lit(member.name))
+def _member(of_object: Column, member: Member) -> Column:
+    return F.try_element_at(of_object, F.lit(member.name))
 
 
 def _is_there(given: Column) -> Column:

@@ -33,9 +33,9 @@ def parse(messages: DataFrame, scheme: ProtobufScheme) -> DataFrame:
     given = (schema, scheme.message, MOST_BYTES, [*sets], [*sets.values()], [*problems], [*problems.values()])
     said = sha256(repr(given).encode()).hexdigest()[:16]
     kind = f"struct<why: string, found: struct<{fields}>>"
-    found = value_by_java(messages.sparkSession, f"tidemark_protobuf_{said}", _PROTOBUF, kind, *given)
+    parsed = value_by_java(messages.sparkSession, f"tidemark_protobuf_{said}", _PROTOBUF, kind, *given)
     values = [F.col(f"{_FOUND}.found.`{name}`").alias(name) for name in scheme.given]
-    return messages.withColumn(_FOUND, found).select(
+    return messages.withColumn(_FOUND, parsed).select(
         *messages.columns, *values, F.when(F.col(VALUE).isNotNull(), F.col(f"{_FOUND}.why")).alias(REASON)
     )
 
@@ -56,7 +56,7 @@ def _of_registry(scheme: ProtobufScheme) -> tuple[dict[str, str], dict[str, str]
 
 def _checked(text: str, message: str, fields: Mapping[str, str]) -> str:
     """A set as the Java class takes it. Raises ValueError for one whose message cannot give the fields."""
-    found = normal(b64decode(text))
-    if (problem := problem_with(message_of(found, message), fields, may_lack=True)) is not None:
+    descriptors = normal(b64decode(text))
+    if (problem := problem_with(message_of(descriptors, message), fields, may_lack=True)) is not None:
         raise ValueError(problem)
-    return b64encode(found).decode()
+    return b64encode(descriptors).decode()

@@ -33,12 +33,12 @@ def schemas_of(messages: DataFrame, registry: SchemaRegistry, kind: str) -> dict
             known = messages.sparkSession.createDataFrame([(number,) for number in listed], f"{_ID} long")
             named = named.join(F.broadcast(known), _ID, "left_semi")
         numbers = sorted(row[_ID] for row in named.collect())
-    found = registry.schemas(numbers, KINDS[kind])
-    if sum(text is not None for text in found.values()) > _MOST_SCHEMAS:
+    schemas = registry.schemas(numbers, KINDS[kind])
+    if sum(text is not None for text in schemas.values()) > _MOST_SCHEMAS:
         raise WrongUse(
             f"the messages of this window were written with more than {_MOST_SCHEMAS} schemas of the registry"
         )
-    return found
+    return schemas
 
 
 def schema_number() -> Column:

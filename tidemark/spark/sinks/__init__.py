@@ -27,8 +27,8 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
 
 def refusals(sinks: Sequence[Sink], fields: Fields) -> list[Column]:
     """The refusals of the sinks, for rows that they can never take."""
-    found = (sink.refusal(fields) for sink in sinks)
-    return [one for one in found if one is not None]
+    refusals_ = (sink.refusal(fields) for sink in sinks)
+    return [one for one in refusals_ if one is not None]
 
 
 def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
@@ -47,5 +47,5 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         known = ", ".join(one.name for one in opened.stream.sinks)
         raise WrongUse(f"{opened.stream.name} has no sink {sink!r}; it has: {known}")
     shown = replace(opened, book=for_readers(opened.book))
-    found: DataFrame = kind_of(settings.type).with_spark().results(spark, shown, settings)
-    return found
+    rows: DataFrame = kind_of(settings.type).with_spark().results(spark, shown, settings)
+    return rows

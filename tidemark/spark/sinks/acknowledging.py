@@ -53,13 +53,13 @@ def acknowledged(rows: DataFrame, writer: Writer, *, few: bool = False) -> Ackno
 
     `few` rows are written from the driver: starting Spark's Python workers for them would take longer than all else.
     """
-    found: Sequence[tuple[Any, ...]]
+    counts: Sequence[tuple[Any, ...]]
     if few:
         batches = _Summed(writer)(rows.toArrow().to_batches())
-        found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+        counts = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     else:
-        found = in_workers(rows, _Summed(writer), from_arrow_schema(_ACKNOWLEDGED)).collect()
-    return _acknowledgements(_sums((row[:3], row[3:]) for row in found))
+        counts = in_workers(rows, _Summed(writer), from_arrow_schema(_ACKNOWLEDGED)).collect()
+    return _acknowledgements(_sums((row[:3], row[3:]) for row in counts))
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class _Summed:
 
 def _sums(counted: Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> dict[tuple[Any, ...], list[int]]:
     """The sums of counts with the same place, in the order of `_ACKNOWLEDGED`."""
-    found: dict[tuple[Any, ...], list[int]] = {}
+    sums_of: dict[tuple[Any, ...], list[int]] = {}
     for place, (messages, messages_ack, written, written_ack, content) in counted:
-        sums = found.setdefault(place, [0, 0, 0, 0, 0])
+        sums = sums_of.setdefault(place, [0, 0, 0, 0, 0])
         sums[0] += messages
         sums[1] ^= messages_ack
         sums[2] += written
         sums[3] ^= written_ack
         sums[4] ^= content
-    return found
+    return sums_of
 
 
 def held_by(rows: DataFrame) -> Acknowledgements:
@@ -167,7 +167,7 @@ def counts_by_partition(
     """As `counts_of`, of Arrow's columns."""
     first, *others = (one.to_numpy(zero_copy_only=False) for one in (indexes, messages, rows, digests))
     of_message, of_row, of_content = others
-    found = []
+    counts = []
     for at, mine in places.partitions():
         begins = mine & (first == 0)
         sums = (
@@ -176,8 +176,8 @@ def counts_by_partition(
             int(np.count_nonzero(mine)),
             _xor(of_row[mine]),
         )
-        found.append((at.topic, at.incarnation, at.partition, *sums, _xor(of_content[mine])))
-    return found
+        counts.append((at.topic, at.incarnation, at.partition, *sums, _xor(of_content[mine])))
+    return counts
 
 
 def _xor(numbers: np.ndarray) -> int:
@@ -186,13 +186,13 @@ def _xor(numbers: np.ndarray) -> int:
 
 def counts_of(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
     """Per partition of a piece: messages and their XOR (counted at index 0), rows, their XOR, their digests' XOR."""
-    found: dict[tuple[str, int, int], list[int]] = {}
+    sums_of: dict[tuple[str, int, int], list[int]] = {}
     for topic, incarnation, partition, index, message, row, digest in zip(*columns[:3], *columns[4:8], strict=True):
-        sums = found.setdefault((topic, incarnation, partition), [0, 0, 0, 0, 0])
+        sums = sums_of.setdefault((topic, incarnation, partition), [0, 0, 0, 0, 0])
         if index == 0:
             sums[0] += 1
             sums[1] ^= message
         sums[2] += 1
         sums[3] ^= row
         sums[4] ^= digest
-    return [(*place, *sums) for place, sums in found.items()]
+    return [(*place, *sums) for place, sums in sums_of.items()]

@@ -60,8 +60,8 @@ def first_too_large(each: Iterable[tuple[str, Column, int]], where: Column) -> C
     `where` selects rows that may have such a size. The sizes go through a function on a list, because each condition
     lengthens the method that Spark generates for a row. Java does not compile a method of more than 8,000 bytes.
     """
-    found = F.array(*(refusal(F.lit(f"{what} is too large"), size, F.lit(most)) for what, size, most in each))
-    return F.when(where, F.get(F.filter(found, lambda one: one["size"] > one["most"]), F.lit(0)))
+    refusals = F.array(*(refusal(F.lit(f"{what} is too large"), size, F.lit(most)) for what, size, most in each))
+    return F.when(where, F.get(F.filter(refusals, lambda one: one["size"] > one["most"]), F.lit(0)))
 
 
 def refusal(reason: Column, size: Column | None = None, most: Column | None = None) -> Column:

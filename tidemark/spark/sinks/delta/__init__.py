@@ -39,8 +39,8 @@ class SparkDelta:
     def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
         fields = _checked(comparing.opened, settings)
         _, parts = parts_that_count(comparing.opened.book, settings.name, gone=True)
-        found = values_of(comparing.spark, parts, fields, comparing.offsets)
-        return comparing.rows_of(settings.name, found)
+        rows = values_of(comparing.spark, parts, fields, comparing.offsets)
+        return comparing.rows_of(settings.name, rows)
 
 
 def _checked(opened: OpenStream, settings: DeltaSink) -> Fields:

@@ -32,14 +32,14 @@ class SparkHBase:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
         digested = contents_of(opened.fields)
-        found = rows_of_table(audit.spark, opened.book, audit.uncommitted, table, settings.name, digested)
-        return audit.rows_of(settings.name, found, {"table": settings.table})
+        rows = rows_of_table(audit.spark, opened.book, audit.uncommitted, table, settings.name, digested)
+        return audit.rows_of(settings.name, rows, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:
         opened = comparing.opened
         table = opened.result_table(settings.hbase, settings.table)
         names = field_names(opened.stream)
-        found = hbase_places(
+        rows = hbase_places(
             comparing.spark, opened.book, table, settings.name, names, within=comparing.to_scan, others=True
         )
-        return comparing.rows_of(settings.name, found.where(COUNTS))
+        return comparing.rows_of(settings.name, rows.where(COUNTS))

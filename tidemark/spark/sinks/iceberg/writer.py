@@ -70,9 +70,9 @@ class IcebergResults:
         written.partitionBy(*(key.column for key in self._keys)).parquet(folder)
         held = read_back(rows, folder)
         # As with `at_most_once`: what comes after the commit is published now.
-        found = self._book.record(context.lane, context.seq)
-        if found is not None and not iceberg_table.publish(
-            self._where, versions_of(self._book), found[1], folder, RangeSet()
+        committed = self._book.record(context.lane, context.seq)
+        if committed is not None and not iceberg_table.publish(
+            self._where, versions_of(self._book), committed[1], folder, RangeSet()
         ):
             raise Fenced(
                 f"{self._where} has a later window of {context.lane} already, and takes none of before it: nothing that "
@@ -102,7 +102,7 @@ def without_partition(sink: str, keys: Sequence[PartitionKey]) -> Column | None:
 
     Iceberg counts days and hours in 32 bits, and pyiceberg writes the names of both only for the years that Python has.
     """
-    found = [
+    refusals = [
         F.when(
             ~F.year(field(key.field)).between(1, 9999),
             refusal(F.lit(f"sink {sink}: {key.field} lies beyond the years 1 to 9999, so it has no {key.part} there")),
@@ -110,7 +110,7 @@ def without_partition(sink: str, keys: Sequence[PartitionKey]) -> Column | None:
         for key in keys
         if key.part != "bucket"
     ]
-    return F.coalesce(*found) if found else None
+    return F.coalesce(*refusals) if refusals else None
 
 
 def partition(key: PartitionKey) -> Column:
@@ -124,6 +124,6 @@ def partition(key: PartitionKey) -> Column:
 
         # Its types do not say that it takes a function.
         as_column: Any = arrow_udf
-        found: Column = as_column(of, "int")(field(key.field))
-        return found
+        value: Column = as_column(of, "int")(field(key.field))
+        return value
     return F.date_format(field(key.field), "yyyy-MM-dd" if key.part == "day" else "yyyy-MM-dd-HH")

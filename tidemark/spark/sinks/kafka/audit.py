@@ -43,8 +43,8 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
     logs = topics_now(cluster, topics)
     cut = {
         (topic, number): (one.start, one.end)
-        for topic, found in logs.items()
-        for number, one in found.partitions.items()
+        for topic, rows in logs.items()
+        for number, one in rows.partitions.items()
         if 0 < one.start < one.end
     }
     until = expiring.deleted_until(logs, log.timestamps(cut))
@@ -52,9 +52,9 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
     compacted = log.compacted(topics)
 
     messages = all_messages(audit.spark, opened.book.stream, cluster, logs)
-    found = with_counts(messages, view.authority).withColumn(FOUND_DIGEST, digest)
+    rows = with_counts(messages, view.authority).withColumn(FOUND_DIGEST, digest)
     # The mark of other sinks' rows is a digest. A message has none.
-    found = found.withColumn(DIGEST, F.col(FOUND_DIGEST))
+    rows = rows.withColumn(DIGEST, F.col(FOUND_DIGEST))
     content = (made.alias(name) for name, made in _content(opened, sink, cluster).items())
     expected = audit.stored.select(*_KEY, TOMBSTONE, *content).withColumn(DIGEST, digest)
 
@@ -75,7 +75,7 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
         return bool(compacted) or (until is not None and expiring.began_by(window, until))
 
     blocks = audit.forgotten.of_sink_by_identity(sink.name, wrote, may_lack)
-    return audit.compare(sink.name, expected, found, blocks, deleted)
+    return audit.compare(sink.name, expected, rows, blocks, deleted)
 
 
 def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
@@ -84,9 +84,9 @@ def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
     cluster = kafka_endpoint(opened.connections(sink.kafka))
     view = comparing.view.of(sink.name)
     messages = all_messages(comparing.spark, opened.book.stream, cluster, topics_now(cluster, sink.targets()))
-    found = with_counts(messages, view.authority).where(COUNTS)
+    rows = with_counts(messages, view.authority).where(COUNTS)
     parts = (F.col(name).cast("binary").alias(f"field_{number}") for number, name in enumerate(_CONTENT))
-    before = found.select(*_KEY, *parts, F.array().cast("array<string>").alias(OTHERS))
+    before = rows.select(*_KEY, *parts, F.array().cast("array<string>").alias(OTHERS))
     content = {name: made.cast("binary") for name, made in _content(opened, sink, cluster).items()}
     return comparing.rows_of(sink.name, before, content, (MORE_IN_TOPICS, NOT_IN_TOPICS))
 

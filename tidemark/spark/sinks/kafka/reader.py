@@ -47,9 +47,9 @@ def messages_that_count(
     """
     # As there, the reader takes the ledger first, then the ends of the topics.
     authority = book.authority(sink)
-    found = with_counts(all_messages(spark, book.stream, cluster, topics_now(cluster, topics)), authority)
+    rows = with_counts(all_messages(spark, book.stream, cluster, topics_now(cluster, topics)), authority)
     # Messages that a task has written twice agree in all these columns.
-    return found.where(COUNTS).drop(GENERATION, COUNTS).dropDuplicates([*COORDINATE, INDEX])
+    return rows.where(COUNTS).drop(GENERATION, COUNTS).dropDuplicates([*COORDINATE, INDEX])
 
 
 def all_messages(spark: SparkSession, stream: str, cluster: KafkaEndpoint, logs: Mapping[str, TopicLog]) -> DataFrame:

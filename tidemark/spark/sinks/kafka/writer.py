@@ -85,8 +85,10 @@ class KafkaResults:
                 f"sink {self.name} writes to {', '.join(missing)}, and Kafka at {self._cluster} has no such topic: create it"
             )
         if self._registry is not None:
-            found = SchemaRegistry(self._registry)
-            self._schemas = {topic: found.register(subject_of(topic), self._schema) for topic in self._config.targets()}
+            registry = SchemaRegistry(self._registry)
+            self._schemas = {
+                topic: registry.register(subject_of(topic), self._schema) for topic in self._config.targets()
+            }
 
     def refusal(self, fields: Fields) -> Column:
         return F.coalesce(self._nowhere(), self._without_key(), self._too_large(fields))
@@ -133,10 +135,10 @@ class KafkaResults:
 
     def _limit(self) -> Column:
         """The largest batch of a row's topic, or the largest request if Tidemark may not read the topic's settings."""
-        found = F.lit(self._config.settings.max_request_size)
+        limit_ = F.lit(self._config.settings.max_request_size)
         for topic, limit in self._limits.items():
-            found = F.when(self._topic() == topic, F.lit(limit)).otherwise(found)
-        return found
+            limit_ = F.when(self._topic() == topic, F.lit(limit)).otherwise(limit_)
+        return limit_
 
     @property
     def _limits_below_requests(self) -> bool:
@@ -169,8 +171,8 @@ class KafkaResults:
         """The number of the schema in the registry, by topic; 0 for one that nothing was written with yet."""
         if self._registry is None:
             return {}
-        found = SchemaRegistry(self._registry)
-        return {topic: found.registered(subject_of(topic), self._schema) or 0 for topic in self._config.targets()}
+        registry = SchemaRegistry(self._registry)
+        return {topic: registry.registered(subject_of(topic), self._schema) or 0 for topic in self._config.targets()}
 
     def _topic(self) -> Column:
         config = self._config
@@ -199,10 +201,10 @@ class KafkaResults:
 
     def _wire_format(self) -> Column:
         """The bytes before a record, as Confluent's programs have them: a 0, and the number of its schema."""
-        found = F.lit(None).cast("binary")
+        prefix = F.lit(None).cast("binary")
         for topic, number in self._schemas.items():
-            found = F.when(self._topic() == topic, F.lit(bytearray(number.to_bytes(5, "big")))).otherwise(found)
-        return found
+            prefix = F.when(self._topic() == topic, F.lit(bytearray(number.to_bytes(5, "big")))).otherwise(prefix)
+        return prefix
 
 
 def results_of(opened: OpenStream, config: KafkaSink, cluster: KafkaEndpoint) -> KafkaResults:

@@ -42,8 +42,8 @@ class SparkLatestRows:
     def results(self, spark: SparkSession, opened: OpenStream, settings: LatestSettings) -> DataFrame:
         fields = self.stored(opened, settings)
 
-        def rows(found: Newest) -> DataFrame:
-            return shown(rows_of_table(spark, found, fields), fields, DELETED)
+        def rows(newest: Newest) -> DataFrame:
+            return shown(rows_of_table(spark, newest, fields), fields, DELETED)
 
         return _read(opened, settings, rows)
 

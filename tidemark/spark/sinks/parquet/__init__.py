@@ -40,8 +40,8 @@ class SparkParquet:
         fields, was = _checked(audit.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> AuditedPlace:
-            found = partial(places_of, audit.spark, parts, fields, was)
-            return audit.rows_of(settings.name, found, {})
+            rows = partial(places_of, audit.spark, parts, fields, was)
+            return audit.rows_of(settings.name, rows, {})
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
         return steady(audit.opened.book, settings.name, compared)
@@ -50,8 +50,8 @@ class SparkParquet:
         fields, was = _checked(comparing.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
-            found = values_of(comparing.spark, parts, fields, comparing.offsets, was)
-            return comparing.rows_of(settings.name, found)
+            rows = values_of(comparing.spark, parts, fields, comparing.offsets, was)
+            return comparing.rows_of(settings.name, rows)
 
         # As for the audit.
         return steady(comparing.opened.book, settings.name, compared)

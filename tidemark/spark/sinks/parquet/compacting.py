@@ -63,5 +63,5 @@ def _rewrite(
 def _fingerprint(rows: DataFrame) -> tuple[int, int]:
     """The number of rows, and the sum of their hashes. A sum, so that a row that stands twice changes it."""
     each = values_hash({column.name: field_type(column.dataType) for column in rows.schema}).cast("decimal(38,0)")
-    found = rows.agg(F.count("*").alias("rows"), F.sum(each).alias("hashes")).collect()[0]
-    return found["rows"], int(found["hashes"] or 0)
+    summed = rows.agg(F.count("*").alias("rows"), F.sum(each).alias("hashes")).collect()[0]
+    return summed["rows"], int(summed["hashes"] or 0)

@@ -63,9 +63,9 @@ def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: Range
     looked_at = _Units(first if audit.some is None else first.intact(audit.some, block), block)
 
     steady = SteadyRows.of(opened.book, table, view)
-    found = all_contributions(spark, steady, units, looked_at, len(keys), aggregates).persist()
-    debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
-    there = found.where(F.col(QUALIFIER).isNotNull())
+    stored = all_contributions(spark, steady, units, looked_at, len(keys), aggregates).persist()
+    debris = stored.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
+    there = stored.where(F.col(QUALIFIER).isNotNull())
     unproven = there.where(~F.col(WANTED)).count()
 
     made = units.named(_made(sink, aggregates, audit.stored, whole, block))
@@ -90,7 +90,7 @@ def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: Range
         numbers = _numbers(judged)
     at = {kind: _named(judged.where(kind), keys) if numbers[kind] else () for kind in _KINDS}
     both.unpersist()
-    found.unpersist()
+    stored.unpersist()
     report = PlaceReport(
         name=sink.name,
         expected=numbers["expected"],
@@ -135,8 +135,8 @@ def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> Pl
     stored = outcomes.stored(comparing.messages)
     made = units.named(_made(sink, aggregates, stored, read, block))
     steady = SteadyRows.of(opened.book, table, comparing.view)
-    found = all_contributions(comparing.spark, steady, units, units, len(keys), aggregates)
-    both = _joined(made, found.where(F.col(QUALIFIER).isNotNull()), keys)
+    in_table = all_contributions(comparing.spark, steady, units, units, len(keys), aggregates)
+    both = _joined(made, in_table.where(F.col(QUALIFIER).isNotNull()), keys)
     changed = (F.when(~same, F.lit(one.name)) for one, same in zip(aggregates, _same_values(aggregates), strict=True))
     before, after = _right(QUALIFIER), _left(QUALIFIER)
     rows = both.select(
@@ -155,7 +155,7 @@ def _because(why: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
 
 def _units_of(rows: DataFrame) -> tuple[Example, ...]:
     """The first units of contributions, each with the number of its keys that have the same columns and reason."""
-    found = rows.groupBy(QUALIFIER, COLUMNS, BECAUSE).count()
+    units = rows.groupBy(QUALIFIER, COLUMNS, BECAUSE).count()
     # Topic, partition and first offset.
     parts = F.split(QUALIFIER, "/")
     order = (parts[0], parts[1].cast("int"), parts[2].cast("long"), F.col(COLUMNS))
@@ -167,7 +167,7 @@ def _units_of(rows: DataFrame) -> tuple[Example, ...]:
             columns=tuple(row[COLUMNS]),
             why=row[BECAUSE],
         )
-        for row in found.orderBy(*order).limit(MOST_EXAMPLES).collect()
+        for row in units.orderBy(*order).limit(MOST_EXAMPLES).collect()
     )
 
 
@@ -184,10 +184,10 @@ def _made(
     return made.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
 
 
-def _joined(made: DataFrame, found: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _joined(made: DataFrame, stored: DataFrame, keys: Sequence[str]) -> DataFrame:
     """What is made now (`_left`) and what is stored (`_right`), by unit and key."""
     same_place = reduce(and_, (_left(name).eqNullSafe(_right(name)) for name in [QUALIFIER, *keys]))
-    return made.alias("left").join(found.alias("right"), same_place, "full_outer")
+    return made.alias("left").join(stored.alias("right"), same_place, "full_outer")
 
 
 class _Units:
@@ -198,8 +198,8 @@ class _Units:
         self._size = size
 
     def __call__(self, name: bytes) -> bool:
-        found = block_of(name)
-        return found is not None and self._windows.at(*found) is not None
+        block = block_of(name)
+        return block is not None and self._windows.at(*block) is not None
 
     def named(self, rows: DataFrame) -> DataFrame:
         """Contributions with QUALIFIER."""
@@ -209,10 +209,10 @@ class _Units:
         return rows.withColumn(QUALIFIER, F.concat(TOPIC, incarnation, slash, PARTITION, slash, start))
 
     def offsets(self, name: str) -> RangeSet:
-        found = block_of(name.encode())
-        if found is None:
+        block = block_of(name.encode())
+        if block is None:
             return RangeSet()
-        at, start = found
+        at, start = block
         return self._windows.whole(RangeSet([OffsetRange(at, start, start + 1)]), [self._size])
 
 
@@ -256,8 +256,8 @@ def _named(rows: DataFrame, keys: list[str]) -> tuple[str, ...]:
 
 
 def _unit(name: str) -> str:
-    found = block_of(name.encode())
-    return name if found is None else str(Coordinate(*found))
+    block = block_of(name.encode())
+    return name if block is None else str(Coordinate(*block))
 
 
 def _shown(part: bytes | None) -> str:

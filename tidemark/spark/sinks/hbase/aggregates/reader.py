@@ -34,9 +34,9 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
     reader = _Totals(SteadyRows.of(opened.book, table), aggregates)
     kinds = [*(spark_type(opened.stream.fields[name]) for name in sink.key), *map(_spark_type, aggregates)]
     names = [*(key_name(number) for number, _ in enumerate(sink.key)), *_value_names(aggregates)]
-    found = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
+    states = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
     wanted = zip(names, kinds, [*sink.key, *sink.values], strict=True)
-    return found.select(*(of_text(F.col(name), kind) for name, kind, _ in wanted)).toDF(*sink.key, *sink.values)
+    return states.select(*(of_text(F.col(name), kind) for name, kind, _ in wanted)).toDF(*sink.key, *sink.values)
 
 
 def all_contributions(

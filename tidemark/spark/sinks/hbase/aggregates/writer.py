@@ -87,15 +87,15 @@ class HBaseAggregates:
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         given = chosen(rows, self._config.key, self._aggregates)
-        found = columns.written(self._book, context.lane, context.seq, context.generation, self._block, self.name)
-        if found.first is not None:
-            given = with_units(given, found.first, self._block)
+        written = columns.written(self._book, context.lane, context.seq, context.generation, self._block, self.name)
+        if written.first is not None:
+            given = with_units(given, written.first, self._block)
         else:
             given = with_unit_of_one(given, self._block)
         # One task needs no shuffle.
         given = given.coalesce(1) if context.few else given
         keys, values = len(self._config.key), tuple(aggregate.name for aggregate in self._aggregates)
-        writer = _Writer(self._table, values, keys, found.columns, context)
+        writer = _Writer(self._table, values, keys, written.columns, context)
         return acknowledged(contributions(given, keys, self._aggregates), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
@@ -141,12 +141,12 @@ class _Writer:
 
 def _parts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Counts per partition of Kafka: messages and their XOR, rows, their XOR, their digests' XOR."""
-    found: dict[tuple[str, int, int], list[int]] = {}
+    sums_of: dict[tuple[str, int, int], list[int]] = {}
     for part in (part for row in rows for part in row[PARTS]):
-        sums = found.setdefault((part[AT[0]], part[AT[1]], part[AT[2]]), [0, 0, 0, 0, 0])
+        sums = sums_of.setdefault((part[AT[0]], part[AT[1]], part[AT[2]]), [0, 0, 0, 0, 0])
         sums[0] += part["messages"]
         sums[1] ^= part["messages_ack"]
         sums[2] += part["written"]
         sums[3] ^= part["written_ack"]
         sums[4] ^= part["content"]
-    return [(*place, *sums) for place, sums in found.items()]
+    return [(*place, *sums) for place, sums in sums_of.items()]

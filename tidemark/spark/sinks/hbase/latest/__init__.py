@@ -33,11 +33,11 @@ class SparkLatest:
     def audit(self, audit: Audit, settings: HBaseLatestSink) -> AuditedPlace:
         opened = audit.opened
         table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
-        found = all_values(audit.spark, opened.book, settings.name, table, opened.fields)
-        return audit.rows_of(settings.name, found, {"table": settings.table})
+        rows = all_values(audit.spark, opened.book, settings.name, table, opened.fields)
+        return audit.rows_of(settings.name, rows, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseLatestSink) -> PlaceComparison:
         opened = comparing.opened
         table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
-        found = all_values_with_fields(comparing.spark, opened.book, settings.name, table, field_names(opened.stream))
-        return comparing.rows_of(settings.name, found.where(COUNTS))
+        rows = all_values_with_fields(comparing.spark, opened.book, settings.name, table, field_names(opened.stream))
+        return comparing.rows_of(settings.name, rows.where(COUNTS))
