@@ -241,7 +241,7 @@ def written(page: str, shown: set[str]) -> str:
 
 
 def main(*, write: bool) -> int:
-    """Write the tables, or name the pages where they are other ones. Gives the exit code."""
+    """Write the tables, or name the pages where they are other ones. Returns the exit code."""
     shown: set[str] = set()
     wrong = []
     for page in _PAGES:

@@ -198,7 +198,7 @@ def test_a_pinned_window_is_given_up(live: LiveStream) -> None:
     _, said = tidemark("ledger", "abandon", "--yes", str(live.file), "ingest", "--reason", " ", code=2)
     assert said == "tidemark: WrongUse: abandon needs a reason\n"
     out, _ = tidemark("ledger", "abandon", "--yes", str(live.file), "ingest", "--reason", "a wrong stream file")
-    assert out == f"window 1 of {live.name}/ingest is given up; the next run plans anew\n"
+    assert out == f"window 1 of {live.name}/ingest is given up; the next run plans again\n"
     abandoned = live.head().abandoned
     assert abandoned is not None
     assert abandoned.reason == "a wrong stream file"

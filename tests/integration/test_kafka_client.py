@@ -100,5 +100,5 @@ def test_a_topic_that_is_made_anew_while_it_is_looked_at(
     asked, moment = 0, 0
     numbers = itertools.count()
     monkeypatch.setattr(log, "_who", lambda described: next(numbers))
-    with pytest.raises(Unreachable, match=f"{topic}: deleted, made anew or led by others each time"):
+    with pytest.raises(Unreachable, match=f"{topic}: deleted, recreated or led by others each time"):
         asking.topics((topic,), READ_COMMITTED)

@@ -71,7 +71,7 @@ def second_person(approve_above: int, trigger_rule: TriggerRule) -> SecondPerson
     # The task writes its own subject, when it knows the offsets. A retry would ask the same people once more.
     return SecondPerson(
         task_id=_TASK,
-        doc_md="Wait until a second person approves so many offsets. Small requests go on at once.",
+        doc_md="Wait until a second person approves this many offsets. Small requests go on at once.",
         subject="Replay or backfill",
         approve_above=approve_above,
         retries=0,

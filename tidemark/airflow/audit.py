@@ -103,7 +103,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 log.info("%s", describe_answers({f"an audit of {offsets.count()} offsets": offsets}))
             context["ti"].xcom_push(key="selection", value=digest)
             context["ti"].xcom_push(key="level", value=level.value)
-            # The day of the request, also if the job is tried again tomorrow.
+            # The day of the request, even if the job is tried again tomorrow.
             context["ti"].xcom_push(key="share", value=share or "")
             context["ti"].xcom_push(key="seed", value=str(seed_of(seed, opened.book.clock())) if share else "")
             return "compare" if level.needs_spark else "read_ledger"

@@ -95,7 +95,7 @@ def _selected_dag(
 
         @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
         def plan(**context: Any) -> list[list[str]]:
-            """Open the lanes, which claim their offsets. Gives the arguments of each job of `process`.
+            """Open the lanes, which claim their offsets. Returns the arguments of each job of `process`.
 
             What was approved is what is read. With one job, the first window is pinned here. Of several, each pins its own:
             what stops one of them stops no other.
@@ -106,7 +106,7 @@ def _selected_dag(
             from tidemark.runs.windows import lanes
 
             if context["params"]["dry_run"]:
-                # Also when someone clears this task of a dry run.
+                # Even when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
             run, counts = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
             with airflow_errors(), refusal_shown(context):

@@ -78,7 +78,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             from tidemark.runs.windows import lanes
 
             if context["params"]["dry_run"]:
-                # Also when someone clears this task of a dry run.
+                # Even when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
             run, counts = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
             with airflow_errors(), refusal_shown(context):

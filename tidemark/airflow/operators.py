@@ -114,34 +114,34 @@ def _taking(request: type[BaseModel]) -> Any:
 
 
 class IngestOperator(_RunOfStream):
-    """Read what is new, as the schedule does. Gives the committed windows; None when nothing was new."""
+    """Read what is new, as the schedule does. Returns the committed windows; None when nothing was new."""
 
     _of_stream, _answers = "ingest", "publish"
 
 
 class BackfillOperator(_RunOfStream):
-    """Read offsets that no window has read. Gives the windows, and the answer to each offset."""
+    """Read offsets that no window has read. Returns the windows, and the answer to each offset."""
 
     _of_stream, _answers, _request = "backfill", "publish", BackfillRequest
     __init__ = _taking(BackfillRequest)
 
 
 class ReplayOperator(_RunOfStream):
-    """Read again what windows have read. Gives the windows, and the answer to each offset."""
+    """Read again what windows have read. Returns the windows, and the answer to each offset."""
 
     _of_stream, _answers, _request = "replay", "publish", ReplayRequest
     __init__ = _taking(ReplayRequest)
 
 
 class AuditOperator(_RunOfStream):
-    """Compare what should be in the results with what is there. Gives the report, and fails when anything is wrong."""
+    """Compare what should be in the results with what is there. Returns the report, and fails when anything is wrong."""
 
     _of_stream, _answers, _request = "audit", "report", AuditRequest
     __init__ = _taking(AuditRequest)
 
 
 class EraseOperator(_RunOfStream):
-    """Remove the results of messages for good. Gives what was erased and what remains."""
+    """Remove the results of messages for good. Returns what was erased and what remains."""
 
     _of_stream, _answers, _request = "erase", "publish", EraseRequest
     __init__ = _taking(EraseRequest)

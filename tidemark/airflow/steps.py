@@ -101,7 +101,7 @@ def answered(opened: OpenStream, answers: Sequence[OffsetAnswer]) -> dict[str, A
 
 
 def _event_time(opened: OpenStream) -> dict[str, Any]:
-    """The stream's watermark for an event. What was committed is published also when the watermark cannot be known."""
+    """The stream's watermark for an event. What was committed is published even when the watermark cannot be known."""
     from tidemark.views.event_time.progress import progress, progress_shown
 
     try:

@@ -14,7 +14,7 @@ EVERYBODY = ""
 
 
 class Turns:
-    """So many threads, of which one person keeps at most `of_one` busy. Who waits is served person by person, in rotation."""
+    """This many threads, of which one person keeps at most `of_one` busy. Who waits is served person by person, in rotation."""
 
     def __init__(self, threads: int, of_one: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)

@@ -22,7 +22,7 @@ def report_of(opened: OpenStream, name: str, kind: type[Report], what: str) -> R
 def as_asked(opened: OpenStream, report: Report) -> Report:
     """The same report, with its coordinates and ranges as people take them into a request.
 
-    The ledger keeps them without the first incarnation, which is another one than the newest as soon as a topic was made anew.
+    The ledger keeps them without the first incarnation, which is another one than the newest as soon as a topic was recreated.
     """
     topics = opened.book.topics()
     if all(len(incarnations) == 1 for incarnations in topics.values()):

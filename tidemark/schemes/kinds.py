@@ -414,7 +414,7 @@ class WithSchemas(SchemePart):
 
     @abstractmethod
     def read_file(self, path: Path) -> str:
-        """The schema in a file, as text. Raises ValueError, also where it does not have the fields."""
+        """The schema in a file, as text. Raises ValueError if it is none, or does not have the fields."""
 
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> Self:

@@ -109,7 +109,7 @@ class SinkSettings(StoreSettings):
 
     @property
     def whole_blocks(self) -> int | None:
-        """For a sink that keeps one contribution of each block of so many offsets: a replay then reads whole blocks only.
+        """For a sink that keeps one contribution of each block of this many offsets: a replay then reads whole blocks only.
 
         See `first_reads.FirstWindows`. None: a replay may read any offsets.
         """
@@ -249,7 +249,7 @@ class PlainSink:
     ) -> Taken:
         """What `take` makes of the rows that count at some offsets, as `rows` gives them, in any order.
 
-        Of what `take` leaves, little is read. It is called anew where files were replaced meanwhile. Raises TidemarkError.
+        Of what `take` leaves, little is read. It is called again where files were replaced meanwhile. Raises TidemarkError.
         """
         raise WrongUse(f"the rows of a sink of type {settings.type} are not found by offsets")
 
@@ -286,7 +286,7 @@ def in_columns(fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns
 
 @dataclass(frozen=True)
 class CompactionRequest:
-    """What to compact: windows committed `before` a time (milliseconds since 1970), at most so many `windows`.
+    """What to compact: windows committed `before` a time (milliseconds since 1970), at most this many `windows`.
 
     `again`: also windows that a compaction has taken already.
     """

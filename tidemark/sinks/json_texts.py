@@ -2,7 +2,7 @@
 
 Numbers are JSON numbers, except for NaN and Infinity; a decimal has all its digits. Dates are `2026-11-27`, times
 `2026-11-27T01:02:03.456789Z` (without the Z if they have no zone), bytes are base64. Each member of a struct is there,
-also where it is null.
+even where it is null.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.unknown_fields import sentence, unknown_in
 from tidemark.views.values import Number
 
-# The windows of a run are the newest of its lane. So many are read at first, and more as long as the run goes on before them.
+# The windows of a run are the newest of its lane. This many are read at first, and more as long as the run goes on before them.
 _AT_FIRST = 1_000
 # Of the last lines of a log: windows, and ranges of each.
 _MOST_LINES, _MOST_RANGES = 20, 3

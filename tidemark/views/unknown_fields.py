@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tidemark.ledger.records import Record, UnknownFields
 
-# A line has so many names, with so many characters of each.
+# A line has this many names, with this many characters of each.
 _MOST, _CHARACTERS = 5, 30
 
 

@@ -154,7 +154,7 @@ def abandon(
     if window is None:
         line(f"{opened.book.stream}/{lane} has no pending window")
     else:
-        line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
+        line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans again")
     stored = opened.book.head(lane)
     if lane != INGEST and stored is not None and stored.head.state != LaneState.CLOSED:
         line(f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ...")

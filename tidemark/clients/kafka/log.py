@@ -148,7 +148,7 @@ class KafkaLog:
                     return logs
                 described = again
         changed = ", ".join(sorted(one["name"] for one in described)) or "topics"
-        raise Unreachable(f"{changed}: deleted, made anew or led by others each time they were looked at; try again")
+        raise Unreachable(f"{changed}: deleted, recreated or led by others each time they were looked at; try again")
 
     def leaders(self, names: Iterable[str]) -> dict[tuple[str, int], tuple[str, int]]:
         """The host and port of each partition's leader, by (topic, partition).

@@ -254,7 +254,7 @@ function legend() {
     made.prepend(element("b", sign, `key hour-${kind}`));
     return made;
   }));
-  const late = element("li", "at most so many messages came late");
+  const late = element("li", "at most this many messages came late");
   late.prepend(element("span", "≤120", "key late"));
   place("legend").append(late);
 }

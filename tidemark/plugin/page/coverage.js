@@ -211,7 +211,7 @@ function steer(svg, bar) {
     const spoken = [...describe(bar, block), ...more].join(", ");
     if (place("spoken").textContent !== spoken) place("spoken").textContent = spoken;
   };
-  // Where a person was who comes back, or whose picture was drawn anew.
+  // Where a person was who comes back, or whose picture was drawn again.
   svg.addEventListener("focus", () => {
     if (marked?.partition !== bar.partition || !svg.matches(":focus-visible")) return;
     [at, anchor] = [blockOf(marked.at), blockOf(marked.anchor)];

@@ -312,7 +312,7 @@ async function copy(text) {
   toast(`Copied ${text.length > 100 ? `${text.slice(0, 100)} …` : text}`);
 }
 
-// For all buttons at once: rows are made anew, and a row that would look the same stays as it is.
+// For all buttons at once: rows are made again, and a row that would look the same stays as it is.
 document.addEventListener("click", (event) => {
   const found = event.target.closest?.("button[data-copy]");
   if (found) copy(found.dataset.copy);

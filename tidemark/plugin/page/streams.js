@@ -231,7 +231,7 @@ function paging() {
   keepingFocus(() => place, () => place.replaceChildren(...made));
 }
 
-// The words that can be chosen from; one that was chosen stays, also where no stream has it any more.
+// The words that can be chosen from; one that was chosen stays, even where no stream has it any more.
 function offer(id, words, all) {
   const select = document.getElementById(id);
   const offered = ["", ...new Set(view[id] ? [...words, view[id]] : words)];

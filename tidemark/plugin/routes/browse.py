@@ -118,7 +118,7 @@ def routes(viewing: Viewing) -> APIRouter:
     ) -> Browsed:
         """Messages that Kafka holds, or dead letters or rows that count, which fit a filter: some of them, and up to where.
 
-        A question looks at so many messages and bytes, and for so long: `go_on` goes on from there. Erased messages are
+        A question looks at this many messages and bytes, and for this long: `go_on` goes on from there. Erased messages are
         left out.
         """
         answer, may = await found(name, kind, asked, user, sink, payload=payload)

@@ -93,7 +93,7 @@ def look(opened: OpenStream, at: Coordinate) -> Looked:
 def slot_at(opened: OpenStream, at: Coordinate) -> OffsetContents | None:
     """What Kafka has at a coordinate that a window has read; None when it has no such partition, or none of its incarnation.
 
-    Raises Conflict for a log that was cut meanwhile or a topic that was made anew, Unreachable, NotAuthorized.
+    Raises Conflict for a log that was cut meanwhile or a topic that was recreated, Unreachable, NotAuthorized.
     """
     register, topic = opened.book.register(), at.partition.topic
     now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
@@ -142,7 +142,7 @@ def _erased(opened: OpenStream, known: Sequence[TopicIncarnation], at: Coordinat
     ids = {incarnation.topic_id for incarnation in known if incarnation.incarnation == at.partition.incarnation}
     same = tuple(incarnation for incarnation in known if incarnation.topic_id in ids)
     if any(erases(lane) for lane in all_lanes(opened.book)):
-        # Also where it was erased as one of another incarnation: what was taken for a cut may have been none.
+        # Even where it was erased as one of another incarnation: what was taken for a cut may have been none.
         for incarnation in same:
             place = Coordinate(at.partition._replace(incarnation=incarnation.incarnation), at.offset)
             record = look_up(opened.book, place).counting()

@@ -1,6 +1,6 @@
 """Whether Kafka still has the topics and the logs that somebody has looked at.
 
-Kafka is asked by names. Between two questions a topic may be made anew, or a log cut and written again: then the second answer
+Kafka is asked by names. Between two questions a topic may be recreated, or a log cut and written again: then the second answer
 is about other messages, at offsets that look valid. So whatever is asked of logs that were looked at before asks here, or
 calls `check_same` when it has its answer.
 """
@@ -24,7 +24,7 @@ def first_at(
 
 
 def check_same(opened: OpenStream, logs: Mapping[str, TopicLog]) -> None:
-    """Raises Conflict for a topic that was deleted or made anew since, and for a log that was cut below where it ended.
+    """Raises Conflict for a topic that was deleted or recreated since, and for a log that was cut below where it ended.
 
     A log that has another leader and was not cut is the same; so is one whose beginning was deleted. Raises Unreachable.
     """

@@ -52,7 +52,7 @@ def parse_key(said: str) -> bytes:
 def find_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None = None) -> WithKey:
     """The offsets below the ingest positions with this key. Reads all of them that Kafka still holds, one by one.
 
-    Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, also where more than `most`
+    Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, and so where more than `most`
     offsets would be read; Unreachable.
     """
     view = opened.book.view()

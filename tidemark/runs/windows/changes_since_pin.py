@@ -69,7 +69,9 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
             changes.append(f"{range_.at}: the log now ends at {partition.end}, the window at {range_.until}")
         elif ends.get((range_.topic, range_.partition), range_.until) < range_.until:
             cut = ends[range_.topic, range_.partition]
-            changes.append(f"{range_.at}: the log was cut at {cut} and written anew, the window ends at {range_.until}")
+            changes.append(
+                f"{range_.at}: the log was cut at {cut} and written again, the window ends at {range_.until}"
+            )
     return changes
 
 

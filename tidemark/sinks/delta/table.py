@@ -57,7 +57,7 @@ _MOST_BYTES = 32 << 20
 # statistics, and has none, for one that is null throughout. Not all columns: JSON has no infinity, for one.
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
 _STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(_PRUNED)}
-# So many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
+# This many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
 _TIMES, _WAIT = 20, 0.2
 
 
@@ -106,7 +106,7 @@ def prepare(
 
     try:
         # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the
-        # same time, it is there also if this one has lost. It must not try again: with the library's own retries, a creation
+        # same time, it is there even if this one has lost. It must not try again: with the library's own retries, a creation
         # that finds version 0 taken becomes version 1, and replaces the owner's mark.
         with suppress(CommitFailedError):
             DeltaTable.create(

@@ -42,7 +42,7 @@ _TIMES = 5
 # Files become about so large. One that is half as large is left as it is.
 FILE_BYTES = 128 << 20
 _RUN, _WINDOWS, _ROWS, _EXPIRED = (f"tidemark.compaction.{one}" for one in ("run", "windows", "rows", "expired"))
-# So many files' names of windows stand in a summary.
+# This many files' names of windows stand in a summary.
 _MOST_CHARACTERS = 1_000
 # A file that no snapshot names, and no window, may belong to a commit that is on its way.
 _ON_ITS_WAY = timedelta(days=1)
@@ -245,7 +245,7 @@ def _merge(seen: Seen, table: Table, group: _Group, run: str) -> None:
 
 
 def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
-    """Copy the rows of some files into one, with the columns that the table has today. Gives their number."""
+    """Copy the rows of some files into one, with the columns that the table has today. Returns their number."""
     plain = arrow_schema(table.schema())
     compression = data_files.compression_of(some[0].path)
     rows = 0

@@ -54,7 +54,7 @@ _SETTINGS = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# So many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
+# This many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
 _TIMES, _WAIT = 20, 0.2
 # How often it is looked whether a commit without an answer is there.
 _DOUBTS = 3
@@ -214,7 +214,7 @@ def change(where: Where, stage: Stage) -> tuple[str, str] | None:
     """Change the newest version of a table in one transaction. Try again when a commit of another program was first.
 
     `stage` puts the changes into the transaction, and the names of data files that it writes into the list. It returns False
-    where there is nothing to change, as when an earlier try was answered by nobody and is there. Gives the metadata of the
+    where there is nothing to change, as when an earlier try was answered by nobody and is there. Returns the metadata of the
     version that was changed and of the one that was made; None if none was made. Raises Conflict when others are first again
     and again, and Unreachable.
     """

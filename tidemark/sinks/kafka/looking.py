@@ -17,7 +17,7 @@ from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.stored import Mark, StoredRow
 
-# So many messages of some hundred bytes take a consumer a second or two.
+# This many messages of some hundred bytes take a consumer a second or two.
 MOST_MESSAGES = 20_000
 # A message may have any number of rows.
 MOST_ROWS = 20

@@ -26,7 +26,7 @@ from tidemark.sinks.parquet.compactions import WindowName
 from tidemark.sinks.parquet.files import FORMAT, Counts, alike, check_not_gone, exists
 from tidemark.sinks.parquet.parts import FolderPart
 
-# So many rows of a history are compared at once, and more where more are the newest.
+# This many rows of a history are compared at once, and more where more are the newest.
 _AT_ONCE = 200_000
 
 

@@ -43,8 +43,8 @@ class LatestSettings(FolderSettings):
         default=16,
         ge=1,
         le=1024,
-        description="Keys are in so many buckets, and a window writes the buckets of its keys again. A table keeps the number "
-        "that it was made with.",
+        description="Keys are in this many buckets, and a window writes the buckets of its keys again. A table keeps the "
+        "number that it was made with.",
     )
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
     keep_hours: int = Field(

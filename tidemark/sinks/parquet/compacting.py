@@ -84,7 +84,7 @@ def _named(windows: Sequence[WindowSpan]) -> list[str]:
 def choose(parts: Sequence[FolderPart], base: str, asked: CompactionRequest) -> list[FolderPart]:
     """The folders below `base` that are asked for, the oldest commits first.
 
-    Folders with rows that were erased are among them, also if a compaction has made them.
+    Folders with rows that were erased are among them, even if a compaction has made them.
     """
 
     def oldest(part: FolderPart) -> int:

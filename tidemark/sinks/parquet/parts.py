@@ -96,7 +96,7 @@ def steady(
     kind: str = TYPE,
     window: Committed | None = None,
 ) -> T:
-    """Read until no compaction has replaced a folder meanwhile. Gives the rows that counted when the heads were read.
+    """Read until no compaction has replaced a folder meanwhile. Returns the rows that counted when the heads were read.
 
     The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader. `window`:
     only that one, all of whose rows count; then the history of the ledger is not read.

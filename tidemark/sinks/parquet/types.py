@@ -11,7 +11,7 @@ decimals `decimal_12_2`. The type of an array, map or struct is in its note, and
 A field may have had another name: the note says which, and readers take its column where a file lacks the field's own.
 
 A field may become wider, where the digests of its values stay what they are. It then has several notes. All files are read
-with the widest of them, and new ones are written with it, also where the stream file names a narrower one again.
+with the widest of them, and new ones are written with it, even where the stream file names a narrower one again.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ def rows_of_table(
     digested: Digested,
     rows: int | None = None,
 ) -> RowsAt:
-    """The rows of a table of results, or of the dead letters (None), also where an attempt may have left debris.
+    """The rows of a table of results, or of the dead letters (None), even where an attempt may have left debris.
 
     `rows`: about how many there are in all, if that is known.
     """

@@ -109,7 +109,7 @@ def _audit(
     if share is not None:
         covered, looked_at = share.of(covered, level.piece)
     unfinished = not_finished & covered
-    # Blocks are compared as a whole, also where `within` ends.
+    # Blocks are compared as a whole, even where `within` ends.
     in_kafka = _known(opened, covered)
     held = planner.offsets_within(in_kafka, everything.only(covered.partitions) - not_finished)
     # Above a cut that no run has met, Kafka has other messages than those that were read.

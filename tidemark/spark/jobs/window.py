@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str], on_step: Listener = nobody) -> int:
-    """The job as a program: process the pinned window that the arguments name. Gives the exit code."""
+    """The job as a program: process the pinned window that the arguments name. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="process_window")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--lane", required=True)

@@ -55,7 +55,7 @@ from tidemark.spark.sinks.dead_letters import Writer
 
 log = logging.getLogger(__name__)
 
-# So many rows, from messages of so many bytes together, are written from the driver.
+# This many rows, from messages of this many bytes together, are written from the driver.
 _FEW, _FEW_BYTES = 5_000, 4 << 20
 
 
@@ -107,7 +107,7 @@ class SparkWork:
         self._context = WriteContext(self._lane, window.seq, attempt.generation, self._fence, self.progress.report)
         self._note_places()
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
-        # What one sink refuses is a dead letter, also where the window writes others alone: a message has one outcome in
+        # What one sink refuses is a dead letter, even where the window writes others alone: a message has one outcome in
         # all sinks.
         self._refusals = refusals(self._all_sinks, self._opened.stream.fields)
         first = self._first_sink()

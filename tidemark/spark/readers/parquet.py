@@ -25,7 +25,7 @@ from tidemark.types.renamed import NEVER, Names
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
 
-# How many rows of a file Spark takes at a time, as columns in memory: for so many bytes of messages, and at most so many
+# How many rows of a file Spark takes at a time, as columns in memory: for this many bytes of messages, and at most this many
 # rows, since some messages may be far larger than others.
 _BYTES_AT_A_TIME, _FEWEST_ROWS, _MOST_ROWS = 16 << 20, 16, 256
 

@@ -65,14 +65,14 @@ _TIMES_OF_TODAY = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECAS
 # What only a dead letter has.
 _OF_DEAD_LETTERS = (REASON, FAILURE)
 _OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
-# So many bytes of dead letters are kept of each task. Those of other tasks are read again.
+# This many bytes of dead letters are kept of each task. Those of other tasks are read again.
 _MOST_HELD = 16 << 20
-# So many dead letters of a window, of so many bytes, are few.
+# This many dead letters of a window, of this many bytes, are few.
 _FEW, _FEW_BYTES = 100_000, 32 << 20
 # A Python task with fewer takes longer to start than to write them.
 DEAD_LETTERS_PER_TASK = 5_000
 
-# Gives the messages of the window, counted by the accumulator.
+# Returns the messages of the window, counted by the accumulator.
 Messages = Callable[[Any], DataFrame]
 
 

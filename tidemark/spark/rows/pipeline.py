@@ -178,7 +178,7 @@ def _several(stream: Stream) -> bool:
 def _may_differ(rows: DataFrame, stream: Stream) -> bool:
     """Whether rows before the transform may come out otherwise when they are computed again.
 
-    Also where the transform draws something, which it does for the rows that come of these.
+    Even where the transform draws something, which it does for the rows that come of these.
     """
     return isinstance(stream.scheme, FunctionScheme) or draws(stream.sql) or not repeatable(rows)
 

@@ -184,7 +184,7 @@ def _settings(cluster: KafkaEndpoint, isolation: str, fetch: FetchSettings) -> d
         "isolation.level": isolation,
         "key.deserializer": _BYTES,
         "value.deserializer": _BYTES,
-        # Tasks look nothing up, also when they run again: each range says where it begins and ends.
+        # Tasks look nothing up, even when they run again: each range says where it begins and ends.
         "auto.offset.reset": "none",
         "enable.auto.commit": "false",
     }

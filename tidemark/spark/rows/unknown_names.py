@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tidemark.ledger.records import UnknownFields
 from tidemark.spark.columns import COORDINATE, UNKNOWN_NAMES
 
-# A receipt names so many.
+# A receipt names this many.
 _MOST = 20
 _NAME, _TIMES = "_name", "_times"
 

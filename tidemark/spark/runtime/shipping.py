@@ -79,7 +79,7 @@ def _send(name: str, write: Callable[[Path], None], context: SparkContext) -> No
     """
     archive = Path(SparkFiles.getRootDirectory()) / name
     if not archive.exists():
-        # Whole at once, also where two runs send the same file.
+        # Whole at once, even where two runs send the same file.
         half = archive.with_suffix(f".{os.getpid()}")
         write(half)
         half.replace(archive)

@@ -109,7 +109,7 @@ def _with_whole_decimals(schema: Any) -> Any:
     whole = {name: _with_whole_decimals(one) for name, one in schema.items()}
     if whole.get("logicalType") == "decimal" and isinstance(whole.get("precision"), int):
         size = whole.get("size")
-        # A fixed value has room for so many digits. With more, Avro would take it for bytes.
+        # A fixed value has room for this many digits. With more, Avro would take it for bytes.
         most = len(str(2 ** (8 * size - 1) - 1)) - 1 if isinstance(size, int) and size > 0 else _MOST_DIGITS
         whole["precision"] = max(whole["precision"], min(_MOST_DIGITS, most))
     return whole

@@ -16,7 +16,7 @@ _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
 NOT_OBJECT = "not a JSON object"
 # A reason has this many characters of a key, and so have counts of keys.
 _MOST_CHARACTERS = 100
-# So many keys that are not named are counted of a message.
+# This many keys that are not named are counted of a message.
 _MOST_NAMES = 20
 
 

@@ -71,7 +71,7 @@ class Found:
     """What one question has found: items in their order, and of which offsets it knows now that there are no others.
 
     `go_on`: what the next question is given to go on from there; None at the end. `ended`: the bound that ended it, in a
-    word, or `count` when so many were found. `not_read`: items whose value was too large, or took too long, to be read as JSON.
+    word, or `count` for the number asked. `not_read`: items whose value was too large, or took too long, to be read as JSON.
     `left_out`: how many rows of messages with very many are not among the items, at least.
     `topics`: as the ledger knows them.
     """

@@ -18,7 +18,7 @@ from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.places import GoOn, InKafka, Where, in_kafka
 
-# From the newest back, a partition is read in parts, each forwards: so many offsets first, then more or fewer.
+# From the newest back, a partition is read in parts, each forwards: this many offsets first, then more or fewer.
 _FIRST_STEP, _MOST_STEP = 64, 2**40
 # Messages of a part: with fewer the next one has more offsets, and the other way round.
 _FEW, _MANY = 250, 1_000

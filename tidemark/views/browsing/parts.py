@@ -12,7 +12,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 
-# Offsets that are read at once: so many first, twice as many where these had few items, half of them where there is no room.
+# Offsets that are read at once: this many first, twice as many where these had few items, half of them where there is no room.
 _FIRST, _MOST, _FEW = 200, 2**40, 1_000
 # What there is room for in memory.
 _MOST_ITEMS, _MOST_BYTES = 50_000, 16_000_000

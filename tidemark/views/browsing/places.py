@@ -104,7 +104,7 @@ class InKafka:
 def in_kafka(opened: OpenStream, where: Where) -> InKafka:
     """What Kafka holds of what is named: of a topic that the stream reads or has read, in incarnations that the ledger knows.
 
-    Raises WrongUse, Conflict for a topic that was made anew and that the stream does not read yet, Unreachable, NotAuthorized.
+    Raises WrongUse, Conflict for a topic that was recreated and that the stream does not read yet, Unreachable, NotAuthorized.
     """
     topic = where.topic or _only_topic(opened, where)
     if topic not in of_the_stream(opened, [topic]):
@@ -213,6 +213,6 @@ class GoOn:
         return cls(partition, offset, step, log.topic_id, own.leader_epoch, own.written)
 
     def check(self, opened: OpenStream, topic: str) -> None:
-        """Raises Conflict where the topic was made anew, or its log cut, since the answer before."""
+        """Raises Conflict where the topic was recreated, or its log cut, since the answer before."""
         before = PartitionLog(0, self.written, self.epoch)
         check_same(opened, {topic: TopicLog(self.topic_id, {self.partition: before})})

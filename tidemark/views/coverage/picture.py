@@ -29,7 +29,7 @@ class State(StrEnum):
     SKIPPED = "skipped"
     # In no window, and no longer in Kafka.
     EXPIRED = "expired"
-    # In a window that is not committed yet, also where an older window has committed them.
+    # In a window that is not committed yet, even where an older window has committed them.
     PENDING = "pending"
     # The newest committed window is of a lane of this kind.
     ERASE = "erase"

@@ -95,7 +95,7 @@ class Grid:
 
 
 def grid_of(opened: OpenStream, asked: AskedTimes) -> Grid:
-    """Ask Kafka where the columns begin. Raises WrongUse, Unreachable, and Conflict for a topic that was made anew."""
+    """Ask Kafka where the columns begin. Raises WrongUse, Unreachable, and Conflict for a topic that was recreated."""
     step = STEP_MS[asked.step]
     until = _up(_newest(opened) + 1 if asked.until is None else asked.until, step)
     since = until - step * _USUAL_COLUMNS[asked.step] if asked.since is None else asked.since // step * step

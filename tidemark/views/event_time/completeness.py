@@ -226,7 +226,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class Late:
-    """How many messages of a span came late: at least and at most so many, in `windows`.
+    """How many messages of a span came late: at least and at most this many, in `windows`.
 
     `ranges` are the offsets in which they may lie. `unread` offsets are in no committed window, and may hold more.
     """

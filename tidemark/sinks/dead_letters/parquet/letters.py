@@ -91,7 +91,7 @@ class LettersInFiles(DeadLetters):
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         """As `DeadLetters.rows`. Without debris: a file of which nothing counts is not opened.
 
-        Raises Unreachable, also where the folder is not there although windows have named it.
+        Raises Unreachable, and so if the folder is not there although windows have named it.
         """
         there: list[tuple[int, int, _File]] = []
         attempts: Mapping[int, list[str]] | None = None

@@ -52,7 +52,7 @@ def written(book: Book, lane: str, seq: int, generation: int, block: int, sink: 
             f"sink {sink} makes aggregates of {units([block])}, and {lane}/{seq} reads only a part of some: without "
             f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
         )
-    # A block keeps its column, also if its first offset was erased.
+    # A block keeps its column, even if its first offset was erased.
     return WrittenColumns(BlockColumns(covers | first.erased), first.touched(covers))
 
 

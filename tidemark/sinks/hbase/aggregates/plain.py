@@ -36,7 +36,7 @@ def _to_erase(
 ) -> tuple[AggregateTable, MadeOfErased]:
     """The table, and what of it is made of erased messages.
 
-    A table that was made anew has other blocks than the place says. One that is gone holds nothing.
+    A table that was recreated has other blocks than the place says. One that is gone holds nothing.
     """
     table = aggregate_table(connections, place["connection"], place["table"], _ERASING_MS)
     erased = [(one.generation, one.erased) for one in done]
@@ -95,7 +95,7 @@ class PlainAggregates(PlainSink):
         """Key and values of each key, without a coordinate."""
         aggregates = settings.aggregates(opened.fields)
         table = aggregate_table(opened.connections, settings.hbase, settings.table)
-        # All of them as of one moment: so many keys are in memory at once.
+        # All of them as of one moment: this many keys are in memory at once.
         for key, values in self._steady(opened.book, table, aggregates, limit):
             yield {
                 "key": {name: text(part) for name, part in zip(settings.key, key, strict=True)},

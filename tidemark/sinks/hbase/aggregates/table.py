@@ -187,7 +187,7 @@ class AggregateTable:
         return decode(cell) if timestamp == generation else None
 
     def some_rows(self, counts: Counts, salt: int, start: bytes, most: int) -> tuple[list[KeyRow], bytes | None]:
-        """The first keys with a salt, of so many contributions, and where the next ones begin; None after the last.
+        """The first keys with a salt, of this many contributions, and where the next ones begin; None after the last.
 
         What an erasure removes meanwhile may be missing: see `SteadyRows`.
         """
@@ -258,7 +258,7 @@ def _whole_blocks(
     """The generations of the windows that count in a table, each with whole blocks.
 
     A replay leaves out what was erased, so its blocks are whole without it. A window that has erased something counts in
-    the blocks of that, also if it has not written to the table: nothing counts that was made of an erased message.
+    the blocks of that, even if it has not written to the table: nothing counts that was made of an erased message.
     """
     first = FirstWindows(windows)
     for one in windows:
@@ -287,7 +287,7 @@ class _ByBlock:
 class MadeOfErased:
     """Which contributions may be made of messages that windows have `erased`: their generations, with offsets of their own.
 
-    Called with a column's qualifier and the newest generation that the column has. Gives up to which generation its
+    Called with a column's qualifier and the newest generation that the column has. Returns up to which generation its
     contributions go; None: all stay.
     """
 
@@ -380,7 +380,7 @@ class MadeOfErased:
 
 
 def _wrote(table: str, block: int, record: Record) -> bool:
-    """Whether a window has written to a table. One that was made anew with other blocks is another one."""
+    """Whether a window has written to a table. One that was recreated with other blocks is another one."""
     # Without a receipt this is not known yet. The window is committed, so contributions that it has written count.
     return record.receipt is None or any(
         sink.type == TYPE and sink.place["table"] == table and sink.place.get(_BLOCK) == str(block)
@@ -407,7 +407,7 @@ class AsOf:
 class SteadyRows:
     """The keys of a table, each as of a moment at which the ledger was so. Runs in Spark's workers too.
 
-    Only an erasure removes cells, and only after its commit, with which it has made their contributions anew. So the ledger
+    Only an erasure removes cells, and only after its commit, with which it has made their contributions again. So the ledger
     is read again after each part of the rows. Once something was erased since, the part is read again, by what counts now.
     """
 

@@ -85,7 +85,7 @@ def spans(offsets: Iterable[tuple[int, int]], epochs: int) -> list[tuple[int, in
 
 
 def _fewer(spans_: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """At most so many spans: those go together between which the least lies."""
+    """At most this many spans: those go together between which the least lies."""
     between = sorted(range(1, len(spans_)), key=lambda at: spans_[at][0] - spans_[at - 1][1], reverse=True)
     cuts = [0, *sorted(between[: most - 1]), len(spans_)]
     return [(spans_[first][0], spans_[last - 1][1]) for first, last in pairwise(cuts)]
