@@ -691,6 +691,28 @@ PLANTED |= {
         (("tidemark.ledger.incarnations", "    if change.topic not in topics:\n", "    if False:\n"),),
     ),
 }
+PLANTED |= {
+    "newest rows are published without the history": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.latest.table",
+                "_merge(version, history, windows, register, stale=True)",
+                "_merge(version, history, windows, register, stale=False)",
+            ),
+        ),
+    ),
+    "a reader of newest rows leaves out what a replay brings back": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.latest.table",
+                "    stale = bool(book.hidden) or any(one.owes_sweep for one in windows.values())\n",
+                "    stale = bool(book.hidden)\n",
+            ),
+        ),
+    ),
+}
 ICEBERG = "tidemark.sinks.iceberg"
 # Of tables of Iceberg and their compaction.
 PLANTED |= {
@@ -810,6 +832,8 @@ _OF_THE_MODEL = (
 )
 # A seed that finds each; it changes with the menu.
 _SEEDS: dict[str, int] = {
+    "newest rows are published without the history": 17,
+    "a reader of newest rows leaves out what a replay brings back": 197,
     "a snapshot keeps the rows that a replay has replaced": 142,
     "a compaction keeps snapshots from before an erasure": 52,
     "a compaction merges files that others have replaced meanwhile": 952,

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable
 
 import pytest
+from _pytest.outcomes import Failed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.model.planting import planted
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import Coordinate, Named, parse_coordinates, parse_ranges, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -53,6 +55,22 @@ def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
         assert parse_records(asked) == Named(first)
     with pytest.raises(WrongUse, match="logs#2/3@17: leave the incarnation out here"):
         parse_coordinates("logs#2/3@17")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # The first incarnation is taken for one that nobody has said.
+        ("        parts[exact].append(", "        parts[exact and partition.incarnation > 1].append("),
+        # One that was said is left to the ledger.
+        ("        parts[exact].append(", "        parts[False].append("),
+        # It is dropped where no place for it is.
+        ("            if exact:\n", "            if False:\n"),
+    ],
+)
+def test_planted_bugs_of_incarnations_are_found(old: str, new: str) -> None:
+    with planted("tidemark.offsets.coordinates", old, new), pytest.raises((AssertionError, Failed)):
+        test_an_incarnation_is_said_or_left_to_the_ledger()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from _pytest.outcomes import Failed
 
+from tests.model.planting import planted
 from tests.support.stream_text import MINIMAL
 from tidemark.cli import finding
 from tidemark.cli.app import app
@@ -66,6 +68,31 @@ def test_a_disk_that_is_not_mounted_begins_no_second_ledger(
     assert on_one_machine.describe_stand_ins(NAMES, from_environment) is None
     assert [*mounted.iterdir()] == [] if disk == "empty" else not mounted.exists()
     assert finding.folders() == [Path("dags/streams")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # The folder stands in before anybody has begun it.
+        (
+            '    if not begun():\n        raise ConnectionMissing(f"{missing}.',
+            '    if False:\n        raise ConnectionMissing(f"{missing}.',
+        ),
+        # The user's own home takes the place of a disk that is away.
+        ("Path(os.environ.get(HOME) or Path.home()", "Path(Path.home()"),
+        # Nobody says that a disk may be away.
+        ("    if os.environ.get(HOME):\n", "    if False:\n"),
+    ],
+)
+def test_planted_bugs_of_the_home_are_found(
+    old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def check() -> None:
+        test_a_missing_connection_begins_no_second_ledger("sql_default", tmp_path)
+        test_a_disk_that_is_not_mounted_begins_no_second_ledger("missing", tmp_path, monkeypatch, capfd)
+
+    with planted("tidemark.clients.on_one_machine", old, new), pytest.raises((AssertionError, Failed)):
+        check()
 
 
 @pytest.mark.covers("N71")

@@ -8,8 +8,10 @@ from typing import Any
 
 import google.type
 import pytest
+from _pytest.outcomes import Failed
 from google.protobuf import descriptor_pb2
 
+from tests.model.planting import planted
 from tidemark.clients.protobuf_files import set_of
 from tidemark.clients.protobuf_known import KNOWN
 
@@ -34,6 +36,20 @@ _MAIN = 'syntax = "proto3"; package shop; message Order { int64 id = 1; }'
 def test_an_import_that_no_file_can_be_named_by_refuses_its_schema(names: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"it imports '.*, which is no name of a file"):
         set_of(_MAIN, dict.fromkeys(names, 'syntax = "proto3";'))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        # A schema's author writes a file anywhere, or ends the program by a name.
+        ("../out.proto", ' or ".." in path.parts', ""),
+        ("/tmp/out.proto", "path.is_absolute() or ", ""),
+        ("a" * 300 + ".proto", "        if problem.errno in _OF_NAMES:\n", "        if False:\n"),
+    ],
+)
+def test_planted_bugs_of_imports_are_found(name: str, old: str, new: str) -> None:
+    with planted("tidemark.clients.protobuf_files", old, new), pytest.raises((Exception, Failed)):
+        test_an_import_that_no_file_can_be_named_by_refuses_its_schema((name,))
 
 
 @pytest.mark.covers("N112")
