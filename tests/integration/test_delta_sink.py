@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.support.browsed import browsed, places_of
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
@@ -118,6 +119,8 @@ def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledge
     assert_each_once(live, spark)
     shown = asked("results", str(live.file), "--sink", "delta", "--limit", "1000")
     assert {one["coordinate"] for one in shown} == {f"{t}/{p}@{o}" for t, p, o, _ in live.expected().rows}
+    looked_through = places_of(browsed(live.opened, "delta", count=7))
+    assert looked_through == [(f"{t}/{p}@{o}", index) for t, p, o, index in sorted(live.expected().rows)]
     report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
     assert [place.name for place in report.places] == ["delta", "hbase", "parquet", "dead letters"]

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from services import control
 from services.site import Site
+from tests.support.browsed import browsed, places_of
 from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
@@ -144,6 +145,8 @@ def test_a_table_through_ingests_and_replays(make: Make, spark: SparkSession) ->
     assert len(after.snapshots()) == len(before.snapshots()) + 1
     shown = asked("results", str(live.file), "--sink", "iceberg", "--limit", "1000")
     assert {one["coordinate"] for one in shown} == {f"{t}/{p}@{o}" for t, p, o, _ in live.expected().rows}
+    looked_through = places_of(browsed(live.opened, "iceberg", count=7))
+    assert looked_through == [(f"{t}/{p}@{o}", index) for t, p, o, index in sorted(live.expected().rows)]
     report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
     assert [place.name for place in report.places] == ["iceberg", "hbase", "parquet", "dead letters"]

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from services import control
 from services.site import Site
+from tests.support.browsed import browsed
 from tests.support.claiming import claim_lane
 from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, cut_after
@@ -184,6 +185,10 @@ class Latest:
         shown = asked("results", str(self.live.file), "--sink", name, "--limit", "1000")
         assert {(one["coordinate"], one["deleted"]) for one in shown} == {
             (f"{self.live.topics[0]}/{row.partition}@{row.offset}", row.deleted) for row in found.values()
+        }
+        looked_through = browsed(self.live.opened, name)
+        assert {(str(one.at), one.deleted) for one in looked_through} == {
+            (one["coordinate"], one["deleted"]) for one in shown
         }
         return found
 

@@ -14,6 +14,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.support.browsed import browsed
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.live_streams import LiveStream, Make
@@ -124,6 +125,10 @@ def test_odd_values_name_folders_and_come_back_unchanged(make: Make, spark: Spar
     assert sorted(map(repr, customers)) == sorted(repr(one["fields"].get("customer")) for one in shown)
     wanted = {f"{topic}/{partition}@{at}": row for (topic, partition, at, _), row in live.expected().rows.items()}
     assert {one["coordinate"]: one["fields"] for one in shown} == wanted
+    looked_through = browsed(live.opened, "parquet", count=7)
+    assert {
+        str(one.at): {name: value.decode() for name, value in one.fields.items()} for one in looked_through
+    } == wanted
     assert len(asked("results", str(live.file), "--sink", "parquet", "--limit", "5")) == 5
 
 

@@ -103,6 +103,53 @@ def test_a_text_stays_selected_and_a_link_has_the_focus_while_other_rows_change(
     assert page.evaluate("scrollY") >= scrolled
 
 
+def lane_of(seqs: range, left: int) -> dict[str, Any]:
+    """A lane of two partitions, one of which is read meanwhile, that has committed some windows."""
+    none = dict.fromkeys(("closed_early", "paused", "asked_by", "approved_by", "pace", "pending"))
+    parts = [
+        {"partition": f"cdn-logs/{number}", "from": "0", "until": "9", "offsets": "9", "left": str(left * number)}
+        for number in range(2)
+    ]
+    committed = [
+        {"window": f"replay-1/{seq}", "at": 1, "ranges": parts[:1], "more_ranges": 1, "read": seq}
+        | dict.fromkeys(("stored", "skipped", "dead_letters"), 1)
+        for seq in reversed(seqs)
+    ]
+    known = {"lane": "replay-1", "kind": "replay", "state": "open", "run": "cli/x", "reason": "a test", "opened_at": 1}
+    counts = {"windows": len(seqs), "offsets": "18", "left": str(left), "more_partitions": 1}
+    return {**none, **known, **counts, "committed": committed, "partitions": parts}
+
+
+@pytest.mark.covers("U17", "U13")
+def test_a_text_stays_selected_on_the_page_of_a_run_while_it_goes_on(airflow: Airflow, page: Page) -> None:
+    lanes = [lane_of(range(1, 3), 9)]
+    asked = 0
+
+    def answer(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        route.fulfill(json={"run": "cli/x", "now": 2, "lanes": lanes, "may_steer": False})
+
+    page.route("**/api/streams/cdn_logs/progress?*", answer)
+    page.goto(f"{airflow.url}/tidemark/run?stream=cdn_logs&run=replay-1")
+    partitions, windows = page.locator("#lanes tbody").first, page.locator("#lanes tbody").last
+    offsets = partitions.locator("tr").first.locator("td").first
+    offsets.evaluate(SELECT)
+    windows.get_by_role("link", name="replay-1/2").focus()
+    chosen, href = offsets.inner_text(), page.evaluate(HREF)
+    assert (chosen, href.endswith("/windows/replay-1/2")) == ("cdn-logs/0", True)
+    lanes[:] = [lane_of(range(1, 4), 4)]
+    windows.get_by_role("link", name="replay-1/3").wait_for()
+    expect(partitions).to_contain_text("and 1 more partition")
+    expect(partitions.locator("progress").nth(1)).to_have_attribute("value", "555")
+    before = asked
+    while asked < before + 2:
+        page.wait_for_timeout(200)
+    assert page.evaluate("getSelection().toString()") == chosen
+    assert page.evaluate(HREF) == href
+    assert windows.locator("tr").count() == 3
+
+
 @pytest.mark.full
 @pytest.mark.covers("U17")
 def test_the_focus_stays_at_the_same_link_of_a_stream(airflow: Airflow, page: Page) -> None:
@@ -279,11 +326,23 @@ def test_a_page_says_when_airflow_does_not_answer_and_asks_on(airflow: Airflow, 
     page.route(STREAM, lambda route: route.abort())
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
     problem = page.locator("#problem")
-    expect(problem).to_have_text("Airflow did not answer.")
+    expect(problem).to_have_text("Airflow did not answer. If that stays so, look whether its API server is up.")
     page.unroute(STREAM)
     expect(problem).to_be_hidden()
     page.route(STREAM, lambda route: held.append(route))
-    expect(problem).to_have_text("Airflow did not answer.")
+    expect(problem).to_have_text("Airflow did not answer. If that stays so, look whether its API server is up.")
     page.unroute(STREAM)
     expect(problem).to_be_hidden()
     assert held
+    # What a proxy before Airflow says, whose pages are no data; and a login that has ended.
+    for answer, said in (
+        ({"status": 502, "body": "<html>"}, "/streams/cdn_logs was answered with 502 Bad Gateway"),
+        ({"status": 200, "body": "<html>"}, "Something else than Airflow has answered"),
+        (
+            {"status": 401, "json": {"detail": "Not authenticated"}},
+            "You are no longer logged in to Airflow: log in again",
+        ),
+    ):
+        page.route(STREAM, lambda route, answer=answer: route.fulfill(**answer))  # type: ignore[misc]
+        expect(problem).to_contain_text(said)
+        page.unroute(STREAM)

@@ -418,7 +418,7 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
     assert any(
         f"{ERASED + 1} 1 erased by erase-" in line for line in answers(airflow, page, run, "After the run", "erase")
     )
-    expect(frame.locator("#told")).to_have_text("Finished. 1 of 1 offsets are erased.")
+    expect(frame.locator("#told")).to_have_text("Finished. 1 of 1 offset is erased.")
     remains = frame.locator("section", has_text="What remains").locator("tbody tr", has_text="hbase").first
     assert remains.locator("td").last.inner_text() == "Nothing"
     page.screenshot(path=SCREENSHOTS / "erased.png")

@@ -29,6 +29,14 @@ FOCUSED = """() => {
         outline: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1 };
 }"""
 
+# Pages in other states than that of their plain address.
+STATES = {
+    "?words=cdn&sort=lag&down=true": "tr[data-stream=cdn_logs] td:nth-child(5)",
+    "streams/cdn_logs?axis=hour&lane=ingest": "#coverage-times svg",
+    "streams/cdn_logs/browse?kind=results&sink=parquet": "#found td.value-cell",
+    "streams/cdn_logs/browse?kind=dead-letters&newest=true": "#searched:not(:empty)",
+}
+
 
 @pytest.fixture
 def page(ingested: Airflow) -> Iterator[Page]:
@@ -64,7 +72,7 @@ def test_the_tab_key_reaches_everything_and_the_focus_is_seen(airflow: Airflow, 
 
 
 @pytest.mark.covers("U21")
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, *STATES])
 def test_axe_finds_nothing_and_the_console_stays_empty(airflow: Airflow, page: Page, path: str) -> None:
     """Light and dark, with every rule of axe-core. What a page shows can be pasted into the fields that take offsets."""
     run = ""
@@ -79,7 +87,7 @@ def test_axe_finds_nothing_and_the_console_stays_empty(airflow: Airflow, page: P
         page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
         page.reload()
         page.locator(f"html.{theme}").wait_for()
-        page.locator(PAGES[path]).first.wait_for(state="attached")
+        page.locator({**PAGES, **STATES}[path]).first.wait_for(state="attached")
         page.locator("main h1").wait_for(state="attached")
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()

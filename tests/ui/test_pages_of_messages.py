@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from kafka import KafkaProducer
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page, Route, expect
 
 from demo.airflow import Airflow
 from services import environment
@@ -496,3 +496,50 @@ def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Ai
     page.get_by_role("button", name="Previous").click()
     rows.filter(has_text=first.strip()).wait_for()
     assert page.locator("main img, main script").count() == 0
+
+
+@pytest.mark.covers("U28", "Q15")
+@pytest.mark.usefixtures("sent")
+def test_rows_in_files_are_looked_through_as_those_in_hbase(airflow: Airflow, page: Page) -> None:
+    api = "/tidemark/api/streams/cdn_logs/browse/results"
+    filtered = f"payload=true&filter={quote('size > 100')}"
+    newest = {
+        sink: [
+            (one["coordinate"], one["fields"]["path"]["text"])
+            for one in asked(airflow, f"{api}?sink={sink}&newest=true&count=60&{filtered}", airflow.token)[1]["lines"]
+        ]
+        for sink in ("hbase", "parquet")
+    }
+    assert newest["hbase"] == newest["parquet"]
+    assert len({*newest["hbase"]}) == 60
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/browse")
+    page.select_option("[name=kind]", "results")
+    page.locator("[name=sink] option", has_text="parquet").wait_for(state="attached")
+    page.select_option("[name=sink]", "parquet")
+    page.fill("[name=filter]", "size > 100")
+    page.click("#which >> text=The newest")
+    rows = page.locator("#found tbody tr")
+    rows.nth(49).wait_for()
+    page.locator("#searched", has_text=re.compile(r"^50 of \d+ rows that were looked at fit\.")).wait_for()
+
+    def shown() -> list[str]:
+        return [one.strip() for one in rows.locator("td.topic").all_inner_texts()]
+
+    first = shown()
+    assert first == [coordinate for coordinate, _ in newest["hbase"][:50]]
+    rows.first.locator("summary").click()
+    rows.first.locator("dl.fields dd", has_text=newest["hbase"][0][1]).wait_for()
+    page.screenshot(path=SCREENSHOTS / "browse-rows.png", full_page=True)
+    page.get_by_role("button", name="Older 50").click()
+    page.get_by_role("button", name="Previous").wait_for()
+    expect(rows.locator("td.topic").first).to_have_text(newest["hbase"][50][0])
+    # The address is the page.
+    page.reload()
+    expect(rows.locator("td.topic").first).to_have_text(newest["hbase"][50][0])
+    assert page.locator("[name=sink]").input_value() == "parquet"
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="Export as CSV").click()
+    header, *lines = downloading.value.path().read_text().splitlines()
+    assert header.startswith("topic,partition,offset,incarnation,timestamp,key,value,headers,deleted,clientip,")
+    exported = ["{}/{}@{}".format(*one.split(",")[:3]) for one in lines]
+    assert exported == shown()

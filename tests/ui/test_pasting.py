@@ -100,7 +100,7 @@ ON_THE_SERVER = [
 OTHERS = {
     "": {"filter"},
     "streams/cdn_logs": {"run"},
-    "streams/cdn_logs/browse": {"sink", "filter"},
+    "streams/cdn_logs/browse": {"filter"},
     "streams/cdn_logs/dead-letters": {"reason"},
     "streams/cdn_logs/plan": {"records_file", "key", "dead_letters", "selection", "reason"},
 }

@@ -223,7 +223,7 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     page.fill("input[name=reason]", "request 4711")
     page.click("text=Erase 1 message for good")
     page.wait_for_url("**/tidemark/run?**")
-    page.locator("#told", has_text="Finished. 1 of 1 offsets are erased.").wait_for()
+    page.locator("#told", has_text="Finished. 1 of 1 offset is erased.").wait_for()
     page.locator("#results h2", has_text="What remains").wait_for()
     page.screenshot(path=SCREENSHOTS / "erasure-done.png", full_page=True)
     run = page.url.rpartition("run_id=")[2]

@@ -634,6 +634,13 @@ def test_many_streams_are_looked_at_at_once_and_one_that_is_away_delays_no_other
     (again,) = asking.look(others[:1], 0)
     until(again.done, "it is not asked again")
     assert servers.asked["other_0"] == 2
+    # Nobody waits for the next answer while there is one that is not much older.
+    for age, waited in ((100, 0), (130, 1)):
+        for known in asking._streams.values():
+            known.answered = time.monotonic() - age
+        assert len(asking.look(others[1:2], 60)) == waited
+        until(lambda: asking._streams["other_1", servers.show].flight is None, "it is not asked again")
+    assert servers.asked["other_1"] == 3
 
 
 @pytest.mark.covers("U19")

@@ -127,19 +127,19 @@ class Asking:
     def look(self, files: Iterable[StreamFile], older: float) -> list[Future[Answer]]:
         """Have the first question asked of each of many streams whose answer is `older` than this many seconds. Waits for none.
 
-        Each set of servers has threads of its own: streams whose servers are away hold up no others.
+        Gives the questions whose answers are worth waiting for: of streams that have none, or one of twice that age. Each set
+        of servers has threads of its own: streams whose servers are away hold up no others.
         """
         with self._lock:
             now = time.monotonic()
             flights = []
             for file in files:
                 asked = self._noted_stream(file, self.ask)
-                fresh = asked.answer is not None and (
-                    now < asked.answer.until or (asked.answered is not None and now - asked.answered < older)
-                )
+                age = float("inf") if asked.answered is None else now - asked.answered
+                fresh = asked.answer is not None and (now < asked.answer.until or age < older)
                 if asked.flight is None and not fresh:
                     self._begin(file, self.ask, asked, self._servers(file, ledger_only=False))
-                if asked.flight is not None:
+                if asked.flight is not None and age > 2 * older:
                     flights.append(asked.flight)
             return flights
 

@@ -288,7 +288,8 @@ def _lag_sentence(lags: Sequence[int], unread_since: int | None, now: int) -> st
     number = f"{len(lags)} partition{'s' if len(lags) > 1 else ''}"
     if not any(lags):
         return f"nothing is unread in {number}"
-    said = f"{sum(lags)} offsets are unread, in {sum(1 for lag in lags if lag)} of {number}"
+    unread = "1 offset is" if sum(lags) == 1 else f"{sum(lags)} offsets are"
+    said = f"{unread} unread, in {sum(1 for lag in lags if lag)} of {number}"
     return (
         said if unread_since is None else f"{said}; the oldest message waits for {in_words(max(0, now - unread_since))}"
     )

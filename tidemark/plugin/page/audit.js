@@ -1,5 +1,5 @@
 // An audit: what it counted and found, down to the coordinate, and its repair.
-import { address, button, cell, copyable, element, grouped, link, messageOf, run, time, withQuery } from "./shared.js";
+import { address, button, cell, copyable, counted, element, grouped, isOne, link, messageOf, run, time, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 
 const NAMES = { blocks: "blocks that differ" };
@@ -56,8 +56,8 @@ function findings(found) {
     }
     if (one.blocks_at.length) part(`blocks that differ in ${one.name}`, one.blocks_at, one.counts.blocks);
   }
-  if (found.holes.length) part("holes, in no window", found.holes, found.holes.length);
-  if (found.overlaps.length) part("offsets in two windows", found.overlaps, found.overlaps.length);
+  if (found.holes.length) part("holes, in no window", found.holes.map((one) => copyable(one)), found.holes.length);
+  if (found.overlaps.length) part("offsets in two windows", found.overlaps.map((one) => copyable(one)), found.overlaps.length);
   if (found.problems.length) part("what is wrong with the ledger, or in Kafka", found.problems, found.problems.length);
   return made;
 }
@@ -68,10 +68,10 @@ function repair(one) {
   // What was repaired is no finding any more.
   if (found.selection && !one.repaired?.clean) {
     const into = found.sinks ? ` Only ${found.sinks.join(", ")} would be written: the other sinks are right.` : "";
-    const says = `All ${grouped(found.offsets)} offsets that the audit ${one.run} has found.${into} The dry run shows what has to be read besides.`;
+    const says = `${isOne(found.offsets) ? "The offset" : `All ${counted(found.offsets, "offset")}`} that the audit ${one.run} has found.${into} The dry run shows what has to be read besides.`;
     const conf = { selection: found.selection, ...(found.sinks ? { sinks: found.sinks } : {}) };
     const start = () => plan({ stream, kind: "replay", conf, says, repair: one.level });
-    made.append(button(`Repair: replay ${found.offsets === "1" ? "the offset" : `the ${grouped(found.offsets)} offsets`} …`, start, "primary"));
+    made.append(button(`Repair: replay ${isOne(found.offsets) ? "the offset" : `the ${counted(found.offsets, "offset")}`} …`, start, "primary"));
   }
   if (found.holes.length) {
     const says = "All offsets that the ingest is past, and that no window has read.";

@@ -1,8 +1,8 @@
 // Messages, dead letters or rows of a sink that fit a filter, some at a time: what was looked through is said, and a question goes on from there.
 // What was picked is replayed, erased, or copied as records.
 import {
-  address, asked, button, cell, copyable, element, fill, grouped, link, load, loadPatiently, messageOf, navigation, remember, say, streamOfAddress,
-  time, toast, windowLink, withQuery,
+  address, asked, button, cell, copyable, counted, element, fill, grouped, isOne, link, load, loadPatiently, messageOf, navigation, patiently,
+  refusal, remember, say, streamOfAddress, time, toast, windowLink, withQuery,
 } from "./shared.js";
 import { fields, headers, parts, text } from "./payload.js";
 import { picking, plan, planner } from "./plan.js";
@@ -12,7 +12,7 @@ const stream = streamOfAddress();
 const form = document.getElementById("which");
 const COUNT = 50;
 const NAMES = ["kind", "sink", "where", "window", "since", "until", "filter"];
-const WHAT = { messages: "messages", "dead-letters": "dead letters", results: "rows" };
+const WHAT = { messages: "message", "dead-letters": "dead letter", results: "row" };
 // Of a value, so much stands in its line.
 const MOST_LINE = 140;
 // A key as short as this stays in one line.
@@ -41,7 +41,7 @@ function urlOf({ kind, ...values }, question, ...more) {
 
 function short(found) {
   if (found === null) return element("span", "none", "quiet");
-  if (found.text === undefined) return element("span", `${grouped(found.bytes)} bytes, masked`, "quiet");
+  if (found.text === undefined) return element("span", `${counted(found.bytes, "byte")}, masked`, "quiet");
   const all = text(found);
   const line = all.slice(0, MOST_LINE).replaceAll("\n", " ");
   return element("code", all.length > MOST_LINE ? `${line} …` : line || "(empty)");
@@ -100,25 +100,24 @@ function showPicked() {
   place.hidden = picked.size === 0;
   if (place.hidden) return;
   const records = [...picked].join("\n");
-  const said = picked.size === 1 ? "Replay the picked message …" : `Replay the ${grouped(picked.size)} picked messages …`;
+  const said = isOne(picked.size) ? "Replay the picked message …" : `Replay the ${counted(picked.size, "picked message")} …`;
   const act = button(said, () => plan({ stream, kind: "replay", conf: { records }, text: "records" }), "primary");
   const clear = button("Clear selection", () => {
     picked.clear();
     show();
   });
-  const erase = link(picked.size === 1 ? "Erase it …" : "Erase them …", planner(stream, "erase", { records }));
-  place.replaceChildren(act, erase, copyable(records, element("span", picked.size === 1 ? "Copy its record" : "Copy as records")), clear);
+  const erase = link(isOne(picked.size) ? "Erase it …" : "Erase them …", planner(stream, "erase", { records }));
+  place.replaceChildren(act, erase, copyable(records, element("span", isOne(picked.size) ? "Copy its record" : "Copy as records")), clear);
 }
 
 function searchedText() {
   const { looked, erased, notRead, leftOut, searched, lines, more, ended, kind } = page;
-  const one = page.values.filter ? looked === 1 : lines.length === 1;
-  const what = one ? WHAT[kind].slice(0, -1) : WHAT[kind];
-  const said = [page.values.filter ? `${grouped(lines.length)} of ${grouped(looked)} ${what} that were looked at fit` : `${grouped(lines.length)} ${what}`];
-  if (erased) said.push(`${grouped(erased)} erased ones are not shown`);
-  if (notRead) said.push(`${grouped(notRead)} could not be read as JSON within limits, so nobody knows whether they fit`);
-  if (leftOut) said.push(`at least ${grouped(leftOut)} more rows of messages with very many are not shown`);
-  const ranges = searched.length ? ` Looked through: ${searched.slice(0, 3).join(", ")}${searched.length > 3 ? ` and ${grouped(searched.length - 3)} more ranges` : ""}.` : "";
+  const of = `${counted(looked, WHAT[kind])} that ${isOne(looked) ? "was" : "were"} looked at`;
+  const said = [page.values.filter ? `${grouped(lines.length)} of ${of} ${isOne(lines.length) ? "fits" : "fit"}` : counted(lines.length, WHAT[kind])];
+  if (erased) said.push(`${counted(erased, "erased one")} ${isOne(erased) ? "is" : "are"} not shown`);
+  if (notRead) said.push(`${grouped(notRead)} could not be read as JSON within limits, so nobody knows whether ${isOne(notRead) ? "it fits" : "they fit"}`);
+  if (leftOut) said.push(`at least ${counted(leftOut, "more row")} of messages with very many ${isOne(leftOut) ? "is" : "are"} not shown`);
+  const ranges = searched.length ? ` Looked through: ${searched.slice(0, 3).join(", ")}${searched.length > 3 ? ` and ${counted(searched.length - 3, "more range")}` : ""}.` : "";
   const end = more ? (ended === "count" ? "There may be more." : `Then ${ENDED[ended] ?? "it stopped"}: go on from there.`) : "That is all of it.";
   return `${said.join("; ")}.${ranges} ${end}`;
 }
@@ -129,9 +128,11 @@ async function download(format) {
   try {
     let all = "";
     for (const question of mine.questions) {
-      const answer = await fetch(urlOf(mine.values, { ...question, format }, "file"), { credentials: "same-origin" });
-      const text = await answer.text();
-      if (!answer.ok) throw new Error(JSON.parse(text).detail ?? answer.statusText);
+      const text = await patiently(async () => {
+        const answer = await fetch(urlOf(mine.values, { ...question, format }, "file"), { credentials: "same-origin" });
+        if (!answer.ok) throw await refusal(answer);
+        return answer.text();
+      }, () => {}, 20);
       // One header is enough.
       all += format === "csv" && all ? text.slice(text.indexOf("\r\n") + 2) : text;
     }

@@ -1,8 +1,8 @@
 // Whether the hours of some days are complete, as a calendar, and the answer of one hour for each partition.
 // Hours begin as in UTC. They stand in the rows and columns of the viewer's zone, in which a day may have 23 or 25 of them.
 import {
-  address, asked, button, cell, copyable, element, fill, grouped, loadPatiently, navigation, rangeText, remember, say, span, streamOfAddress, time, windowLink,
-  withQuery,
+  address, asked, button, cell, copyable, counted, element, fill, grouped, loadPatiently, navigation, rangeText, remember, say, span,
+  streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { ZONE, both, dayText, digits, hourOf, minuteText, momentOf, weekday } from "./times.js";
 import { plan } from "./plan.js";
@@ -47,9 +47,9 @@ const between = (late) => (late.least === late.most ? grouped(late.most) : `${gr
 
 function describe(one) {
   const said = [one.word];
-  if (one.missing !== "0") said.push(`${grouped(one.missing)} offsets missing`);
-  if (one.late.most) said.push(`${between(one.late)} messages came late`);
-  if (one.unread_after !== "0") said.push(`${grouped(one.unread_after)} unread offsets may hold more of them`);
+  if (one.missing !== "0") said.push(`${counted(one.missing, "offset")} missing`);
+  if (one.late.most) said.push(`${counted(between(one.late), "message")} came late`);
+  if (one.unread_after !== "0") said.push(`${counted(one.unread_after, "unread offset")} may hold more of them`);
   return said.join(", ");
 }
 
@@ -173,7 +173,7 @@ function missingOf(one) {
     if (part.again) line.append(button("Backfill …", () => plan({ stream, kind: "backfill", conf: { ranges: part.again }, text: "ranges" }), "small"));
     made.append(line);
   }
-  if (one.more_missing) made.append(element("div", `and ${grouped(one.more_missing)} more ranges`, "quiet"));
+  if (one.more_missing) made.append(element("div", `and ${counted(one.more_missing, "more range")}`, "quiet"));
   return one.missing.length ? made : null;
 }
 
@@ -208,8 +208,8 @@ function showWhole(found) {
   const word = place("word");
   word.textContent = `${WORDS[found.word].sign} ${found.word}`;
   word.className = `badge ${BADGE[found.word] || "busy"}`;
-  const late = found.late.most ? `${between(found.late)} messages came late` : "nothing came late";
-  const after = found.unread_after === "0" ? "" : `; ${grouped(found.unread_after)} unread offsets may hold more late messages`;
+  const late = found.late.most ? `${counted(between(found.late), "message")} came late` : "nothing came late";
+  const after = found.unread_after === "0" ? "" : `; ${counted(found.unread_after, "unread offset")} may hold more late messages`;
   place("sentence").textContent = `${late}${after}`;
   const actions = place("actions");
   actions.replaceChildren();
@@ -222,7 +222,7 @@ function showWhole(found) {
   const sorted = [...found.partitions].sort((one, other) => order(one) - order(other));
   fill(place("partitions"), sorted.slice(0, MOST_PARTITIONS), partitionRow, "The stream has no partition yet");
   meanings(found);
-  say(place("more"), sorted.length > MOST_PARTITIONS ? `${grouped(sorted.length - MOST_PARTITIONS)} more partitions are not shown; tidemark complete shows all.` : "");
+  say(place("more"), sorted.length > MOST_PARTITIONS ? `Of ${counted(sorted.length, "partition")}, the first ${MOST_PARTITIONS} are shown; tidemark complete shows all.` : "");
 }
 
 async function showHour(hour) {

@@ -1,6 +1,8 @@
 // The coverage picture: where every offset of each partition is. What the server has put into blocks of pixels is drawn
 // here, and the pointer's or the keyboard's pixels are turned back into offsets, exactly.
-import { address, asked, button, copyable, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, withQuery } from "./shared.js";
+import {
+  address, asked, button, copyable, counted, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, withQuery,
+} from "./shared.js";
 import { plan } from "./plan.js";
 
 const PAGE = 25;
@@ -54,7 +56,7 @@ const rangeOf = (bar, from, until) => rangeText(`${bar.topic}/${bar.number}`, fr
 
 function describe(bar, block) {
   const count = BigInt(block.until) - BigInt(block.from);
-  const lines = [rangeText(bar.partition, block.from, block.until), `${block.stretches > 1 && block.windows < 2 ? "among " : ""}${grouped(count)} offsets: ${WORDS[block.state]}`];
+  const lines = [rangeText(bar.partition, block.from, block.until), `${block.stretches > 1 && block.windows < 2 ? "among " : ""}${counted(count, "offset")}: ${WORDS[block.state]}`];
   if (block.window !== null) lines.push(`window ${block.lane}/${block.window}`);
   else if (block.windows > 1) lines.push(`${grouped(block.windows)} windows; a click looks closer`);
   else if (block.stretches > 1) lines.push(`in ${grouped(block.stretches)} places; a click looks closer`);
@@ -138,8 +140,7 @@ function choose(bar, from, until) {
       draw();
     }),
   );
-  const count = grouped(BigInt(until) - BigInt(from));
-  const told = `${count} offsets: ${states.map((one) => WORDS[one]).join(", ")}. The picture stays as it is until you clear this.`;
+  const told = `${counted(BigInt(until) - BigInt(from), "offset")}: ${states.map((one) => WORDS[one]).join(", ")}. The picture stays as it is until you clear this.`;
   box.replaceChildren(range, element("span", told, "quiet"), buttons);
   box.hidden = false;
 }
@@ -206,7 +207,7 @@ function steer(svg, bar) {
     const block = bar.blocks[at];
     const box = svg.getBoundingClientRect();
     showTip(bar, block, box.left + (box.width * block.pixel) / bar.pixels, box.top);
-    const more = from === until ? [] : [`chosen from ${grouped(bar.blocks[from].from)} until ${grouped(bar.blocks[until].until)}`];
+    const more = from === until ? [] : [`chosen ${rangeOf(bar, bar.blocks[from].from, bar.blocks[until].until)}`];
     marked = { partition: bar.partition, at: block.from, anchor: bar.blocks[anchor].from };
     const spoken = [...describe(bar, block), ...more].join(", ");
     if (place("spoken").textContent !== spoken) place("spoken").textContent = spoken;
@@ -274,8 +275,10 @@ function row(bar) {
   made.dataset.partition = bar.partition;
   const name = button(bar.partition, () => zoom(bar, null, null), "name");
   name.title = "Only this partition";
+  const bounds = element("span");
+  bounds.append(element("span", `${grouped(bar.from)}-`), element("wbr"), element("span", grouped(bar.until)));
   const shown = element("span", undefined, "bounds quiet");
-  shown.append(element("span", `${grouped(bar.from)} to`), " ", element("span", grouped(bar.until)));
+  shown.append(copyable(rangeText(bar.partition, bar.from, bar.until), bounds));
   made.append(name, barOf(bar), shown);
   return made;
 }
@@ -301,7 +304,7 @@ function controls(found) {
     return;
   }
   if (found.partitions <= PAGE) {
-    box.replaceChildren(...(view.gaps ? [element("span", `${found.partitions} of ${grouped(found.of)} partitions`, "quiet")] : []));
+    box.replaceChildren(...(view.gaps ? [element("span", `${grouped(found.partitions)} of ${counted(found.of, "partition")}`, "quiet")] : []));
     return;
   }
   const to = (first) => () => {

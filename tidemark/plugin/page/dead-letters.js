@@ -1,7 +1,7 @@
 // The dead letters that count, in groups. Any group, window of a group or picked examples of any groups can be replayed.
 import {
-  address, asked, button, cell, copyable, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
-  windowLink, withQuery,
+  address, asked, button, cell, copyable, counted, element, grouped, isOne, link, loadPatiently, messageOf, navigation, remember, run, say,
+  streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { text } from "./payload.js";
 import { picking, plan, planner } from "./plan.js";
@@ -48,7 +48,7 @@ function windowsOf(group) {
     const act = row.insertCell();
     if (group.selects !== null) act.append(button("Replay these …", () => replay(group.selects, one.window)));
   }
-  if (group.more_windows) body.insertRow().insertCell().textContent = `${grouped(group.more_windows)} more windows`;
+  if (group.more_windows) body.insertRow().insertCell().textContent = `and ${counted(group.more_windows, "more window")}`;
   const box = element("div", undefined, "box");
   box.append(table);
   return box;
@@ -57,9 +57,9 @@ function windowsOf(group) {
 function showPicked() {
   const place = document.getElementById("picked");
   place.hidden = picked.size === 0;
-  const said = picked.size === 1 ? "Replay the picked message …" : `Replay the ${grouped(picked.size)} picked messages …`;
+  const said = isOne(picked.size) ? "Replay the picked message …" : `Replay the ${counted(picked.size, "picked message")} …`;
   const act = button(said, () => plan({ stream, kind: "replay", conf: { records: [...picked].join("\n") }, text: "records" }));
-  const erase = link(picked.size === 1 ? "Erase it …" : "Erase them …", planner(stream, "erase", { records: [...picked].join("\n") }));
+  const erase = link(isOne(picked.size) ? "Erase it …" : "Erase them …", planner(stream, "erase", { records: [...picked].join("\n") }));
   const clear = button("Clear selection", () => {
     picked.clear();
     for (const one of document.querySelectorAll(".examples input")) one.checked = false;
@@ -80,7 +80,7 @@ function examplesOf(group) {
   place.append(list);
   const left = group.number - group.examples.length;
   if (left > 0 && group.examples.length < MANY) place.append(button("Show more", () => { remember({ examples: MANY }); ask(); }));
-  else if (left > 0) place.append(element("p", `${grouped(left)} more are not listed. To see more of them, choose one of their windows.`, "quiet"));
+  else if (left > 0) place.append(element("p", `${grouped(left)} more ${isOne(left) ? "is" : "are"} not listed. To see more of them, choose one of their windows.`, "quiet"));
   return place;
 }
 
@@ -90,10 +90,10 @@ function section(group, most, only) {
   title.append(element("span", grouped(group.number), "number"), element("span", text(group.shown.reason) || "(no reason)", "reason"));
   made.append(title);
   if (group.error) made.append(element("p", text(group.shown.error), "quiet reason"));
-  if (group.too_often) made.append(element("p", `${grouped(group.too_often)} of them were redriven ${most} times or more: a replay by reason leaves those out. Name them one by one.`, "busy"));
+  if (group.too_often) made.append(element("p", `${grouped(group.too_often)} of them ${isOne(group.too_often) ? "was" : "were"} redriven ${counted(most, "time")} or more: a replay by reason leaves out what was. Pick it by its message.`, "busy"));
   const actions = element("p", undefined, "buttons");
   if (group.selects !== null) {
-    actions.append(button(`Replay ${group.number === 1 ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects), only ? "primary" : ""));
+    actions.append(button(`Replay ${isOne(group.number) ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects), only ? "primary" : ""));
   } else {
     actions.append(element("span", "This reason cannot be written into a request: pick messages below.", "quiet"));
   }
@@ -102,9 +102,9 @@ function section(group, most, only) {
 }
 
 function show(found) {
-  const said = [`${grouped(found.counted)} dead letters in ${grouped(found.windows_counted)} of ${grouped(found.windows)} windows`];
+  const said = [`${counted(found.counted, "dead letter")} in ${grouped(found.windows_counted)} of ${counted(found.windows, "window")}`];
   if (!found.complete) said.push(`there was no time to count the older windows, which wrote up to ${grouped(found.not_counted)}: choose a window, or use tidemark dead-letters`);
-  if (found.more_groups) said.push(`${grouped(found.more_groups)} more groups are not shown: choose a window or a reason`);
+  if (found.more_groups) said.push(`${counted(found.more_groups, "more group")} ${isOne(found.more_groups) ? "is" : "are"} not shown: choose a window or a reason`);
   document.getElementById("counted").textContent = found.windows === 0 ? "No window has dead letters of these." : `${said.join("; ")}.`;
   const all = document.getElementById("all");
   all.replaceChildren();

@@ -1,13 +1,11 @@
 // Keys, values, headers and fields as text, or only their sizes where they are masked. The server has cut them, and has made
 // control characters and marks of direction visible.
-import { element, grouped } from "./shared.js";
+import { counted, element, isOne } from "./shared.js";
 
 // A text as short as this stands beside its name. Its bytes in hexadecimal would say no more.
 const MOST_INLINE = 60;
 
-function size(bytes) {
-  return `${grouped(bytes)} ${bytes === 1 ? "byte" : "bytes"}`;
-}
+const size = (bytes) => counted(bytes, "byte");
 
 // A value that needs no more than a line: none, masked, empty, or a short text. Null for another one.
 function inline(found) {
@@ -21,10 +19,10 @@ function inline(found) {
 // What a longer value is: its text, and its bytes.
 function whole(found) {
   const made = [element("pre", found.text)];
-  if (found.more) made.push(element("p", `${size(found.more)} more are not shown.`, "more"));
+  if (found.more) made.push(element("p", `${size(found.more)} more ${isOne(found.more) ? "is" : "are"} not shown.`, "more"));
   const raw = element("details");
   raw.append(element("summary", "Raw, in hexadecimal"), element("pre", found.hex));
-  if (found.hex_more) raw.append(element("p", `${size(found.hex_more)} more are not shown.`, "more"));
+  if (found.hex_more) raw.append(element("p", `${size(found.hex_more)} more ${isOne(found.hex_more) ? "is" : "are"} not shown.`, "more"));
   return [...made, raw];
 }
 
@@ -48,7 +46,7 @@ export function parts(pairs) {
 
 // The headers of a message, as far as the server gives them.
 export function headers(of) {
-  const left = of.more_headers ? [element("p", `${grouped(of.more_headers)} more headers are not shown.`, "more")] : [];
+  const left = of.more_headers ? [element("p", `${counted(of.more_headers, "more header")} ${isOne(of.more_headers) ? "is" : "are"} not shown.`, "more")] : [];
   return [...parts(of.headers.map((one) => [`header ${text(one.name)}`, one.value])), ...left];
 }
 
@@ -71,7 +69,7 @@ const MOST_CUT = 1000;
 // A text from others that the server has left as it is: control characters and marks of direction by their numbers, and cut.
 export function cut(text) {
   const shown = [...text.slice(0, MOST_CUT)].map((one) => (/[\p{C}\p{Zl}\p{Zp}]/u.test(one) && one !== "\n" && one !== "\t" ? number(one) : one)).join("");
-  return text.length > MOST_CUT ? `${shown} … and ${grouped(text.length - MOST_CUT)} more characters` : shown;
+  return text.length > MOST_CUT ? `${shown} … and ${counted(text.length - MOST_CUT, "more character")}` : shown;
 }
 
 function number(character) {

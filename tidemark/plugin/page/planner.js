@@ -1,8 +1,8 @@
 // The plan of a replay, a backfill or an erasure: what it would read and replace, or erase, by the same functions as a dry run.
 // Airflow starts it, in the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
 import {
-  ROOT, address, airflow, asked, button, cell, copyable, element, estimated, grouped, load, loadPatiently, navigation, rangeText, remember, run, say,
-  streamOfAddress, time, ungrouped, windowLink, withQuery,
+  ROOT, address, airflow, asked, button, cell, copyable, counted, element, estimated, grouped, isOne, load, loadPatiently, navigation, rangeText,
+  remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, pausedSaid, start } from "./plan.js";
 import { placesTable } from "./places.js";
@@ -132,8 +132,8 @@ function countRecords() {
   const long = text.length > MOST_TEXT;
   place("counted").className = long ? "bad" : "quiet";
   place("counted").textContent = long
-    ? `${grouped(text.length)} characters, and a request takes up to ${grouped(MOST_TEXT)}: leave some out, or choose by a file on the server.`
-    : lines ? `${grouped(lines)} ${lines === 1 ? "line" : "lines"}` : "";
+    ? `${counted(text.length, "character")}, and a request takes up to ${grouped(MOST_TEXT)}: leave some out, or choose by a file on the server.`
+    : lines ? counted(lines, "line") : "";
 }
 
 // A file is read here, in the browser, into the same field.
@@ -141,7 +141,7 @@ async function takeFile(file) {
   if (!file) return;
   if (file.size > MOST_TEXT) {
     place("counted").className = "bad";
-    place("counted").textContent = `${file.name} has ${grouped(file.size)} bytes, and this field takes up to ${grouped(MOST_TEXT)}: put the file below the server's folder TIDEMARK_SELECTIONS, and choose by a file on the server.`;
+    place("counted").textContent = `${file.name} has ${counted(file.size, "byte")}, and this field takes up to ${grouped(MOST_TEXT)}: put the file below the server's folder TIDEMARK_SELECTIONS, and choose by a file on the server.`;
     return;
   }
   form.elements.records.value = await file.text();
@@ -177,7 +177,7 @@ function spans(one, partition) {
 }
 
 function more(body, number, what) {
-  if (number) cell(body.insertRow(), `and ${grouped(number)} more ${what}`, "quiet");
+  if (number) cell(body.insertRow(), `and ${counted(number, `more ${what}`)}`, "quiet");
 }
 
 function partitions(found) {
@@ -195,7 +195,7 @@ function partitions(found) {
     if (added) cell(row, grouped(one.added), "number");
     cell(row, spans(one, one.partition), "spans");
   }
-  more(body, found.more_partitions, "partitions");
+  more(body, found.more_partitions, "partition");
   return box;
 }
 
@@ -208,7 +208,7 @@ function leftOut(found) {
     cell(row, grouped(one.offsets), "number");
     cell(row, one.answer, "busy");
   }
-  more(body, found.more_answers, "lines");
+  more(body, found.more_answers, "line");
   return box;
 }
 
@@ -222,11 +222,11 @@ function replaced(found) {
     cell(row, time(one.committed_at), "time");
     cell(row, run(one.run), "run");
   }
-  more(body, found.more_replaced, "windows");
+  more(body, found.more_replaced, "window");
   return box;
 }
 
-const messagesSaid = (number) => `${grouped(number)} ${number === "1" ? "message" : "messages"}`;
+const messagesSaid = (number) => counted(number, "message");
 
 function erasedBefore(found) {
   return Object.entries(found.before).map(([why, number]) => `${messagesSaid(number)}: ${why}.`);
@@ -237,7 +237,7 @@ function showErasure(found) {
   const some = found.offsets !== "0";
   const inAll = found.partitions.length + found.more_partitions;
   const said = some
-    ? [`${messagesSaid(found.offsets)} of ${grouped(inAll)} ${inAll === 1 ? "partition" : "partitions"} would be erased for good.`]
+    ? [`${messagesSaid(found.offsets)} of ${counted(inAll, "partition")} would be erased for good.`]
     : ["There is nothing to erase."];
   if (found.read_again !== "0") said.push(`${messagesSaid(found.read_again)} besides would be read again, without these, since a sink keeps totals of blocks.`);
   place("summary").textContent = [...said, ...erasedBefore(found)].join(" ");
@@ -251,7 +251,7 @@ function showErasure(found) {
     cell(row, grouped(one.offsets), "number");
     cell(row, spans(one, one.partition), "spans");
   }
-  more(body, found.more_partitions, "partitions");
+  more(body, found.more_partitions, "partition");
   const places = [element("h3", "Where their results are, and what would remain"), placesTable(found.places)];
   place("parts").replaceChildren(...(some ? [box] : []), ...(some || Object.keys(found.before).length ? places : []));
   showStart(found, some, `Erase ${messagesSaid(found.offsets)} for good`);
@@ -263,18 +263,18 @@ function showErasure(found) {
   }
 }
 
-const offsetsSaid = (number) => `${grouped(number)} ${number === "1" ? "offset" : "offsets"}`;
+const offsetsSaid = (number) => counted(number, "offset");
 
 function showPlan(found) {
   const some = found.offsets !== "0";
   const inAll = found.partitions.length + found.more_partitions;
   const out = Object.values(found.left_out.totals).reduce((sum, one) => sum + BigInt(one), 0n);
   const said = some
-    ? [`${offsetsSaid(found.offsets)} of ${grouped(inAll)} ${inAll === 1 ? "partition" : "partitions"} would be read.`]
+    ? [`${offsetsSaid(found.offsets)} of ${counted(inAll, "partition")} would be read.`]
     : [`There is nothing to ${found.kind}.`];
   if (out > 0n) said.push(`${offsetsSaid(String(out))} cannot be read.`);
   if (resolved.fields.sinks) said.push(`Only ${resolved.fields.sinks.join(", ")} would be written.`);
-  if (found.added.offsets !== "0") said.push(`${offsetsSaid(found.added.offsets)} are added, since ${found.added.because}.`);
+  if (found.added.offsets !== "0") said.push(`${offsetsSaid(found.added.offsets)} ${isOne(found.added.offsets) ? "is" : "are"} added, since ${found.added.because}.`);
   place("summary").textContent = said.join(" ");
   const made = element("span", some ? `${estimated(found.estimate)} ` : "");
   made.append("Resolved ", time(found.made_at), ".");
@@ -288,7 +288,7 @@ function showPlan(found) {
   if (some) {
     parts.push(element("h3", "What will be replaced"));
     if (found.replaces.length) {
-      parts.push(element("p", `Results of ${found.stored_before === null ? `${grouped(found.stored_at_least)} to ${grouped(found.stored_at_most)}` : grouped(found.stored_before)} stored messages in ${grouped(found.replaces.length + found.more_replaced)} ${found.replaces.length + found.more_replaced === 1 ? "window" : "windows"}. They count until the run commits its own.`), replaced(found));
+      parts.push(element("p", `Results of ${counted(found.stored_before ?? `${grouped(found.stored_at_least)} to ${grouped(found.stored_at_most)}`, "stored message")} in ${counted(found.replaces.length + found.more_replaced, "window")}. They count until the run commits its own.`), replaced(found));
     } else parts.push(element("p", "Nothing: no window has read any of these offsets.", "quiet"));
   }
   place("parts").replaceChildren(...parts);

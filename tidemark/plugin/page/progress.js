@@ -1,7 +1,8 @@
 // How far a run is: Airflow's steps, and each partition by the ledger. Pausing, resuming and cancelling what has a lane of its
 // own, for those who may. Everything is asked for by short requests, every few seconds until the run has ended.
 import {
-  ROOT, address, airflow, airflowLink, button, cell, copyable, element, grouped, keepingFocus, link, load, rangeText, say, span, time, toast, windowLink, withQuery,
+  ROOT, address, airflow, airflowLink, button, cell, copyable, counted, element, grouped, isOne, keepingFocus, link, load, mend, rangeText, say,
+  span, time, toast, windowLink, withQuery,
 } from "./shared.js";
 import { section } from "./audit.js";
 import { pausedSaid, start } from "./plan.js";
@@ -74,6 +75,12 @@ function bar(name, done, all) {
   return made;
 }
 
+function holding(nodes) {
+  const made = element("div");
+  made.append(...nodes);
+  return made;
+}
+
 const readOf = (one) => String(BigInt(one.offsets) - BigInt(one.left));
 
 function laneOf(one) {
@@ -94,7 +101,7 @@ function laneOf(one) {
   if (one.pending) {
     const { pending } = one;
     const said = element("p", one.pending.step ? "In work: window " : "Next: window ");
-    said.append(windowLink(one.window_of, pending.window), pending.step ? `, ${pending.step}` : "", pending.stored === null ? "" : `, ${grouped(pending.stored)} messages stored so far`, ", pinned ", time(pending.since), ".");
+    said.append(windowLink(one.window_of, pending.window), pending.step ? `, ${pending.step}` : "", pending.stored === null ? "" : `, ${counted(pending.stored, "message")} stored so far`, ", pinned ", time(pending.since), ".");
     if (pending.done !== null && pending.offsets !== "0") {
       said.append(" ", bar(`window ${pending.window}`, pending.done, pending.offsets), ` ${grouped(pending.done)} of ${grouped(pending.offsets)}${paceOf(pending)}`);
     }
@@ -112,7 +119,7 @@ function laneOf(one) {
     all.title = `within ${rangeText(found.partition, found.from, found.until)}`;
     cell(row, bar(found.partition, readOf(found), found.offsets), "wide");
   }
-  if (one.more_partitions) cell(body.insertRow(), `and ${grouped(one.more_partitions)} more partitions`, "quiet");
+  if (one.more_partitions) cell(body.insertRow(), `and ${counted(one.more_partitions, "more partition")}`, "quiet");
   const box = element("div", undefined, "box");
   box.append(table);
   made.append(box);
@@ -139,7 +146,7 @@ function committedBy(one) {
   const box = element("div", undefined, "box");
   box.append(table);
   const more = one.windows - one.committed.length;
-  return [element("h3", `Committed: ${grouped(one.windows)} ${one.windows === 1 ? "window" : "windows"}${more > 0 ? `, of which these are the newest ${one.committed.length}` : ""}`), box];
+  return [element("h3", `Committed: ${counted(one.windows, "window")}${more > 0 ? `, of which these are the newest ${one.committed.length}` : ""}`), box];
 }
 
 // What a window's job was done with when it gave a sign of life for the first time that this page saw, and since then its pace.
@@ -184,7 +191,7 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
   else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : "Under way.");
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
-    made.push(`${grouped(done)} of ${grouped(all)} offsets are ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
+    made.push(`${grouped(done)} of ${counted(all, "offset")} ${isOne(done) ? "is" : "are"} ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
   } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind)) made.push("Nothing is claimed or read yet.");
   return made.join(" ");
 }
@@ -234,7 +241,8 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   function forReal(about, answer) {
     const kind = kindOf(dag);
     const { dry_run: _, ...conf } = about.conf || {};
-    const said = `${grouped(answer.erases ?? answer.offsets)} offsets ${kind === "erase" ? "are erased" : "are read"}, as the dry run has said${answer.plan ? `, by its plan ${answer.plan.slice(0, 12)}: if that has become stale, nothing is done` : ""}.`;
+    const number = answer.erases ?? answer.offsets;
+    const said = `${counted(number, "offset")} ${isOne(number) ? "is" : "are"} ${kind === "erase" ? "erased" : "read"}, as the dry run has said${answer.plan ? `, by its plan ${answer.plan.slice(0, 12)}: if that has become stale, nothing is done` : ""}.`;
     return button("Start this for real …", () => why(`Start the ${kind === "erase" ? "erasure" : kind} for real`, said, async (reason) => {
       const begun = await start(stream, kind, { ...conf, ...(answer.plan ? { plan: answer.plan } : {}), reason, dry_run: false });
       window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
@@ -326,11 +334,11 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       showPaused(paused);
       place("told").textContent = told(kind, about, lanes, refused, paused, doneBefore);
       place("told").className = `sentence ${refused ? "bad" : paused || doneBefore ? "busy" : ""}`;
-      place("steps").replaceChildren(...steps(tasks, dry));
+      mend(place("steps"), holding(steps(tasks, dry)));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
       place("steering").replaceChildren(...steering(found, about, lanes, tasks, dry || about?.conf?.dry_run ? answer : null));
       [...place("steering").children].find((one) => one.textContent === focused)?.focus();
-      place("lanes").replaceChildren(...lanes.map(laneOf));
+      mend(place("lanes"), holding(lanes.map(laneOf)));
       place("progress").hidden = false;
       over = about ? ENDED.has(about.state) : lanes.every((one) => one.state === "done" || one.state === "cancelled");
       say(problem, "");

@@ -2,7 +2,9 @@
 // offsets, and what a replay changes. They are asked of Airflow's own API, as the person who looks: Airflow decides who sees
 // them. Everything is put in as text, never as HTML.
 
-import { address, airflow, asked, cell, element, estimated, grouped, link, messageOf, navigation, windowLink, withQuery } from "./shared.js";
+import {
+  address, airflow, asked, cell, copyable, counted, element, estimated, grouped, link, messageOf, navigation, rangeText, windowLink, withQuery,
+} from "./shared.js";
 import { cut } from "./payload.js";
 import { placesTable } from "./places.js";
 import { KINDS, follow, kindOf } from "./progress.js";
@@ -36,7 +38,7 @@ function section(title, found) {
   let shown = 0n;
   for (const one of found.answers) {
     const row = table.tBodies[0].insertRow();
-    cell(row, one.partition, "topic");
+    cell(row, copyable(rangeText(one.partition, one.from, one.until), element("span", one.partition)), "topic");
     cell(row, link(grouped(one.from), withQuery(address("streams", stream, "messages"), messageOf(`${one.partition}@${one.from}`))), "number");
     cell(row, grouped(one.until), "number");
     cell(row, grouped(one.offsets), "number");
@@ -65,7 +67,7 @@ function numbers(counts) {
 function changes(title, found) {
   const made = document.getElementById("changes").content.cloneNode(true).firstElementChild;
   made.querySelector("h2").textContent = title;
-  const said = [`${grouped(found.messages)} messages compared, before anything is committed.`];
+  const said = [`${counted(found.messages, "message")} compared, before anything is committed.`];
   if (found.not_compared.length) said.push(`Not compared: ${found.not_compared.join(", ")}.`);
   for (const one of found.reasons) {
     said.push(`Dead letters with the reason “${cut(one.reason)}”: ${grouped(one.number)}, such as ${one.first}.`);
@@ -85,7 +87,7 @@ function changes(title, found) {
         cell(line, kind, "");
         cell(line, one.at, "topic");
         // An example of aggregates is a block or a window, and stands for several keys.
-        cell(line, one.keys ? `${grouped(one.keys)} ${one.keys === 1 ? "key" : "keys"}` : grouped(one.index), "number");
+        cell(line, one.keys ? counted(one.keys, "key") : grouped(one.index), "number");
         cell(line, one.columns.join(", ") || one.why, "run");
       }
       const shown = named.reduce((sum, one) => sum + (one.keys || 1), 0);

@@ -13,6 +13,7 @@ export const STATES = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": 
 const NONE = "–";
 // The server answers within seconds. Without a limit, a request that hangs would hold up a page for good.
 const WAIT_MS = 60000;
+const AWAY = "Airflow did not answer. If that stays so, look whether its API server is up.";
 const USABLE = "a, button, svg[tabindex]";
 
 // The pages of a stream, for the navigation: name, and the address below the stream's.
@@ -46,14 +47,31 @@ export function withQuery(url, values) {
   return made;
 }
 
-async function answered(answer) {
-  const body = await answer.json().catch((error) => {
-    if (error instanceof SyntaxError) return {};
+// What an answer's body says as JSON; undefined for another body, such as that of a proxy.
+async function said(answer) {
+  try {
+    return await answer.json();
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
     throw error;
-  });
-  if (answer.ok) return body;
-  const detail = Array.isArray(body.detail) ? body.detail.map((one) => `${one.loc?.at(-1)}: ${one.msg}`).join("; ") : body.detail;
-  throw new Refusal(answer.status, typeof detail === "string" ? detail : `${answer.status} ${answer.statusText}`);
+  }
+}
+
+// Why an answer is none, in a sentence that says what to do.
+export async function refusal(answer) {
+  if (answer.status === 401) return new Refusal(401, "You are no longer logged in to Airflow: log in again, and reload this page.");
+  const detail = (await said(answer))?.detail;
+  const known = Array.isArray(detail) ? detail.map((one) => `${one.loc?.at(-1)}: ${one.msg}`).join("; ") : detail;
+  if (typeof known === "string") return new Refusal(answer.status, known);
+  const what = `${new URL(answer.url).pathname} was answered with ${answer.status} ${answer.statusText}`.trim();
+  return new Refusal(answer.status, `${what}. If that stays so, look into the log of Airflow's API server, or of a proxy before it.`);
+}
+
+async function answered(answer) {
+  if (!answer.ok) throw await refusal(answer);
+  const body = await said(answer);
+  if (body === undefined) throw new Refusal(answer.status, "Something else than Airflow has answered, such as a proxy's login: reload this page.");
+  return body;
 }
 
 // What the server says, as JSON. Raises a Refusal with a sentence for people.
@@ -63,16 +81,18 @@ export async function load(url, options = {}) {
     return await answered(await fetch(url, { credentials: "same-origin", headers: { Accept: "application/json" }, signal, ...options }));
   } catch (error) {
     // What browsers say then is for programmers: "Failed to fetch".
-    if (error instanceof TypeError || error.name === "TimeoutError") throw new Refusal(0, "Airflow did not answer.");
+    if (error instanceof TypeError || error.name === "TimeoutError") throw new Refusal(0, AWAY);
     throw error;
   }
 }
 
 // As load, but asks again while servers are only slow (504). `waiting` is told each time why there is no answer yet.
-export async function loadPatiently(url, waiting, tries = 6, options = {}) {
+export const loadPatiently = (url, waiting, tries = 6, options = {}) => patiently(() => load(url, options), waiting, tries);
+
+export async function patiently(ask, waiting, tries) {
   for (let left = tries; ; left -= 1) {
     try {
-      return await load(url, options);
+      return await ask();
     } catch (error) {
       if (error.status !== 504 || left <= 1) throw error;
       waiting(error.message);
@@ -114,6 +134,15 @@ export function cell(row, content, kind) {
 // Digits in groups of three. Offsets are texts, since numbers of JavaScript lose digits above 2^53.
 export function grouped(number) {
   return number === null || number === undefined ? null : String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
+}
+
+// Whether a number is one, which may be a text: then what is counted is in the singular.
+export const isOne = (number) => String(number) === "1";
+
+// A number with what it counts: "1 window", "3 021 windows", "2 more rows". What stands before the number's word may be a
+// number as people read it: counted("2 to 4", "message").
+export function counted(number, what) {
+  return `${/^\d+$/.test(number) ? grouped(number) : number} ${what}${isOne(number) ? "" : "s"}`;
 }
 
 // The focus, which `draw` may take away with what has it, goes to the link or button of the same number in the same place.
@@ -174,6 +203,33 @@ export function refill(place, draw) {
   keepingFocus(() => place, () => place.replaceChildren(...wanted.childNodes));
 }
 
+// Makes a place's content that of `wanted`. What would look the same stays, and so does what is around a change: a text can be
+// selected there, and the focus stays. Only for content whose links and buttons do the same where they look the same.
+export function mend(place, wanted) {
+  const old = [...place.childNodes];
+  const same = new Map(old.map((one) => [asText(one), one]));
+  const kept = new Set();
+  const content = [...wanted.childNodes].map((one) => {
+    const found = same.get(asText(one));
+    if (!found || kept.has(found)) return one;
+    kept.add(found);
+    return found;
+  });
+  content.forEach((one, at) => {
+    const there = old[at];
+    if (kept.has(one) || !there || kept.has(there) || one.nodeType !== Node.ELEMENT_NODE || one.tagName !== there.tagName) return;
+    for (const { name } of [...there.attributes]) if (!one.hasAttribute(name)) there.removeAttribute(name);
+    for (const { name, value } of one.attributes) there.setAttribute(name, value);
+    mend(there, one);
+    kept.add(there);
+    content[at] = there;
+  });
+  for (const one of old) if (!kept.has(one)) one.remove();
+  content.forEach((one, at) => {
+    if (place.childNodes[at] !== one) place.insertBefore(one, place.childNodes[at] ?? null);
+  });
+}
+
 // Says when the page has asked the server last.
 export function refreshed() {
   document.getElementById("refreshed").textContent = `Refreshed ${clockText(new Date())}`;
@@ -207,7 +263,7 @@ export function span(ms) {
 export function estimated(found) {
   if (!found) return "No window has been read yet, so there is no estimate.";
   const took = found.seconds < 60 ? "less than a minute" : span(found.seconds * 1000);
-  return `About ${grouped(found.records)} records, ${grouped(found.bytes)} bytes and ${took}, with the start of Spark besides.`;
+  return `About ${counted(found.records, "record")}, ${counted(found.bytes, "byte")} and ${took}, with the start of Spark besides.`;
 }
 
 // A link to one of our own pages.

@@ -1,6 +1,6 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
-  ROOT, STATES, STATUS, address, airflow, asked, button, cell, copyable, element, fill, grouped, keepingFocus, link, loadPatiently,
+  ROOT, STATES, STATUS, address, airflow, asked, button, cell, copyable, counted, element, fill, grouped, isOne, keepingFocus, link, loadPatiently,
   navigation, rangeText, refreshed, remember, repeat, run, say, streamOfAddress, time, ungrouped, withQuery,
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
@@ -28,7 +28,8 @@ const FITS = {
 };
 const view = { lane: asked("lane") || "", below: asked("below") || "", before: asked("before") || "", run: asked("run") || "", holding: Object.hasOwn(FITS, asked("holding")) ? asked("holding") : "" };
 const which = document.getElementById("which-windows");
-let all = false;
+let all = asked("partitions") === "all";
+let askedWindows = 0;
 
 function partitionRow(row, one) {
   cell(row, one.topic, "topic");
@@ -51,7 +52,7 @@ function windowRow(row, one) {
   for (const range of one.ranges.slice(0, MOST_RANGES)) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));
   const rest = one.ranges.length - MOST_RANGES + one.more_ranges;
   if (rest > 0) ranges.append(link(`and ${grouped(rest)} more`, address("streams", name, "windows", one.lane, String(one.seq))));
-  if (one.selected !== null) ranges.append(element("div", `${grouped(one.selected)} offsets of these`));
+  if (one.selected !== null) ranges.append(element("div", `${counted(one.selected, "offset")} of these`));
   if (!ranges.hasChildNodes()) ranges.append("–");
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
@@ -94,6 +95,7 @@ function showPartitions(stream) {
   const shown = stream.partitions.length;
   const turn = (title, to) => button(title, () => {
     all = to;
+    remember({ partitions: all ? "all" : null });
     refresh();
   });
   const more = [element("span", `The worst ${shown} of ${grouped(shown + stream.more_partitions)}, by retention, status and lag.`, "quiet"), turn("Show all", true)];
@@ -108,7 +110,7 @@ async function refresh() {
     const stream = await loadPatiently(url, () => {}, 2);
     const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
     const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
-    const more = stream.more_holes ? ` and ${grouped(stream.more_holes)} more ranges` : "";
+    const more = stream.more_holes ? ` and ${counted(stream.more_holes, "more range")}` : "";
     const holes = (stream.holes ?? []).length ? [`Holes: no window has read ${stream.holes.join(", ")}${more}. A backfill of the holes reads them.`] : [];
     const away = stream.kafka_problem;
     const without = away ? [`Kafka is away: ${away}. Positions, windows, lanes and holes are those of the ledger. Ends, lag, status and retention are not known, and there is no picture.`] : [];
@@ -136,7 +138,7 @@ function showNewest(windows) {
   fill(document.getElementById("windows"), fit, windowRow, some ? "No window" : "No window yet");
   for (const id of ["newer", "older"]) document.getElementById(id).disabled = true;
   const of = view.lane ? `of ${view.lane}` : "of all lanes";
-  const newest = some ? `${grouped(fit.length)} of the newest ${grouped(all.length)} windows ${of} fit.` : `The newest ${grouped(all.length)}, ${of}. Choose a lane for older ones.`;
+  const newest = some ? `${grouped(fit.length)} of the newest ${counted(all.length, "window")} ${of} ${isOne(fit.length) ? "fits" : "fit"}.` : `The newest ${grouped(all.length)}, ${of}. Choose a lane for older ones.`;
   const said = document.getElementById("shown-windows");
   said.className = "quiet";
   said.textContent = view.holding === PENDING ? `Pending ${of}: ${grouped(fit.length)}.` : all.length ? newest : "";
@@ -154,6 +156,7 @@ function offerLanes(lanes) {
 
 // A page of a lane's windows, from a number or a time on.
 async function showWindows() {
+  const mine = ++askedWindows;
   const { lane, below, before, run: ofRun, holding } = view;
   remember({ lane, below, before, run: ofRun, holding });
   which.elements.before.disabled = !lane;
@@ -165,18 +168,20 @@ async function showWindows() {
   try {
     const url = withQuery(address("api", "streams", name, "windows", lane), { below, until: below || !before ? "" : String(Date.parse(before)), count: WINDOWS, run: ofRun, holding });
     const found = await loadPatiently(url, () => {}, 2);
-    if (view.lane !== lane) return;
+    // Something else was chosen meanwhile.
+    if (mine !== askedWindows) return;
     fill(document.getElementById("windows"), found.windows, windowRow, "No window");
     const [newest, oldest] = [found.windows[0]?.seq, found.windows.at(-1)?.seq];
     said.className = "quiet";
-    const all = `${grouped(found.of)} ${found.of === 1 ? "window" : "windows"} of ${lane}`;
-    const looked = `${grouped(found.windows.length)} of the windows ${grouped(found.looked_down_to)} to ${grouped(found.below - 1)} of ${all} fit`;
+    const all = `${counted(found.of, "window")} of ${lane}`;
+    const looked = `${grouped(found.windows.length)} of the windows ${grouped(found.looked_down_to)} to ${grouped(found.below - 1)} of ${all} ${isOne(found.windows.length) ? "fits" : "fit"}`;
     said.textContent = found.below <= 1 ? `None of the ${all}` : ofRun || holding ? looked : `${grouped(oldest)} to ${grouped(newest)} of ${all}`;
     document.getElementById("older").disabled = found.looked_down_to <= 1;
     document.getElementById("newer").disabled = found.below > found.of;
     document.getElementById("older").onclick = () => turn({ below: String(found.looked_down_to) });
     document.getElementById("newer").onclick = () => turn({ below: String(found.below + WINDOWS) });
   } catch (error) {
+    if (mine !== askedWindows) return;
     said.className = "bad";
     said.textContent = error.message;
   }
@@ -184,6 +189,7 @@ async function showWindows() {
 
 function turn(values) {
   Object.assign(view, { below: "", before: "" }, values);
+  if (!view.before) which.elements.before.value = "";
   showWindows();
 }
 

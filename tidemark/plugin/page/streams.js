@@ -1,8 +1,8 @@
 // All streams that the viewer may see, one line each, the worst first. The server knows all of them: it puts them in order,
 // counts them, and waits for no server that is slow. What it does not know yet comes with a later answer.
 import {
-  ROOT, STATES, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, drawing, element, grouped, keepingFocus, link, load,
-  navigation, refill, refreshed, remember, say, span, time, withQuery,
+  ROOT, STATES, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, counted, drawing, element, grouped, isOne, keepingFocus,
+  link, load, navigation, refill, refreshed, remember, say, span, time, withQuery,
 } from "./shared.js";
 
 const PAGE = 25;
@@ -74,7 +74,7 @@ function stateOf({ line, state, stream, problem }) {
   const word = element("span");
   word.append(element("b", state, STATES[state] || ""));
   if (line.holes?.length && state !== "HOLES") word.append(" ", element("b", "HOLES", "bad"));
-  const holes = (line.holes || []).join(", ") + (line.more_holes ? ` and ${grouped(line.more_holes)} more ranges` : "");
+  const holes = (line.holes || []).join(", ") + (line.more_holes ? ` and ${counted(line.more_holes, "more range")}` : "");
   const told = {
     "NO TOPIC": [`${line.missing_topics.join(", ")} is missing`, `Topic ${line.missing_topics.join(", ")} does not exist.`],
     UNREACHABLE: [(problem || "").replace(/^Unreachable: /, ""), problem],
@@ -121,7 +121,7 @@ const about = (ms) => span(Math.max(0, ms)).split(" ").slice(0, 2).join(" ");
 function lagOf(line) {
   if (line.lag === null) return null;
   const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : "");
-  const drawn = spark(line.lags, `Lag that each of the last ${line.lags.length} windows left: from ${grouped(line.lags[0])} to ${grouped(line.lags.at(-1))}`, false);
+  const drawn = spark(line.lags, `Lag that each of the last ${counted(line.lags.length, "window")} left: from ${grouped(line.lags[0])} to ${grouped(line.lags.at(-1))}`, false);
   const since = line.lag !== "0" && line.unread_since ? `for ${about(Date.now() - line.unread_since)}` : "";
   return two(made, drawn || since ? withSpark(since, drawn) : "");
 }
@@ -138,9 +138,9 @@ function retentionOf(line) {
 function deadLettersOf(line, name) {
   const written = link(grouped(line.dead_letters), address("streams", name, "dead-letters"));
   if (!line.dead_letters) written.className = "plain quiet";
-  const by = { 0: "", 1: "by the last window" }[line.windows] ?? `by the last ${line.windows} windows`;
+  const by = { 0: "", 1: "by the last window" }[line.windows] ?? `by the last ${counted(line.windows, "window")}`;
   written.title = `Written ${by}. The page Dead letters has those that are dead letters now.`;
-  const drawn = line.dead_letters ? spark(line.letters, `Dead letters of each of the last ${line.letters.length} windows`, true) : "";
+  const drawn = line.dead_letters ? spark(line.letters, `Dead letters of each of the last ${counted(line.letters.length, "window")}`, true) : "";
   return two(written, drawn ? withSpark("", drawn) : "");
 }
 
@@ -212,7 +212,7 @@ function states() {
     made.setAttribute("aria-pressed", view.state === state);
     return made;
   };
-  const made = [one("", all, all === 1 ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, STATES[state]))];
+  const made = [one("", all, isOne(all) ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, KINDS[state]))];
   // A state that no stream is in any more stays where it is chosen.
   if (view.state && !shown.states.some(({ state }) => state === view.state)) made.push(one(view.state, 0, view.state));
   if (shown.unknown) made.push(element("span", `${grouped(shown.unknown)} not asked yet`, "quiet"));
@@ -224,7 +224,7 @@ function paging() {
   const pages = Math.max(1, Math.ceil(shown.found / PAGE));
   view.page = page;
   const turn = (title, by) => button(title, () => choose({ page: page + by }), undefined, page + by >= 1 && page + by <= pages);
-  const all = shown.of === 1 ? "1 stream" : `${shown.of} streams`;
+  const all = counted(shown.of, "stream");
   const count = shown.found === shown.of ? all : `${shown.found} of ${all}`;
   const made = pages > 1 ? [turn("Previous", -1), element("span", `page ${page} of ${pages}, ${count}`, "quiet"), turn("Next", 1)] : [element("span", count, "quiet")];
   const place = document.getElementById("paging");
@@ -263,7 +263,7 @@ function draw() {
   for (const [name, one] of known) if (!shown.streams.some(({ stream }) => stream === name)) one.row = null;
   if (rows.length === 0) {
     const none = element("tr", undefined, "none");
-    cell(none, shown.of ? "No stream is like this." : "No stream that you may see.").colSpan = table.tHead.rows[0].cells.length;
+    cell(none, shown.of ? "No stream is like this." : "No stream that you may see: a stream is here once Airflow has its DAGs.").colSpan = table.tHead.rows[0].cells.length;
     rows.push(none);
   }
   keepingFocus(() => table.tBodies[0], () => arrange(table.tBodies[0], rows));

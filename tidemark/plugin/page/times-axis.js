@@ -1,6 +1,8 @@
 // The coverage picture by event time: a row for each partition, a column for each hour or day. Columns are chosen with the pointer
 // or the keyboard, and replayed, backfilled or looked through.
-import { address, asked, button, drawing, element, grouped, keepingFocus, link, loadPatiently, remember, say, withQuery } from "./shared.js";
+import {
+  address, asked, button, counted, drawing, element, grouped, isOne, keepingFocus, link, loadPatiently, rangeText, remember, say, withQuery,
+} from "./shared.js";
 import { WORDS, give } from "./coverage.js";
 import { plan } from "./plan.js";
 import { dayText, minuteText, showTime, timeOf, weekday } from "./times.js";
@@ -22,7 +24,7 @@ let wanted = 0;
 let dragging = false;
 // The columns that are chosen: [from, until); null for none.
 let chosen = null;
-const view = { axis: asked("axis") || "", since: asked("times_since"), until: asked("times_until"), first: 0 };
+const view = { axis: asked("axis") || "", since: asked("times_since"), until: asked("times_until"), first: Number(asked("times_first")) || 0 };
 const place = (id) => document.getElementById(`coverage-${id}`);
 const begins = (column) => found.since + column * found.step_ms;
 const columns = () => Math.round((found.until - found.since) / found.step_ms);
@@ -47,8 +49,8 @@ function told(states) {
   const of = (those) => [...states].filter(([state]) => those.has(state)).reduce((sum, [, number]) => sum + number, 0n);
   const missing = of(MISSING);
   const parts = [...states].map(([state, number]) => `${grouped(number)} ${WORDS[state]}`);
-  const said = missing ? [`${grouped(missing)} offsets are missing`] : [];
-  if (states.has("pending")) said.push(`${grouped(states.get("pending"))} are in windows that are not committed: in work, or failed`);
+  const said = missing ? [`${counted(missing, "offset")} ${isOne(missing) ? "is" : "are"} missing`] : [];
+  if (states.has("pending")) said.push(`${grouped(states.get("pending"))} ${isOne(states.get("pending")) ? "is in a window" : "are in windows"} not committed yet: in work, or failed`);
   return `${parts.join("; ")}${said.length ? `. ${said.join(", ")}` : ""}`;
 }
 
@@ -130,7 +132,7 @@ function follow(svg) {
     }
     const cell = row.cells.find((one) => one.column === column);
     const states = new Map(Object.entries(cell?.states ?? {}).map(([state, number]) => [state, BigInt(number)]));
-    const range = cell ? [`${row.partition}@${cell.from}-${cell.until}`] : [row.partition];
+    const range = cell ? [rangeText(row.partition, cell.from, cell.until)] : [row.partition];
     tip([...range, spanText(column, column + 1), told(states)], event.clientX, event.clientY);
   });
   svg.addEventListener("pointerup", (event) => {
@@ -259,7 +261,7 @@ function controls() {
 
 async function draw() {
   const number = ++wanted;
-  remember({ axis: view.axis || null, times_since: view.axis ? view.since : null, times_until: view.axis ? view.until : null });
+  remember({ axis: view.axis || null, times_since: view.axis ? view.since : null, times_until: view.axis ? view.until : null, times_first: view.axis && view.first ? view.first : null });
   keepingFocus(() => document.getElementById("axis"), choices);
   place("times").hidden = !view.axis;
   if (!view.axis) return;

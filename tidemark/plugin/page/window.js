@@ -1,5 +1,8 @@
 // One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
-import { ROOT, address, airflowLink, cell, copyable, element, fill, grouped, link, loadPatiently, messageOf, navigation, rangeText, refill, repeat, rest, run, say, span, time, windowLink, withQuery } from "./shared.js";
+import {
+  ROOT, address, airflowLink, cell, copyable, counted, element, fill, grouped, isOne, link, loadPatiently, messageOf, navigation, rangeText,
+  refill, repeat, rest, run, say, span, time, windowLink, withQuery,
+} from "./shared.js";
 
 const REFRESH_MS = 5000;
 const [, stream, , lane, seq] = rest();
@@ -86,7 +89,7 @@ function facts(place, found) {
   fact("Asked by", found.asked_by);
   fact("Approved by", found.approved_by);
   fact("Into", found.only_sinks === null ? null : `${found.only_sinks.join(", ")} alone; other sinks and the dead letters stay as they are`);
-  fact("Selected", found.selected === null ? null : `${grouped(found.selected)} offsets of the lane's selection`);
+  fact("Selected", found.selected === null ? null : `${counted(found.selected, "offset")} of the lane's selection`);
   fact("Guarantee", found.guarantee.replaceAll("_", " "));
   fact("Isolation", found.isolation.replaceAll("_", " "));
   if (found.takes === null) fact("Attempt", "the one that committed; earlier attempts are not kept");
@@ -98,7 +101,7 @@ function facts(place, found) {
   }
   if (found.messages && found.messages.dead_letters) {
     const url = withQuery(address("streams", stream, "dead-letters"), { window: found.window });
-    fact("Dead letters", link(`${grouped(found.messages.dead_letters)} were written`, url));
+    fact("Dead letters", link(`${grouped(found.messages.dead_letters)} ${isOne(found.messages.dead_letters) ? "was" : "were"} written`, url));
   }
   fact("Keys", found.unknown_fields);
 }
@@ -129,8 +132,8 @@ function newerRow(row, one) {
 async function showNewer() {
   const found = await loadPatiently(address("api", "streams", stream, "windows", lane, seq, "newer"), () => {}, 2);
   const place = document.getElementById("since");
-  const said = found.newer.length ? `At ${grouped(found.count)} of its ${grouped(found.offsets)} offsets its results still count.` : "All its results still count.";
-  place.querySelector("p").textContent = said + (found.more ? ` The newest ${found.newer.length} of ${grouped(found.newer.length + found.more)} windows.` : "");
+  const said = found.newer.length ? `At ${grouped(found.count)} of its ${counted(found.offsets, "offset")} its results still count.` : "All its results still count.";
+  place.querySelector("p").textContent = said + (found.more ? ` The newest ${found.newer.length} of ${counted(found.newer.length + found.more, "window")}.` : "");
   place.querySelector(".box").hidden = !found.newer.length;
   fill(document.getElementById("newer"), found.newer, newerRow, "None");
   place.hidden = false;
@@ -164,10 +167,10 @@ async function refresh() {
 }
 
 function sentence(found) {
-  const offsets = `${grouped(found.offsets)} offsets in ${found.partitions.length} ${found.partitions.length === 1 ? "partition" : "partitions"}`;
+  const offsets = `${counted(found.offsets, "offset")} in ${counted(found.partitions.length, "partition")}`;
   if (!found.messages) return offsets;
   const { read, stored, skipped, dead_letters: dead } = found.messages;
-  return `${offsets}: ${grouped(read)} messages read, ${grouped(stored)} stored, ${grouped(skipped)} skipped, ${grouped(dead)} dead letters`;
+  return `${offsets}: ${counted(read, "message")} read, ${grouped(stored)} stored, ${grouped(skipped)} skipped, ${counted(dead, "dead letter")}`;
 }
 
 navigation(stream, "Window");
