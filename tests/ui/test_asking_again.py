@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -148,6 +149,32 @@ def test_a_text_stays_selected_on_the_page_of_a_run_while_it_goes_on(airflow: Ai
     assert page.evaluate("getSelection().toString()") == chosen
     assert page.evaluate(HREF) == href
     assert windows.locator("tr").count() == 3
+
+
+@pytest.mark.covers("U13")
+def test_a_run_says_what_was_asked_for_and_how_long_it_takes(airflow: Airflow, page: Page) -> None:
+    """Also of one without a lane, whose steps say how far it is. A key is not shown once more."""
+    begun = (datetime.now(UTC) - timedelta(seconds=65)).isoformat()
+    records = "\n".join(f"cdn-logs/0@{offset}" for offset in range(10_000))
+    conf = {"level": "full", "records": records, "reason": "a test", "key": "secret", "repair": None, "compare": False}
+    run = {"state": "running", "start_date": begun, "end_date": None, "conf": conf, "note": None}
+    states = {"compare": "success", "report": "running", "judge": None}
+    tasks = [{"task_id": name, "state": state, "map_index": -1, "try_number": 1} for name, state in states.items()]
+    of_run = "**/api/v2/dags/cdn_logs__audit/dagRuns/asked"
+    page.route(of_run, lambda route: route.fulfill(json=run))
+    page.route(f"{of_run}/taskInstances", lambda route: route.fulfill(json={"task_instances": tasks}))
+    page.route(f"{of_run}/**/xcomEntries?*", lambda route: route.fulfill(json={"total_entries": 0}))
+    page.goto(f"{airflow.url}/tidemark/run?dag_id=cdn_logs__audit&run_id=asked")
+    expect(page.locator("#took")).to_contain_text("Under way for 1 min")
+    expect(page.locator("#took")).to_contain_text("1 of 3 steps")
+    expect(page.locator("#took progress")).to_have_attribute("value", "333")
+    asked = page.locator("#asked")
+    expect(asked.locator("dt")).to_have_text(["level", "records", "reason", "key"])
+    expect(asked.locator("dd").nth(1)).to_contain_text("cdn-logs/0@2\nand 9 997 more lines", use_inner_text=True)
+    expect(asked).not_to_contain_text("secret")
+    page.screenshot(path=SCREENSHOTS / "run-asked.png")
+    run |= {"state": "success", "end_date": datetime.now(UTC).isoformat()}
+    expect(page.locator("#took")).to_contain_text("It took 1 min")
 
 
 @pytest.mark.full

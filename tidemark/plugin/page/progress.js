@@ -5,6 +5,7 @@ import {
   span, time, toast, windowLink, withQuery,
 } from "./shared.js";
 import { section } from "./audit.js";
+import { cut } from "./payload.js";
 import { pausedSaid, start } from "./plan.js";
 
 const EVERY_MS = 3000;
@@ -26,6 +27,8 @@ const OWN_LANE = new Set(["replay", "backfill", "erase"]);
 // These can be planned again.
 const PLANNED = new Set(["replay", "backfill", "erase"]);
 export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
+// Of a field of a request.
+const MOST_LINES = 3;
 const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
@@ -196,6 +199,28 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
   return made.join(" ");
 }
 
+// How long a run of Airflow has taken, and how many of its steps have ended, where no lane says how far it is.
+function tookSaid(about, tasks, lanes) {
+  if (!about?.start_date) return [];
+  const ms = Date.parse(about.end_date ?? new Date().toISOString()) - Date.parse(about.start_date);
+  const said = about.end_date ? `It took ${span(Math.max(0, ms))}.` : `Under way for ${span(Math.max(0, ms))}.`;
+  const shown = tasks.filter((one) => ORDER.includes(one.task_id));
+  if (lanes.length || about.end_date || !shown.length) return [said];
+  const ended = shown.filter((one) => ENDED.has(one.state) || one.state === "skipped").length;
+  return [`${said} `, bar("steps", ended, shown.length), ` ${ended} of ${counted(shown.length, "step")}`];
+}
+
+// What was asked for: the fields of the form that were filled in. Of many lines the first ones; and no key, which may be personal.
+function askedFor({ key, ...conf } = {}) {
+  const filled = Object.entries(conf).filter(([, value]) => value !== null && value !== "" && value !== false);
+  return [...filled, ...(key ? [["key", "not shown here"]] : [])].flatMap(([name, value]) => {
+    const lines = (typeof value === "string" ? value : JSON.stringify(value)).trim().split("\n");
+    const more = lines.length - MOST_LINES;
+    const text = cut(lines.slice(0, MOST_LINES).join("\n")) + (more > 0 ? `\nand ${counted(more, "more line")}` : "");
+    return [element("dt", name.replaceAll("_", " ")), element("dd", text)];
+  });
+}
+
 // Follows a run of Airflow, `dag` and `run`; or a lane, `named`, whose run may be of the command line. `show` is called when
 // tasks may have given something new.
 export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, show = () => {} }) {
@@ -334,6 +359,8 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       showPaused(paused);
       place("told").textContent = told(kind, about, lanes, refused, paused, doneBefore);
       place("told").className = `sentence ${refused ? "bad" : paused || doneBefore ? "busy" : ""}`;
+      mend(place("took"), holding(tookSaid(about, tasks, lanes)));
+      mend(place("asked"), holding(askedFor(about?.conf)));
       mend(place("steps"), holding(steps(tasks, dry)));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
       place("steering").replaceChildren(...steering(found, about, lanes, tasks, dry || about?.conf?.dry_run ? answer : null));
