@@ -14,6 +14,7 @@ from tests.support.streams_in_memory import TEXT, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes, timed_stream
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
+from tidemark.ledger.records import TopicIncarnation
 from tidemark.views.event_time.calendar import (
     Hour,
     HourLine,
@@ -94,6 +95,11 @@ def test_what_the_stream_has_gone_past_is_missing_and_a_backfill_reads_it(tmp_pa
         ("unread", 2, 3, "orders/0@2-3"),
     ]
     assert found.backfill == ["orders/0@3-4", "orders/0@2-3"]
+    assert {part.partition for part in shown.missing} == {"orders/0"}
+    # A topic was made anew meanwhile: then the range alone would mean the new one's offsets.
+    anew = [TopicIncarnation(topic_id=one, incarnation=number, since=number) for number, one in [(1, "old"), (2, "id")]]
+    (shown,) = whole(replace(holes, topics={"orders": tuple(anew)}), hour).partitions
+    assert {part.partition for part in shown.missing} == {"orders#1/0"}
     (line,) = lines_of(holes, [hour])
     assert (line.word, line.missing) == ("missing", 3)
     # A hole alone is not the next run's: the stream has gone past it.

@@ -9,13 +9,14 @@ import pytest
 
 from tests.support.claiming import claim_lane
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
-from tests.support.streams_in_memory import offsets
+from tests.support.streams_in_memory import at, offsets
 from tidemark.audit.levels import Level
 from tidemark.cli.estimates import counted
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Heartbeat, LaneKind, TopicIncarnation
 from tidemark.ledger.register import change_topics
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.auditing import audit_without_spark, find_report
 from tidemark.runs.requests.forms import EraseRequest, ReplayRequest
 from tidemark.runs.requests.outcomes import answers_of
@@ -23,6 +24,8 @@ from tidemark.runs.windows import ingest, lanes
 from tidemark.views.events import events
 from tidemark.views.lane_progress import progress_of
 from tidemark.views.messages.fates import Fate
+from tidemark.views.messages.message import as_values
+from tidemark.views.messages.where import located
 from tidemark.views.overview import overview
 from tidemark.views.planned import planned
 from tidemark.views.summary import committed_by, said_of, windows
@@ -125,10 +128,14 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         said = counted(opened.book.topics(), offsets((0, 5, 7)))["ranges"]
         holes = overview(opened, offsets((0, 3, 5))).holes
         assert holes is not None
+        message = as_values(located(opened, Coordinate(at(0), 3)))
+        (gap,) = message.gaps
         records, topics = committed_by(opened, lane, run), opened.book.topics()
         (line,) = said_of(topics, records)
         texts = [
             *holes,
+            gap.range,
+            message.sentence.rpartition("jumped over ")[2],
             *(one for window in windows(topics, records) for one in window.ranges),
             line.split()[3],
             events(opened.book)[0].where,

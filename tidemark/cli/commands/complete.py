@@ -11,6 +11,7 @@ from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.terminal import reading_shown
 from tidemark.errors import EXIT_DIFFERENCES, WrongUse
+from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso, milliseconds, read_time
 from tidemark.views.event_time.completeness import HOUR_MS, Answer, Span
@@ -59,7 +60,7 @@ def complete(
             answer.at,
             "yes" if answer.complete else "no",
             answer.rule.value,
-            _missing(answer),
+            _missing(answer, seen.topics),
             _number(answer.late.least, answer.late.most),
         )
         for answer in answers
@@ -91,13 +92,13 @@ def _span(hour: str, since: str, until: str) -> Span:
     return Span(start, start + HOUR_MS)
 
 
-def _missing(answer: Answer) -> str | None:
+def _missing(answer: Answer, topics: Topics) -> str | None:
     """The first missing range of a partition with its kind, and how many more there are."""
     if not answer.missing:
         return None
     kind, part = answer.missing[0]
     more = len(answer.missing) - 1
-    return f"{kind.value} {part}" + (f" and {more} more" if more else "")
+    return f"{kind.value} {written_range(topics, part)}" + (f" and {more} more" if more else "")
 
 
 def _number(least: int, most: int) -> str:

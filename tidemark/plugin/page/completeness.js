@@ -168,7 +168,7 @@ function missingOf(one) {
   const made = document.createDocumentFragment();
   for (const part of one.missing) {
     const line = element("div", undefined, "missing-range");
-    line.append(`${part.kind} `, copyable(rangeText(one.partition, part.from, part.until)), " ");
+    line.append(`${part.kind} `, copyable(rangeText(part.partition, part.from, part.until)), " ");
     line.title = part.meaning;
     if (part.again) line.append(button("Backfill …", () => plan({ stream, kind: "backfill", conf: { ranges: part.again }, text: "ranges" }), "small"));
     made.append(line);

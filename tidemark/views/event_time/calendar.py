@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.ledger.incarnations import Topics, written_partition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.views.event_time.completeness import HOUR_MS, MISSINGS, RULES, Answer, Missing, Partition, Rule, Span
 from tidemark.views.event_time.progress import LateIn, LateTotal, Progress, hour_name, late_total
@@ -69,8 +70,12 @@ class Calendar:
 
 @dataclass(frozen=True)
 class MissingRange:
-    """`again` is what a backfill can read of it, as `topic/partition@from-until`."""
+    """`again` is what a backfill can read of it, as `topic/partition@from-until`.
 
+    `partition`: as a request takes it with these offsets, with its incarnation where that is not the one that they mean else.
+    """
+
+    partition: str
     kind: str
     meaning: str
     start: From
@@ -161,7 +166,7 @@ def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
         allowed_lateness_ms=seen.lateness_ms,
         late=late_total(answers),
         unread_after=sum(answer.late.unread for answer in answers),
-        partitions=[_partition(answer, by_place[answer.at]) for answer in answers],
+        partitions=[_partition(answer, by_place[answer.at], seen.topics) for answer in answers],
         backfill=again[:SHOWN],
         more_backfill=max(0, len(again) - SHOWN),
     )
@@ -195,14 +200,21 @@ def _again(partition: Partition, kind: Missing, part: OffsetRange) -> str | None
     return f"{partition.at.topic}/{partition.at.partition}@{start}-{until}" if start < until else None
 
 
-def _partition(answer: Answer, known: Partition) -> PartitionOfHour:
+def _partition(answer: Answer, known: Partition, topics: Topics) -> PartitionOfHour:
     return PartitionOfHour(
         partition=str(answer.at),
         complete=answer.complete,
         rule=answer.rule.value,
         meaning=RULES[answer.rule],
         missing=[
-            MissingRange(kind.value, MISSINGS[kind], part.start, part.until, _again(known, kind, part))
+            MissingRange(
+                written_partition(topics, RangeSet([part])),
+                kind.value,
+                MISSINGS[kind],
+                part.start,
+                part.until,
+                _again(known, kind, part),
+            )
             for kind, part in answer.missing[:SHOWN]
         ],
         more_missing=max(0, len(answer.missing) - SHOWN),

@@ -12,6 +12,7 @@ from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.book import Committed
 from tidemark.ledger.holes import jumped_over
+from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
@@ -50,6 +51,8 @@ class Progress:
     now: int
     known: Known
     partitions: tuple[Partition, ...]
+    # As the ledger knows them.
+    topics: Topics = field(default_factory=dict)
     _passing: dict[int, Mapping[Place, int | None]] = field(default_factory=dict)
     # The times that Kafka was asked for since it was looked at again.
     _asked: list[int] = field(default_factory=list)
@@ -178,7 +181,8 @@ def progress(opened: OpenStream) -> Progress:
     }
     # The ledger last: what was committed meanwhile counts.
     view = opened.book.view()
-    return Progress(opened, now, known, _partitions(known, logs, view.register, view.windows, topics))
+    partitions = _partitions(known, logs, view.register, view.windows, topics)
+    return Progress(opened, now, known, partitions, view.register.topics if view.register else {})
 
 
 def _partitions(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidemark.clients.kafka.slots import KafkaMessage, Slot
 from tidemark.clients.kafka.slots import OffsetContents as InKafka
+from tidemark.ledger.incarnations import written_range
 from tidemark.ledger.records import Pending, Record
 from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
@@ -249,7 +250,7 @@ def _where(
         windows=[_window(record, located) for record in located.found.windows],
         pending=[_pending(lane, pending) for lane, pending in located.pending],
         gaps=[
-            GapAt(record.lane, record.seq, gap.kind.value, gap.policy, str(gap.as_range()))
+            GapAt(record.lane, record.seq, gap.kind.value, gap.policy, written_range(located.topics, gap.as_range()))
             for record, gap in located.found.gaps
         ],
         rows=[
@@ -305,9 +306,10 @@ def sentence(located: Located) -> str:
         return f"not committed yet: window {lane}/{pending.window.seq} is reading it, pinned {at} by run {by}"
     if located.fate in (Fate.LOST, Fate.PASSED_OVER):
         record, gap = newest_gap(located.found)
+        jumped = written_range(located.topics, gap.as_range())
         return (
             f"{words[located.fate]} ({gap.policy}): window {record.lane}/{record.seq}, committed "
-            f"{in_utc(record.committed_at)} by run {record.attempt.run}, jumped over {gap.as_range()}"
+            f"{in_utc(record.committed_at)} by run {record.attempt.run}, jumped over {jumped}"
         )
     return words[located.fate]
 

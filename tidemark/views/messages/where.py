@@ -18,7 +18,7 @@ from tidemark.ledger.book import StoredHead
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.holes import Ingest
-from tidemark.ledger.incarnations import assign_incarnations, written
+from tidemark.ledger.incarnations import Topics, assign_incarnations, written
 from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, Gap, Pending, Record
@@ -61,8 +61,12 @@ class Located:
     not_asked: tuple[str, ...] = ()
     # By what it was erased, when that was not the window of this coordinate: one of another stream, or incarnation.
     elsewhere: str | None = None
-    # The coordinate as a request takes it.
-    written: str = ""
+    topics: Topics = field(default_factory=dict)
+
+    @property
+    def written(self) -> str:
+        """The coordinate as a request takes it."""
+        return written(self.topics, self.at)
 
     @property
     def counting(self) -> Record | None:
@@ -148,7 +152,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
         under_keys,
         not_asked,
         elsewhere,
-        written(register[1].topics if register else {}, at),
+        register[1].topics if register else {},
     )
 
 
