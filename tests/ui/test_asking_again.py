@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -165,7 +166,7 @@ def test_a_run_says_what_was_asked_for_and_how_long_it_takes(airflow: Airflow, p
     page.route(f"{of_run}/taskInstances", lambda route: route.fulfill(json={"task_instances": tasks}))
     page.route(f"{of_run}/**/xcomEntries?*", lambda route: route.fulfill(json={"total_entries": 0}))
     page.goto(f"{airflow.url}/tidemark/run?dag_id=cdn_logs__audit&run_id=asked")
-    expect(page.locator("#took")).to_contain_text("Under way for 1 min")
+    expect(page.locator("#took")).to_contain_text("Begun 1 min")
     expect(page.locator("#took")).to_contain_text("1 of 3 steps")
     expect(page.locator("#took progress")).to_have_attribute("value", "333")
     asked = page.locator("#asked")
@@ -203,7 +204,7 @@ def test_the_picture_goes_on_while_a_bar_has_the_focus_and_waits_while_offsets_a
 ) -> None:
     answers = Answers(page, COVERAGE)
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
-    bar = page.locator(".bar-row").first.locator("svg")
+    bar = page.locator(".bar-row").first.locator("svg.bar")
     bar.wait_for()
     expect(page.locator("#coverage-problem")).to_be_hidden()
     bar.focus()
@@ -286,7 +287,7 @@ def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: P
     answers.change = erased
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
     for number, offered in enumerate((False, True)):
-        bar = page.locator(".bar-row").nth(number).locator("svg")
+        bar = page.locator(".bar-row").nth(number).locator("svg.bar")
         bar.press("Home")
         bar.press(" ")
         assert page.get_by_role("button", name="Replay …").is_enabled() is offered
@@ -343,6 +344,10 @@ def test_a_committed_window_is_asked_for_once_and_leads_to_its_log(airflow: Airf
     page.locator("#told", has_text=re.compile(r"^Finished: .*read \d+ = \d+ stored")).wait_for()
 
 
+def fulfil(answer: dict[str, Any], route: Route) -> None:
+    route.fulfill(**answer)
+
+
 @pytest.mark.covers("U1")
 def test_a_page_says_when_airflow_does_not_answer_and_asks_on(airflow: Airflow, page: Page) -> None:
     """When it refuses the connection, and when a request hangs for longer than a minute, which passes quickly here."""
@@ -370,6 +375,6 @@ def test_a_page_says_when_airflow_does_not_answer_and_asks_on(airflow: Airflow, 
             "You are no longer logged in to Airflow: log in again",
         ),
     ):
-        page.route(STREAM, lambda route, answer=answer: route.fulfill(**answer))  # type: ignore[misc]
+        page.route(STREAM, partial(fulfil, answer))
         expect(problem).to_contain_text(said)
         page.unroute(STREAM)

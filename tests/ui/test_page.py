@@ -183,7 +183,7 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     frame = page.frame_locator("iframe")
     frame.locator("#windows td.run").first.wait_for()
     frame.locator("#plots figure").first.wait_for()
-    drawn = frame.locator(".bar-row[data-partition='cdn-logs/0'] svg")
+    drawn = frame.locator(".bar-row[data-partition='cdn-logs/0'] svg.bar")
     # The keyboard: the first block, and its offsets.
     drawn.press("ArrowRight")
     drawn.press(" ")

@@ -449,7 +449,7 @@ def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Ai
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
     page.click("#navigation >> text=Browse")
-    page.locator("#which select").select_option("dead-letters")
+    page.select_option("[name=kind]", "dead-letters")
     page.fill("input[name=where]", "")
     page.fill("input[name=since]", "2026-11-20T13:00")
     page.fill("input[name=until]", "2026-11-20T14:00")

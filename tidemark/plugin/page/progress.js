@@ -203,7 +203,7 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
 function tookSaid(about, tasks, lanes) {
   if (!about?.start_date) return [];
   const ms = Date.parse(about.end_date ?? new Date().toISOString()) - Date.parse(about.start_date);
-  const said = about.end_date ? `It took ${span(Math.max(0, ms))}.` : `Under way for ${span(Math.max(0, ms))}.`;
+  const said = about.end_date ? `It took ${span(Math.max(0, ms))}.` : `Begun ${span(Math.max(0, ms))} ago.`;
   const shown = tasks.filter((one) => ORDER.includes(one.task_id));
   if (lanes.length || about.end_date || !shown.length) return [said];
   const ended = shown.filter((one) => ENDED.has(one.state) || one.state === "skipped").length;

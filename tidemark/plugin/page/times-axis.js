@@ -189,8 +189,10 @@ function scale() {
     // A day's name takes the place of hours before it.
     if (at < free && !first) continue;
     if (at < free) made.lastElementChild.remove();
-    free = at + (first || view.axis === "day" ? DAY_PX : HOUR_PX);
-    const label = element("span", text);
+    const size = first || view.axis === "day" ? DAY_PX : HOUR_PX;
+    free = at + size;
+    // At the end there is no room to the right.
+    const label = element("span", text, at + size > width ? "ends" : "");
     label.style.left = `${(column / number) * 100}%`;
     made.append(label);
   }
