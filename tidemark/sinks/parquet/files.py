@@ -359,7 +359,8 @@ def is_within(wanted: OffsetRange) -> pc.Expression:
     """Whether a row is of one of some offsets: files and parts of files whose statistics say no are not read."""
     at = wanted.partition
     return (
-        (pc.field("_topic") == at.topic)
+        # As a text: what a file says of a column of views cannot be compared with one.
+        (pc.field("_topic").cast(pa.string()) == at.topic)
         & (pc.field("_incarnation") == at.incarnation)
         & (pc.field("_partition") == at.partition)
         & (pc.field("_offset") >= wanted.start)
