@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2
@@ -15,15 +20,25 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from services import control
+from services.site import Site
+from tests.support.command_line import asked
 from tests.support.digests import expected_digest, kept_way, one_way
+from tests.support.live_streams import Kafka, Make
+from tests.support.oracle import Example
+from tests.support.oracle import Outcome as RowOrReason
 from tests.support.protobuf_generated import TOP, comparable, fill, row_of, schemas, top_of
 from tests.support.protobuf_orders import ORDER, Schema, framed
 from tests.support.registry import serving
 from tests.support.rows import messages_of
+from tests.support.truncated_logs import cut_log, send_one_by_one
+from tidemark.audit.report import PlaceReport
 from tidemark.clients.connections import Connection
-from tidemark.errors import InvalidStreamFile, Unreachable
+from tidemark.errors import InvalidStreamFile, LogTruncated, Unreachable
 from tidemark.schemes.protobuf_schema import drafted, message_of
+from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.spark.columns import OFFSET, REASON
+from tidemark.spark.jobs.audit import audit
 from tidemark.spark.rows.pipeline import check_rows, rows_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
@@ -439,3 +454,109 @@ def test_files_that_are_no_set_of_descriptors(tmp_path: Path) -> None:
         with pytest.raises(InvalidStreamFile) as problem:
             stream_of(tmp_path, data)
         assert said in str(problem.value)
+
+
+def orders(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Messages of `shop.Order`; each tenth is none."""
+    schema = Schema()
+    for number in range(first, first + count):
+        whole = schema.written(**{**FULL, "id": str(number), "name": f"é{number}"})
+        yield b"key", whole[:-1] if number % 10 == 9 else whole
+
+
+ORDERS = Example(
+    "orders",
+    {
+        "source": {"topics": []},
+        "scheme": {"type": "protobuf", "message": "shop.Order", "fields": FIELDS, "schema_file": "order.desc"},
+        "sinks": [],
+        "dead_letters": {"table": "-"},
+    },
+    ("orders",),
+    1,
+    orders,
+    lambda value: RowOrReason(None, None),
+)
+
+
+@pytest.mark.full
+@pytest.mark.covers("N109", "N112", "N27", "E21")
+def test_records_of_messages_in_logs_that_were_cut_and_had_an_erasure(
+    make: Make,
+    spark: SparkSession,
+    other_kafka: tuple[Site, Kafka],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Messages of Protobuf become records of Avro. The source loses its newest messages, the target its oldest ones."""
+    other, kafka = other_kafka
+    topic = f"orders-{secrets.token_hex(3)}"
+    kafka.create(topic, 1)
+    (tmp_path / "order.desc").write_bytes(Schema().data)
+    live = make(ORDERS, source={"topics": [topic], "kafka": "kafka_other"})
+    out = f"{live.name}-out"
+    live.kafka.create(out, 1)
+    sink = {"type": "kafka", "topic": out, "value_format": "avro", "registry": "ours"}
+
+    def write(**source: str) -> None:
+        live.rewrite(sinks=[sink], source={"topics": [topic], "kafka": "kafka_other", **source})
+
+    def sent(count: int, first: int) -> None:
+        send_one_by_one(kafka, topic, 0, (value for _, value in orders(count, first) if value is not None))
+
+    def counting_numbers() -> list[int]:
+        """The ids in the records that count, each record with all of the message's values."""
+        numbers = []
+        for one in kafka_messages(live.opened.book, live.kafka.endpoint, (out,), "kafka"):
+            assert one.value is not None
+            row: Any = fastavro.schemaless_reader(BytesIO(one.value[5:]), reader, None)
+            named = {
+                name: row[name] for name in ("lines", "counts", "by_number", "large", "took", "more", "raw", "share")
+            }
+            assert named == {name: FOUND[name] for name in named}
+            assert row["name"] == f"é{row['id']}"
+            numbers.append(row["id"])
+        return sorted(numbers)
+
+    def assert_clean(erased: int, dead: int) -> PlaceReport:
+        report = audit(live.opened, live.new_run())
+        assert (report.clean, report.erased, report.dead_letters) == (True, erased, dead), report.sentence()
+        (found,) = (one for one in report.places if one.name == "kafka")
+        return found
+
+    with serving({}) as served:
+        connection = {"conn_type": "http", "host": "http://127.0.0.1", "port": served.port}
+        monkeypatch.setenv("AIRFLOW_CONN_OURS", json.dumps(connection))
+        write()
+        sent(20, 0)
+        live.ingest()
+        (schema,) = served.subjects[f"{out}-value"]
+        reader = fastavro.parse_schema(json.loads(schema))
+        whole = [number for number in range(20) if number % 10 != 9]
+        assert counting_numbers() == whole
+        named = [part for offset in (3, 9) for part in ("--records", f"{topic}/0@{offset}")]
+        asked("erase", "--yes", str(live.file), *named, "--reason", "request 4711")
+        assert counting_numbers() == [one for one in whole if one != 3]
+        shown = asked("results", str(live.file), "--sink", "kafka", "--limit", "100")
+        assert {one["coordinate"] for one in shown} == {f"{topic}/0@{one}" for one in whole if one != 3}
+        assert_clean(erased=2, dead=1)
+
+        # The source loses what was read last, and other messages come in its place.
+        control.down(other, ("kafka",), report=lambda line: None)
+        cut_log(other, topic, 0, until=15)
+        control.up(other, ("kafka",), report=lambda line: None)
+        sent(10, 30)
+        with pytest.raises(LogTruncated):
+            live.ingest()
+        write(on_truncated="accept")
+        live.ingest()
+        again = [*(one for one in whole if one != 3), *(one for one in range(30, 40) if one != 39)]
+        found = counting_numbers()
+        assert found == again
+        # The audit reads what the source still has, and compares the rest with what was counted.
+        assert_clean(erased=2, dead=1)
+
+        # The target loses its oldest records, one of them erased: the others are expired, and none is missing.
+        live.kafka.delete_records(out, 0, 10)
+        place = assert_clean(erased=2, dead=1)
+        assert (place.differences, place.expired > 0) == (0, True)

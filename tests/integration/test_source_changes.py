@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import struct
 
 import pytest
-from kafka import KafkaProducer
 
 from services import control
 from services.site import Site
 from tests.support.live_streams import Kafka, LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS
+from tests.support.truncated_logs import cut_log, send_one_by_one
 from tidemark.errors import LogTruncated, TopicGone, TopicUnknown, WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import Record, TopicIncarnation
@@ -161,32 +160,6 @@ def test_chosen_partitions(make: Make) -> None:
 
 
 # A log that is cut: what is left after a disk is restored from an older copy, or after an unclean election.
-
-
-def cut_log(site: Site, topic: str, partition: int, until: int) -> None:
-    """Remove the batches from offset `until` on from the log of a broker that is down."""
-    folder = site.folder("kafka", "data", f"{topic}-{partition}")
-    (file,) = folder.glob("*.log")
-    stored, at = file.read_bytes(), 0
-    while at < len(stored):
-        offset, length = struct.unpack_from(">qi", stored, at)
-        if offset >= until:
-            break
-        at += 12 + length
-    assert 0 < at < len(stored)
-    file.write_bytes(stored[:at])
-    for index in [*folder.glob("*.index"), *folder.glob("*.timeindex"), *folder.glob("*.snapshot")]:
-        index.unlink()
-    for mark in ("recovery-point-offset-checkpoint", ".kafka_cleanshutdown"):
-        (site.folder("kafka", "data") / mark).unlink(missing_ok=True)
-
-
-def send_one_by_one(kafka: Kafka, topic: str, partition: int, values: list[bytes]) -> None:
-    """A batch for each message."""
-    producer = KafkaProducer(bootstrap_servers=kafka.servers)
-    for value in values:
-        producer.send(topic, value, partition=partition).get(timeout=30)
-    producer.close()
 
 
 @pytest.mark.covers("N7", "A49", "E21", "F8")
