@@ -40,6 +40,8 @@ def engine() -> Iterator[Engine]:
 def stack(engine: Engine, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """The servers of a profile, as `docker/prepare` and `up` start them."""
     engine.prepare(request.param)
+    # What a run that was cut off has left has other passwords.
+    engine.compose("down", "--volumes", "--timeout", "20", check=False)
     try:
         engine.up()
         yield engine

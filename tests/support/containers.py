@@ -94,7 +94,11 @@ class Engine:
         return self.compose("exec", "-T", service, *words, check=check, given=given)
 
     def up(self) -> None:
-        self.compose("up", "--build", "--detach", "--wait")
+        """A service that does not start says only in its log why."""
+        try:
+            self.compose("up", "--build", "--detach", "--wait")
+        except AssertionError as failed:
+            raise AssertionError(f"{failed}\n{self.compose('logs', '--tail', '40', '--no-color')}") from failed
 
     def containers(self) -> dict[str, tuple[str, str]]:
         """Of each service that runs: its container, and when that was started."""
