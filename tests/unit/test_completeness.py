@@ -27,6 +27,7 @@ from tidemark.views.event_time.completeness import (
     announced_before,
     concerns,
     hours_due,
+    is_complete,
     judge,
     noted,
     passed_over,
@@ -385,3 +386,8 @@ def test_a_span_has_time_in_it_and_each_word_its_meaning() -> None:
         with pytest.raises(WrongUse, match="its beginning has to lie before its end"):
             Span(start, until)
     assert (set(RULES), set(MISSINGS)) == (set(Rule), set(Missing))
+
+
+def test_nothing_is_complete_where_no_partition_has_a_part() -> None:
+    """As for the hours after the stream's last topic was gone: a sensor that waits for them goes on waiting."""
+    assert not is_complete([])

@@ -55,7 +55,7 @@ def test_a_stream_never_reads_what_it_writes_by_another_connection(
 
 
 @pytest.mark.covers("N74")
-@pytest.mark.parametrize("ranges", ["", " \n", []])
+@pytest.mark.parametrize("ranges", ["", " \n", [], "# orders/0@0-5", ["", "# none"]])
 def test_a_sensor_that_names_nothing_does_not_pass(tmp_path: Path, ranges: str | list[str]) -> None:
     with pytest.raises(WrongUse, match="none is named"):
         windows_there(StreamInMemory(tmp_path).opened, ranges)

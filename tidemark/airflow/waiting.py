@@ -26,11 +26,10 @@ def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tup
     from tidemark.offsets.coordinates import parse_ranges
     from tidemark.runs.requests.selecting import with_incarnations
 
-    text = ranges if isinstance(ranges, str) else "\n".join(ranges or ())
-    if not text.strip():
+    wanted = parse_ranges(ranges if isinstance(ranges, str) else "\n".join(ranges or ()))
+    if not wanted:
         raise WrongUse("ranges: none is named, as where a template gave nothing; all of nothing would be there at once")
     view = opened.book.view()
-    wanted = parse_ranges(text)
     left = with_incarnations(view, wanted) - view.authority.covered()
     topics = view.register.topics if view.register else {}
     missing = f"{left.count()} offsets are not there yet: {named_ranges(left, topics)}"
@@ -40,14 +39,13 @@ def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tup
 def complete(opened: OpenStream, since: str, until: str) -> tuple[bool, str]:
     """Whether a span of event time is complete, and why or why not in each partition. Raises TidemarkError."""
     from tidemark.offsets.times import milliseconds, read_time
-    from tidemark.views.event_time.completeness import Span
+    from tidemark.views.event_time.completeness import Span, is_complete
     from tidemark.views.event_time.progress import progress
 
     span = Span(milliseconds(read_time(since)), milliseconds(read_time(until)))
     answers = progress(opened).answers(span)
-    return all(answer.complete for answer in answers), "\n".join(
-        f"{answer.at}: {answer.rule.value}" for answer in answers
-    )
+    said = "\n".join(f"{answer.at}: {answer.rule.value}" for answer in answers)
+    return is_complete(answers), said or "the stream reads no partition in this time"
 
 
 def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> Sign | None:

@@ -14,7 +14,7 @@ from tidemark.errors import EXIT_DIFFERENCES, WrongUse
 from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso, milliseconds, read_time
-from tidemark.views.event_time.completeness import HOUR_MS, Answer, Span
+from tidemark.views.event_time.completeness import HOUR_MS, Answer, Span, is_complete
 from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown
 
 
@@ -42,7 +42,7 @@ def complete(
         with reading_shown("counting late messages", reading):
             answers = seen.counted(span, answers, reading)
     watermark = seen.watermark()
-    done = all(answer.complete for answer in answers)
+    done = is_complete(answers)
     late, unread = late_total(answers), sum(answer.late.unread for answer in answers)
     value = {
         "stream": seen.opened.book.stream,

@@ -10,7 +10,17 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.incarnations import Topics, written_partition
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
-from tidemark.views.event_time.completeness import HOUR_MS, MISSINGS, RULES, Answer, Missing, Partition, Rule, Span
+from tidemark.views.event_time.completeness import (
+    HOUR_MS,
+    MISSINGS,
+    RULES,
+    Answer,
+    Missing,
+    Partition,
+    Rule,
+    Span,
+    is_complete,
+)
 from tidemark.views.event_time.progress import LateIn, LateTotal, Progress, hour_name, late_total
 from tidemark.views.values import From, Number
 
@@ -161,7 +171,7 @@ def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
     ]
     return Hour(
         **vars(_named(hour, first, answers, by_place)),
-        complete=all(answer.complete for answer in answers),
+        complete=is_complete(answers),
         now=seen.now,
         allowed_lateness_ms=seen.lateness_ms,
         late=late_total(answers),

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -247,6 +247,11 @@ class Answer:
     rule: Rule
     missing: tuple[tuple[Missing, OffsetRange], ...]
     late: Late
+
+
+def is_complete(answers: Collection[Answer]) -> bool:
+    """Whether a span is complete in all partitions. Where none has a part in it, nothing is."""
+    return bool(answers) and all(answer.complete for answer in answers)
 
 
 def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> Answer:

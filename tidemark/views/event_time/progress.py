@@ -32,6 +32,7 @@ from tidemark.views.event_time.completeness import (
     Span,
     concerns,
     hours_due,
+    is_complete,
     judge,
     passed_over,
     watermark,
@@ -122,7 +123,7 @@ class Progress:
         due = hours_due(self.first_message(), watermark, announced, MOST_HOURS)
         hours = [Span(hour, hour + HOUR_MS) for hour in due]
         judged = [(hour, self.answers(hour)) for hour in hours]
-        return [(hour, answers) for hour, answers in judged if all(answer.complete for answer in answers)]
+        return [(hour, answers) for hour, answers in judged if is_complete(answers)]
 
     def counted(self, span: Span, answers: Iterable[Answer], reading: Reading) -> list[Answer]:
         """The answers with the exact numbers of late messages: reads from Kafka where they may lie.
