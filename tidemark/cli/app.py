@@ -341,6 +341,8 @@ def paragraphs(text: str) -> str:
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     LOOK: (
         status,
+        plan,
+        offsets.offsets,
         results.results,
         results.show,
         messages.messages,
@@ -348,7 +350,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
         windows.dead_letters,
         complete.complete,
     ),
-    RUN: (plan, run.run, steer.pause, steer.resume, steer.cancel, offsets.offsets),
+    RUN: (run.run, steer.pause, steer.resume, steer.cancel),
     REPLAY: (replay.replay, replay.backfill, erase.erase),
     PROVE: (audit.audit, audit.report),
     SET_UP: (init.init,),

@@ -40,7 +40,7 @@ function field(label, control) {
 
 function between({ since, until_time: until }) {
   const made = element("p", "Only of messages");
-  if (since) made.append(" from ", time(Date.parse(since)), " on");
+  if (since) made.append(" from ", time(Date.parse(since)), until ? "," : " on");
   if (until) made.append(" before ", time(Date.parse(until)));
   made.append(".");
   return made;
