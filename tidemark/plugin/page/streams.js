@@ -212,7 +212,7 @@ function states() {
     made.setAttribute("aria-pressed", view.state === state);
     return made;
   };
-  const made = [one("", all, isOne(all) ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, KINDS[state]))];
+  const made = [one("", all, isOne(all) ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, STATES[state]))];
   // A state that no stream is in any more stays where it is chosen.
   if (view.state && !shown.states.some(({ state }) => state === view.state)) made.push(one(view.state, 0, view.state));
   if (shown.unknown) made.push(element("span", `${grouped(shown.unknown)} not asked yet`, "quiet"));
