@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page, Route, expect
 
 from demo.airflow import Airflow
 from services import environment
@@ -262,8 +262,13 @@ def test_hours_are_chosen_by_event_time(airflow: Airflow, page: Page) -> None:
     chosen.get_by_role("button", name="Replay …").press("Enter")
     page.locator("dialog", has_text="Only of messages from").wait_for()
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Days").click()
+    page.route(lambda url: "coverage/times" in url and "step=day" in url, lambda _: None)
+    with page.expect_request(lambda one: "coverage/times" in one.url and "step=day" in one.url):
+        page.get_by_role("button", name="Days").click()
     page.wait_for_url(lambda url: "axis=day" in url)
+    # Until the days have come, nobody chooses columns of the hours.
+    expect(grid).to_have_count(0)
+    page.unroute_all()
     grid.locator("rect").first.wait_for()
     box = grid.bounding_box()
     assert box is not None

@@ -21,6 +21,8 @@ const READ = new Set(["hole", "before", "unread"]);
 let stream;
 let found = null;
 let wanted = 0;
+// The question that the picture answers.
+let answered = "";
 let dragging = false;
 // The columns that are chosen: [from, until); null for none.
 let chosen = null;
@@ -58,7 +60,8 @@ function choose(from, until) {
   chosen = [from, until];
   mark();
   const states = statesOf(from, until);
-  const conf = { since: iso(begins(from)), until_time: iso(begins(until)) };
+  const [low, high] = [begins(from), begins(until)];
+  const conf = { since: iso(low), until_time: iso(high) };
   const planned = (kind) => () => plan({ stream, kind, conf });
   const has = (those) => [...states.keys()].some((one) => those.has(one));
   const box = place("chosen");
@@ -67,7 +70,7 @@ function choose(from, until) {
   buttons.append(
     button("Backfill …", planned("backfill"), "", has(READ)),
     button("Replay …", planned("replay"), "", has(AGAIN)),
-    ...(view.axis === "day" ? [button("Zoom to its hours", () => zoom("hour", begins(from), begins(until)))] : [button("Zoom in", () => zoom("hour", begins(from), begins(until)), "", until - from < columns())]),
+    ...(view.axis === "day" ? [button("Zoom to its hours", () => zoom("hour", low, high))] : [button("Zoom in", () => zoom("hour", low, high), "", until - from < columns())]),
     look,
     button("Clear", clear),
   );
@@ -267,15 +270,24 @@ async function draw() {
   keepingFocus(() => document.getElementById("axis"), choices);
   place("times").hidden = !view.axis;
   if (!view.axis) return;
+  const question = JSON.stringify(view);
+  const isOther = question !== answered;
+  if (isOther) {
+    // Nobody chooses columns of a picture that is about to go.
+    place("times").querySelector("svg")?.remove();
+    place("chosen").hidden = true;
+    chosen = null;
+    dragging = false;
+  }
   try {
     const url = withQuery(address("api", "streams", stream, "coverage", "times"), { step: view.axis, since: view.since, until: view.until, first: view.first, count: PAGE });
     const answer = await loadPatiently(url, () => {}, 10);
-    if (number !== wanted || dragging) return;
-    found = answer;
+    const isTyping = place("times").contains(document.activeElement) && document.activeElement.tagName === "INPUT";
+    if (number !== wanted || dragging || (isTyping && !isOther)) return;
+    [found, answered] = [answer, question];
     say(place("problem"), "");
     const shown = found.rows.length ? [controls(), grid()] : [element("p", "No topic yet", "quiet")];
-    const busy = place("times").contains(document.activeElement) && document.activeElement.tagName === "INPUT";
-    if (!busy) keepingFocus(() => place("times"), () => place("times").replaceChildren(...shown));
+    keepingFocus(() => place("times"), () => place("times").replaceChildren(...shown));
     mark();
   } catch (error) {
     if (number === wanted) say(place("problem"), error.message);
