@@ -643,7 +643,13 @@ PLANTED |= {
     ),
     "a reader of newest rows does not add what is not settled": Bug(
         "new",
-        (("tidemark.sinks.latest.table", "history.only(windows), epochs,", "history.only(()), epochs,"),),
+        (
+            (
+                "tidemark.sinks.latest.table",
+                "_history(table, parts, authority), windows, register, stale=stale)",
+                "_history(table, parts, authority), (), register, stale=stale)",
+            ),
+        ),
     ),
     "a table of newest rows is loaded before the ledger": Bug(
         "new",
