@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.actors import current
 from tests.simulation.kafka import KEYS, Message
 from tests.simulation.others import FILES, LAKES
+from tests.simulation.pages import is_undisturbed, opened_now
 from tests.simulation.work import LATEST, SUMS, Place
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.incarnations import Topics, assign_incarnations
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.views.browsing.dead_letters import dead_letters as browsed_letters
 from tidemark.views.browsing.items import Found, Item, Meter
@@ -101,7 +100,7 @@ class Looks:
         return f"{topic}/{number}@{max(0, log.end - 3 + a % 5)}"
 
     def _message(self, named: str) -> None:
-        before, opened = self._begun(), _opened()
+        before, opened = self._begun(), opened_now()
         found = located(opened, coordinate(opened, named))
         page = page_of(found, payload=True)
         self._oracle.learn()
@@ -157,7 +156,7 @@ class Looks:
             truth = Fate.NO_MESSAGE if read is None else Fate.DEAD_LETTER if read.bad else Fate.STORED
             if place not in oracle.ever_damaged:
                 check(truth in found.may_be, f"{found.at} is said to be {found.fate}, and it is {truth}")
-        if found.fate in _UNREAD and not _disturbed():
+        if found.fate in _UNREAD and is_undisturbed():
             covered = place in oracle.book.authority().covered()
             check(not covered, f"{found.at} is said to be {found.fate}, and a window has read it")
 
@@ -197,7 +196,7 @@ class Looks:
     def _letters(self) -> None:
         from tests.simulation.oracle import check, said
 
-        before, opened, oracle = self._begun(), _opened(), self._oracle
+        before, opened, oracle = self._begun(), opened_now(), self._oracle
         topics = oracle.book.topics()
         found = dead_letters(opened, DeadLetterFilter(), examples=50)
         oracle.learn()
@@ -209,7 +208,7 @@ class Looks:
         check(given <= ever, f"the page of dead letters has what was none: {said(given - ever)}")
         check(not given & before.erased, f"the page of dead letters has what was erased: {said(given & before.erased)}")
         check(found.complete, "dead letters were counted without a limit, and not all of them")
-        if not _disturbed() and not oracle.ever_damaged:
+        if is_undisturbed() and not oracle.ever_damaged:
             want = len(oracle.expected[None])
             check(found.counted == want, f"{found.counted} dead letters are counted, and there are {want}")
         oracle.met["dead letters counted"] += found.counted
@@ -250,7 +249,7 @@ class Looks:
         key = a % KEYS if a % 2 else None
         where = f"{topic}/{number}" if backwards or a % 5 == 0 else topic
         asked = Asked(Where(where), "" if key is None else f'key = "{key}"', 2 + a % 5, backwards)
-        before, opened = self._begun(), _opened()
+        before, opened = self._begun(), opened_now()
         items, searched, _ = self._browsed(asked, a, lambda asked, meter: messages(opened, asked, meter))
         self._oracle.learn()
         self._oracle.met["messages browsed"] += len(items)
@@ -273,7 +272,7 @@ class Looks:
         check(not lost, f"browsing {where} has not shown {said(lost)}, and has looked through {sorted(there)}")
 
     def _browsed_letters(self, a: int) -> None:
-        before, opened = self._begun(), _opened()
+        before, opened = self._begun(), opened_now()
         asked = Asked(count=1 + a % 4, backwards=a % 3 == 0)
         items, _, _ = self._browsed(asked, a, lambda asked, meter: browsed_letters(opened, asked, meter))
         self._saw(before, None, {_of_item(one): _numbers(one.key, one.value) for one in items}, asked, len(items))
@@ -282,7 +281,7 @@ class Looks:
         names = [one for one in ("hbase", *FILES) if one in self._oracle.expected]
         if not names:
             return
-        sink, opened = names[a % len(names)], _opened()
+        sink, opened = names[a % len(names)], opened_now()
         before, asked = self._begun(), Asked(count=1 + a % 4, backwards=a % 3 == 0)
         items, _, _ = self._browsed(asked, a, lambda asked, meter: results(opened, asked, meter, sink))
         rows = {_of_item(one): _numbers(one.fields.get("id"), one.fields.get("number")) for one in items}
@@ -296,7 +295,7 @@ class Looks:
 
         oracle = self._oracle
         oracle.learn()
-        if asked.backwards and _disturbed():
+        if asked.backwards and not is_undisturbed():
             # What a newer window has written meanwhile comes before what was asked for.
             return
         check(not rows.keys() & before.erased, f"erased, and found by browsing: {said(rows.keys() & before.erased)}")
@@ -308,17 +307,6 @@ class Looks:
         """Whether what was committed is there, and means what it meant when it was committed."""
         oracle = self._oracle
         return not (oracle.is_damaged() or oracle.commits_first or oracle.world.was_mended)
-
-
-def _opened() -> OpenStream:
-    actor = current()
-    assert actor is not None
-    return actor.opened  # type: ignore[no-any-return]
-
-
-def _disturbed() -> bool:
-    actor = current()
-    return actor is None or actor.stopped
 
 
 def _place(found: Located) -> Place:

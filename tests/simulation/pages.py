@@ -60,7 +60,7 @@ class Pages:
         from tests.simulation.oracle import check
 
         known = len(self._heads()) - 1
-        found = overview(_opened())
+        found = overview(opened_now())
         moments = [self._positions(value) for value in self._heads()[max(0, known) :]]
         for one in found.partitions:
             where = f"the overview says that {one.topic}/{one.partition}"
@@ -93,16 +93,16 @@ class Pages:
         """Each offset is in a window that has read it; the holes are those of the ledger."""
         from tests.simulation.oracle import check, said
 
-        opened = _opened()
+        opened = opened_now()
         for kept in (self._index, self._holes):
             kept.refresh(opened.book)
-        steady = _undisturbed()
+        steady = is_undisturbed()
         bars = coverage_bars(opened, self._index, Asked(_WIDTH))
         for bar in bars.bars:
             ends = [bar.start, *(block.until for block in bar.blocks)]
             check(sorted(ends) == ends, f"the blocks of {bar.partition} are not in their order: {ends}")
         view = self._oracle.book.view()
-        if not steady or not _undisturbed():
+        if not steady or not is_undisturbed():
             return
         for at in view.authority.covered().partitions:
             shown = {(at, offset): one.generation for one in self._index.segments(at) for offset in range(*one[:2])}
@@ -133,7 +133,7 @@ class Pages:
             if one is not None and span.start <= one.time < span.until and one.transaction not in log.aborted
             if not committed or offset < log.stable
         }
-        found = [one for one in progress(_opened()).answers(span) if one.complete]
+        found = [one for one in progress(opened_now()).answers(span) if one.complete]
         if _ids(world.kafka) != ids or not self._counts_all():
             return
         covered = self._oracle.book.authority().covered()
@@ -169,9 +169,9 @@ class Pages:
 
         if lane == INGEST:
             return
-        found = progress_of(_opened(), lane)
+        found = progress_of(opened_now(), lane)
         head, register = self._oracle.book.head(lane), self._oracle.book.register()
-        if not _undisturbed() or head is None or register is None or lane not in register[1].lanes:
+        if not is_undisturbed() or head is None or register is None or lane not in register[1].lanes:
             return
         shown = next(one for one in found.lanes if one.lane == lane)
         ref = register[1].lanes[lane].selection
@@ -185,7 +185,7 @@ class Pages:
         """An audit of the ledger alarms for damage alone."""
         from tests.simulation.oracle import check
 
-        report = auditing.audit_without_spark(_opened(), f"audit {a}", level)
+        report = auditing.audit_without_spark(opened_now(), f"audit {a}", level)
         if self._oracle.is_damaged():
             return
         check(not report.ledger_problems, f"an audit says that the ledger is damaged: {report.ledger_problems}")
@@ -197,13 +197,14 @@ def _ids(kafka: Kafka) -> dict[str, str]:
     return {name: topic.topic_id for name, topic in kafka.held.items()}
 
 
-def _opened() -> OpenStream:
+def opened_now() -> OpenStream:
+    """The stream of the actor who looks."""
     actor = current()
     assert actor is not None
     return actor.opened  # type: ignore[no-any-return]
 
 
-def _undisturbed() -> bool:
+def is_undisturbed() -> bool:
     """Whether the actor has not slept yet: then nobody else was at work since it began."""
     actor = current()
     return actor is not None and not actor.stopped

@@ -146,6 +146,19 @@ windows = st.builds(
 everything = RangeSet(OffsetRange(at, 0, END) for at in PARTITIONS)
 
 
+def joined(view: View, blocks: dict[int, BlockTallies | None], enough: int) -> list[Stretch]:
+    """The stretches of all offsets, of which each window's blocks are known."""
+    return stretches(
+        view,
+        everything,
+        *TODAY,
+        lambda record: blocks[record.attempt.generation],
+        nothing_lacks,
+        size=SIZE,
+        enough=enough,
+    )
+
+
 # A partition without messages, of a window without blocks.
 @example({}, [Read(RangeSet([OffsetRange(PARTITIONS[0], 0, 1)]), TODAY, None)], everything, SIZE, 1)
 @given(
@@ -212,16 +225,7 @@ def test_a_window_is_taken_whole_although_newer_ones_have_taken_some_of_it() -> 
 
     def found(*reads: tuple[tuple[str, str], list[tuple[int, int]]]) -> list[tuple[int, int]]:
         every = [Read(RangeSet(OffsetRange(at, *one) for one in ranges), by, SIZE) for by, ranges in reads]
-        view, blocks = view_of(log, every)
-        some = stretches(
-            view,
-            everything,
-            *TODAY,
-            lambda record: blocks[record.attempt.generation],
-            nothing_lacks,
-            size=SIZE,
-            enough=1,
-        )
+        some = joined(*view_of(log, every), enough=1)
         return [(one.offsets.start, one.offsets.until) for one in some]
 
     ingest = [(TODAY, [(0, 30)]), (TODAY, [(30, 60)])]
@@ -265,16 +269,7 @@ def test_neighbours_are_joined_until_they_are_long_enough() -> None:
     view, blocks = view_of(log, reads)
 
     def found(enough: int) -> list[int]:
-        some = stretches(
-            view,
-            everything,
-            *TODAY,
-            lambda record: blocks[record.attempt.generation],
-            nothing_lacks,
-            size=SIZE,
-            enough=enough,
-        )
-        return [len(one.offsets) for one in some]
+        return [len(one.offsets) for one in joined(view, blocks, enough)]
 
     assert found(1) == [5] * 12
     assert found(20) == [20] * 3
