@@ -12,6 +12,9 @@ from tidemark.runs.live.open_stream import OpenStream
 
 Report = TypeVar("Report", bound=msgspec.Struct)
 
+# What people and messages have said, which may look like a coordinate.
+_SAID = {"run", "reason", "by", "asked_by", "approved_by"}
+
 
 def report_of(opened: OpenStream, name: str, kind: type[Report], what: str) -> Report | None:
     """A report by its name; None if there is none. `what` it is: for an error."""
@@ -32,7 +35,7 @@ def as_asked(opened: OpenStream, report: Report) -> Report:
 
 def _asked(topics: Topics, value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _asked(topics, one) for name, one in value.items()}
+        return {name: one if name in _SAID else _asked(topics, one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_asked(topics, one) for one in value]
     return rewritten(topics, value) if isinstance(value, str) else value
