@@ -86,7 +86,7 @@ def _names(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     `slow` are those whose patterns took too long: one hard pattern says nothing of the others. Matching is interrupted by
     a signal, which Python looks for while it matches.
     """
-    names: dict[str, list[str]] = {"names": [], "slow": []}
+    said: dict[str, list[str]] = {"names": [], "slow": []}
     each = min(_SECONDS_A_NAME, SECONDS / 2 / len(question["patterns"]))
     signal.signal(signal.SIGVTALRM, _too_slow)
     for name, (pattern, *others) in question["patterns"].items():
@@ -94,12 +94,12 @@ def _names(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             signal.setitimer(signal.ITIMER_VIRTUAL, each)
             text = question["text"]
             if re.fullmatch(pattern, text) and not any(re.fullmatch(other, text) for other in others):
-                names["names"].append(name)
+                said["names"].append(name)
         except TimeoutError:
-            names["slow"].append(name)
+            said["slow"].append(name)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    yield names
+    yield said
 
 
 def _too_slow(*_: Any) -> None:
