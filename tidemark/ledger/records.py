@@ -6,7 +6,7 @@ Each stored value begins with its format. `codec.py` turns the values into bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -291,6 +291,12 @@ class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
 
     messages: int
     names: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, messages: int, times: Mapping[str, int], most: int | None = None) -> UnknownFields | None:
+        """The most frequent keys of some `messages`, by how many times each was there; None of no message."""
+        names = sorted(times.items(), key=lambda one: (-one[1], one[0]))[:most]
+        return cls(messages, tuple(names)) if messages else None
 
 
 class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

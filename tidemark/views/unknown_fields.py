@@ -19,8 +19,7 @@ def unknown_in(records: Iterable[Record]) -> UnknownFields | None:
         if found is not None:
             messages += found.messages
             names.update(dict(found.names))
-    most = sorted(names.items(), key=lambda one: (-one[1], one[0]))
-    return UnknownFields(messages, tuple(most)) if messages else None
+    return UnknownFields.of(messages, names)
 
 
 def sentence(found: UnknownFields | None) -> str | None:

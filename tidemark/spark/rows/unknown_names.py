@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +24,7 @@ def of_lines(lines: Iterable[Sequence[str]]) -> UnknownFields | None:
             names[bytes.fromhex(name).decode(errors="replace")] += int(times)
         else:
             messages += int(times)
-    return _of(messages, names)
+    return UnknownFields.of(messages, names, _MOST)
 
 
 def of_rows(rows: DataFrame, *, several: bool) -> UnknownFields | None:
@@ -38,9 +38,4 @@ def of_rows(rows: DataFrame, *, several: bool) -> UnknownFields | None:
     each = named.select(*COORDINATE, F.explode(UNKNOWN_NAMES).alias(_NAME))
     counted = (each.distinct() if several else each).groupBy(_NAME).agg(F.count("*").alias(_TIMES))
     most = counted.orderBy(F.col(_TIMES).desc(), _NAME).limit(_MOST).collect()
-    return _of(messages, {row[_NAME]: row[_TIMES] for row in most})
-
-
-def _of(messages: int, names: Mapping[str, int]) -> UnknownFields | None:
-    most = sorted(names.items(), key=lambda one: (-one[1], one[0]))[:_MOST]
-    return UnknownFields(messages, tuple(most)) if messages else None
+    return UnknownFields.of(messages, {row[_NAME]: row[_TIMES] for row in most})
