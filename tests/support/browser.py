@@ -23,7 +23,7 @@ FLAGS = [
 # Every page, with what is there once it has been drawn. The last one takes the name of a run.
 PAGES = {
     "": "tr[data-stream=cdn_logs] td:nth-child(5)",
-    "streams/cdn_logs": "#windows td.run",
+    "streams/cdn_logs": "main:has(.bar-row .name) #windows td.run",
     "streams/cdn_logs/messages": "#which",
     "streams/cdn_logs/browse?where=cdn-logs/0": "#found td.time",
     "streams/cdn_logs/windows/ingest/1": "#state",

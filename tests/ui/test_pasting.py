@@ -118,6 +118,8 @@ def shown(ingested: Airflow) -> dict[str, list[str]]:
                 run = quote(window["attempt"]["run"].partition("/")[2])
             page.goto(f"{ingested.url}/tidemark/{path}{run}")
             page.locator(drawn).first.wait_for(state="attached")
+            # What a page asks for by the way comes after what it is for.
+            page.wait_for_load_state("networkidle")
             for text in page.evaluate(SHOWN):
                 kind = next((name for name, form in KINDS.items() if re.fullmatch(form, text)), None)
                 if kind is not None:
