@@ -158,7 +158,8 @@ def engine(where: Database, question_seconds: float) -> sa.Engine:
             from tidemark.clients import mysql
     except ImportError as problem:
         raise PackageMissing(f"SQL needs the package {problem.name}: {install(*SQL_PACKAGES)}") from None
-    # A connection that is kept would have to be given back by each thread and each fork.
+    # A window asks some 15 questions, and to connect takes 4 ms on loopback. Connections that are kept would save 60 ms of a
+    # window, and each run and page would hold one, of the hundred that a PostgreSQL allows.
     given: dict[str, Any] = {"poolclass": sa.NullPool, "isolation_level": "AUTOCOMMIT", "hide_parameters": True}
     if where.kind == "sqlite":
         return sa.create_engine("sqlite://", creator=lambda: _file(where.host, question_seconds), **given)
