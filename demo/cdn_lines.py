@@ -33,13 +33,13 @@ NO_KEY_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Message:
+class CdnMessage:
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
 
 
-def messages(count: int, since: datetime, *, seed: int = 1, first: int = 0) -> Iterator[Message]:
+def messages(count: int, since: datetime, *, seed: int = 1, first: int = 0) -> Iterator[CdnMessage]:
     """`count` messages, beginning with number `first` of this seed; number 0 is from the time `since`.
 
     The same number, seed and time give the same message.
@@ -48,17 +48,17 @@ def messages(count: int, since: datetime, *, seed: int = 1, first: int = 0) -> I
         yield message(number, since + STEP * number, seed)
 
 
-def message(number: int, at: datetime, seed: int = 1) -> Message:
+def message(number: int, at: datetime, seed: int = 1) -> CdnMessage:
     chance = random.Random(f"{seed}/{number}")
     client = f"203.0.113.{chance.randrange(256)}"
     key = None if chance.random() < NO_KEY_SHARE else client.encode()
     kind = chance.random()
     if kind < TOMBSTONE_SHARE:
-        return Message(key or client.encode(), None, _milliseconds(at))
+        return CdnMessage(key or client.encode(), None, _milliseconds(at))
     line = _line(chance, number, client, at, code=chance.choice(CODES))
     if kind < TOMBSTONE_SHARE + INVALID_SHARE:
         line = _spoiled(chance, number, client, at, line)
-    return Message(key, line, _milliseconds(at))
+    return CdnMessage(key, line, _milliseconds(at))
 
 
 def _line(chance: random.Random, number: int, client: str, at: datetime, code: int) -> bytes:

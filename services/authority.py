@@ -27,7 +27,7 @@ _SIGNS_CERTIFICATES = x509.KeyUsage(
 )
 
 
-class Authority:
+class CertificateAuthority:
     """Signs certificates. Its own certificate is `ca.pem` in its folder."""
 
     def __init__(self, folder: Path, name: str = "Tidemark tests") -> None:

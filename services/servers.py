@@ -22,7 +22,7 @@ from pathlib import Path
 from string import Template
 
 from services import environment, jars
-from services.authority import Authority, signing_key, write_secret
+from services.authority import CertificateAuthority, signing_key, write_secret
 from services.errors import ServiceError
 from services.site import PORT_NAMES, Site
 
@@ -142,7 +142,7 @@ def _tls(site: Site) -> Path:
     folder = site.folder("tls")
     with _making_certificates:
         if not (folder / "jwks.json").exists():
-            authority = Authority(folder)
+            authority = CertificateAuthority(folder)
             for name in ("broker", "admin", "client"):
                 authority.issue(name)
             signing_key(folder)

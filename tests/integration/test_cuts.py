@@ -121,7 +121,7 @@ class HalfReport(progress.Report):
             raise RuntimeError("half of the tasks crash")
 
 
-class HalfProgress(progress.Progress):
+class HalfProgress(progress.AttemptProgress):
     def __init__(self, spark: Any) -> None:
         super().__init__(spark)
         self.report = HalfReport(self._counts)
@@ -131,7 +131,7 @@ class HalfProgress(progress.Progress):
 def test_a_crash_after_half_of_the_tasks(live: LiveStream, monkeypatch: pytest.MonkeyPatch) -> None:
     live.produce(240)
     run = live.new_run()
-    monkeypatch.setattr(window_work, "Progress", HalfProgress)
+    monkeypatch.setattr(window_work, "AttemptProgress", HalfProgress)
     with pytest.raises(Exception, match="half of the tasks crash"):
         live.ingest(run)
     assert live.head().seq == 0

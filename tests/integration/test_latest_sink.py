@@ -19,8 +19,8 @@ from tidemark.errors import OwnedByAnother, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.keyed_rows import encode_cell
-from tidemark.sinks.hbase.latest.rows import Version, qualifier, row_key
-from tidemark.sinks.hbase.latest.table import LatestTable, SteadyValues, latest_table
+from tidemark.sinks.hbase.latest.rows import ValueVersion, qualifier, row_key
+from tidemark.sinks.hbase.latest.table import LatestInHBase, SteadyValues, latest_table
 from tidemark.sinks.stored import Mark, StoredRow
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.window import process_windows
@@ -42,7 +42,7 @@ def with_sink(live: LiveStream, *, first: bool = False) -> None:
     live.rewrite(sinks=[mine, *others] if first else [*others, mine])
 
 
-def latest(live: LiveStream) -> LatestTable:
+def latest(live: LiveStream) -> LatestInHBase:
     return latest_table(live.opened.connections, "hbase_default", table_of(live))
 
 
@@ -247,7 +247,7 @@ def test_a_replay_that_is_pending_and_one_that_is_given_up(make: Make, ledger: s
         (
             row_key(topic, [b"a"]),
             qualifier(first.window.ranges[0].at, 0),
-            Version(1, 2, ordinal).encode(),
+            ValueVersion(1, 2, ordinal).encode(),
             cell(ordinal),
         )
         for ordinal in (1, *range(3, 9))
@@ -285,7 +285,7 @@ def test_an_erased_value_is_in_no_cell(make: Make) -> None:
     for key, columns in table.scan():
         for name in columns if not key.startswith(b"\xff\xff") else ():
             cells = table.cells(key, name, versions=99, include_timestamp=True)
-            found |= {Version.decode(at).offset for _, at in cells}
+            found |= {ValueVersion.decode(at).offset for _, at in cells}
     connection.close()
     assert found == {0, 1, 2, 3}
 

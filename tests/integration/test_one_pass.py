@@ -31,7 +31,7 @@ from tidemark.spark.rows.reading import counted_ranges, lines_of, read_offsets
 from tidemark.spark.rows.row_by_row import row_by_row
 from tidemark.spark.rows.tallying import tallies_and_blocks
 from tidemark.spark.rows.transform import transformed
-from tidemark.spark.runtime.progress import Progress
+from tidemark.spark.runtime.progress import AttemptProgress
 from tidemark.spark.sinks import make_sinks, refusals
 from tidemark.streams.model import Stream
 
@@ -177,13 +177,13 @@ def test_a_window_without_acknowledgements_shows_what_is_read(
 ) -> None:
     if not once:
         monkeypatch.setattr(window_work, "takes_one_pass", lambda stream: False)
-    progress: list[Progress] = []
+    progress: list[AttemptProgress] = []
 
-    def begun(spark: SparkSession) -> Progress:
-        progress.append(Progress(spark))
+    def begun(spark: SparkSession) -> AttemptProgress:
+        progress.append(AttemptProgress(spark))
         return progress[-1]
 
-    monkeypatch.setattr(window_work, "Progress", begun)
+    monkeypatch.setattr(window_work, "AttemptProgress", begun)
     live = make(SEVERAL)
     produce(live, 400)
     read = {f"{topic}/{number}": 100 for topic in live.topics for number in range(2)}

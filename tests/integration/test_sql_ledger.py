@@ -21,7 +21,7 @@ import pymysql
 import pytest
 
 from services import control, processes
-from services.authority import Authority
+from services.authority import CertificateAuthority
 from services.site import Site
 from tests.support import views_in_sql
 from tests.support.command_line import tidemark
@@ -389,7 +389,7 @@ def test_mysql_with_tls_is_who_its_certificate_says(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = json.loads(os.environ["AIRFLOW_CONN_MYSQL_DEFAULT"])
-    authority, other = site.folder("tls") / "ca.pem", Authority(tmp_path).certificate
+    authority, other = site.folder("tls") / "ca.pem", CertificateAuthority(tmp_path).certificate
 
     def cipher(**extra: str) -> str:
         monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps({**said, "extra": extra}))

@@ -25,10 +25,10 @@ from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.spark.sinks.parquet.compacting import compact
 from tidemark.views.browsing.items import Meter
-from tidemark.views.browsing.messages import Asked, messages
-from tidemark.views.browsing.places import Where as Place
+from tidemark.views.browsing.messages import MessageQuery, messages
+from tidemark.views.browsing.places import Scope as Place
 from tidemark.views.messages import where
-from tidemark.views.messages.message import Where, as_values
+from tidemark.views.messages.message import MessageTrace, as_values
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
 LARGE = b"x" * 10_000_000
@@ -44,7 +44,7 @@ def answers(live: LiveStream, topic: int, offsets: range, partition: int = 0) ->
 
 
 def looked_through(live: LiveStream, where: str, filter_: str = "", **more: Any) -> list[int]:
-    found = messages(live.opened, Asked(Place(where), filter_, **more), Meter.of(1e9, 1e9, 60))
+    found = messages(live.opened, MessageQuery(Place(where), filter_, **more), Meter.of(1e9, 1e9, 60))
     return [one.at.offset for one in found.items]
 
 
@@ -184,7 +184,7 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     live.ingest()
     at = TopicPartition(topic, 0)
 
-    def shown(offset: int) -> Where:
+    def shown(offset: int) -> MessageTrace:
         return as_values(where.located(live.opened, Coordinate(at, offset)))
 
     # Its counts say `stored or skipped`: the files say which.

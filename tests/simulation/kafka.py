@@ -10,7 +10,7 @@ from typing import Any
 from tests.simulation.actors import current, effect, questioned
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.slots import KafkaMessage, OffsetContents, Slot
-from tidemark.clients.kafka.stepping import Step, Steps
+from tidemark.clients.kafka.stepping import MessageStep, Steps
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import NotAuthorized, OffsetsOutOfRange, Unreachable
@@ -332,7 +332,7 @@ class Kafka(KafkaLog):
 
     @contextmanager
     def stepping(self, isolation: str) -> Iterator[Steps]:
-        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[Step]:
+        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[MessageStep]:
             for reached in range(start, until, _A_STEP):
                 self._asked()
                 log = self._there((topic, partition))
@@ -340,7 +340,7 @@ class Kafka(KafkaLog):
                     raise OffsetsOutOfRange(f"Kafka has just deleted offsets of {topic}/{partition}")
                 end = min(until, reached + _A_STEP)
                 there = ((at, log.slots.get(at)) for at in range(reached, end))
-                yield Step(
+                yield MessageStep(
                     end,
                     tuple(
                         (at, _as_read(slot))

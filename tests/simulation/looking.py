@@ -20,8 +20,8 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.views.browsing.dead_letters import dead_letters as browsed_letters
 from tidemark.views.browsing.items import Found, Item, Meter
-from tidemark.views.browsing.messages import Asked, messages
-from tidemark.views.browsing.places import Where
+from tidemark.views.browsing.messages import MessageQuery, messages
+from tidemark.views.browsing.places import Scope
 from tidemark.views.browsing.results import results
 from tidemark.views.dead_letters import dead_letters
 from tidemark.views.messages.fates import Fate
@@ -216,7 +216,7 @@ class Looks:
     # browsing
 
     def _browsed(
-        self, asked: Asked, a: int, look: Callable[[Asked, Meter], Found]
+        self, asked: MessageQuery, a: int, look: Callable[[MessageQuery, Meter], Found]
     ) -> tuple[list[Item], set[Place], int]:
         """All answers of a question that goes on to its end: the items, what was looked through, and how many were erased."""
         from tests.simulation.oracle import check
@@ -248,7 +248,7 @@ class Looks:
         backwards = a % 3 == 0
         key = a % KEYS if a % 2 else None
         where = f"{topic}/{number}" if backwards or a % 5 == 0 else topic
-        asked = Asked(Where(where), "" if key is None else f'key = "{key}"', 2 + a % 5, backwards)
+        asked = MessageQuery(Scope(where), "" if key is None else f'key = "{key}"', 2 + a % 5, backwards)
         before, opened = self._begun(), opened_now()
         items, searched, _ = self._browsed(asked, a, lambda asked, meter: messages(opened, asked, meter))
         self._oracle.learn()
@@ -273,7 +273,7 @@ class Looks:
 
     def _browsed_letters(self, a: int) -> None:
         before, opened = self._begun(), opened_now()
-        asked = Asked(count=1 + a % 4, backwards=a % 3 == 0)
+        asked = MessageQuery(count=1 + a % 4, backwards=a % 3 == 0)
         items, _, _ = self._browsed(asked, a, lambda asked, meter: browsed_letters(opened, asked, meter))
         self._saw(before, None, {_of_item(one): _numbers(one.key, one.value) for one in items}, asked, len(items))
 
@@ -282,13 +282,13 @@ class Looks:
         if not names:
             return
         sink, opened = names[a % len(names)], opened_now()
-        before, asked = self._begun(), Asked(count=1 + a % 4, backwards=a % 3 == 0)
+        before, asked = self._begun(), MessageQuery(count=1 + a % 4, backwards=a % 3 == 0)
         items, _, _ = self._browsed(asked, a, lambda asked, meter: results(opened, asked, meter, sink))
         rows = {_of_item(one): _numbers(one.fields.get("id"), one.fields.get("number")) for one in items}
         self._saw(before, sink, rows, asked, len(items))
 
     def _saw(
-        self, before: _Before, sink: str | None, rows: Mapping[Place, tuple[int, int]], asked: Asked, number: int
+        self, before: _Before, sink: str | None, rows: Mapping[Place, tuple[int, int]], asked: MessageQuery, number: int
     ) -> None:
         """Each row, or dead letter, was right at some moment, also one that is not there; none was there twice."""
         from tests.simulation.oracle import check, said

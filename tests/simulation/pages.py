@@ -21,7 +21,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import unread_part
 from tidemark.runs import auditing
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.bars import BarQuery, coverage_bars
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
 from tidemark.views.event_time.completeness import Span
 from tidemark.views.event_time.progress import progress
@@ -97,7 +97,7 @@ class Pages:
         for kept in (self._index, self._holes):
             kept.refresh(opened.book)
         steady = is_undisturbed()
-        bars = coverage_bars(opened, self._index, Asked(_WIDTH))
+        bars = coverage_bars(opened, self._index, BarQuery(_WIDTH))
         for bar in bars.bars:
             ends = [bar.start, *(block.until for block in bar.blocks)]
             check(sorted(ends) == ends, f"the blocks of {bar.partition} are not in their order: {ends}")

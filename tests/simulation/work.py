@@ -241,7 +241,7 @@ class Work:
             at, offset = place
             row = latest.row_key(at.topic, [b"%d" % one.key])
             column = b"d:" + latest.qualifier(at, 0)
-            version = latest.Version(epochs.of(at, offset), offset, attempt.ordinal).encode()
+            version = latest.ValueVersion(epochs.of(at, offset), offset, attempt.ordinal).encode()
             cell = encode_cell(mark, [("id", b"%d" % one.key), ("number", b"%d" % one.number)])
 
             def apply(

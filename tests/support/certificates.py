@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from services.authority import Authority
+from services.authority import CertificateAuthority
 
 
 class Certificates:
@@ -20,7 +20,7 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        self.authority = Authority(folder)
+        self.authority = CertificateAuthority(folder)
         self.ca = self.authority.certificate
         self.whole = self.authority.issue("client")
         text = self.whole.read_text()

@@ -22,7 +22,7 @@ from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import Where, located
+from tidemark.sinks.iceberg.catalog import CatalogTable, located
 from tidemark.sinks.iceberg.reading import iceberg_tables
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.sweeping import SinkSweeper
@@ -55,7 +55,7 @@ class IcebergInMemory(StreamInMemory):
         return found
 
     @property
-    def where(self) -> Where:
+    def where(self) -> CatalogTable:
         return located(self.opened.connections, place_of(self.sink, self.sink.base(self.opened.connections)))
 
     def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at
 from tidemark.clients.kafka.slots import KafkaMessage, OffsetContents, Slot
-from tidemark.clients.kafka.stepping import Step, Steps
+from tidemark.clients.kafka.stepping import MessageStep, Steps
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
@@ -65,11 +65,11 @@ class KnownLog(LookedAt):
 
     @contextmanager
     def stepping(self, isolation: str) -> Iterator[Steps]:
-        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[Step]:
+        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[MessageStep]:
             for first in range(start, until, self.at_once):
                 after = min(until, first + self.at_once)
                 found = [(one, self.slot(topic, partition, one)) for one in range(first, after)]
-                yield Step(after, tuple((one, slot.message) for one, slot in found if slot and slot.message))
+                yield MessageStep(after, tuple((one, slot.message) for one, slot in found if slot and slot.message))
 
         yield steps
 

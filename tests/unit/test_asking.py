@@ -30,7 +30,7 @@ from tidemark.plugin.asking import (
     MOST_LONG_OF_ONE,
     MOST_OF_ONE,
     Answer,
-    Asking,
+    Questions,
     WithoutKafka,
     dead_letters_of,
     kafka_of,
@@ -79,7 +79,7 @@ def stream(tmp_path: Path, name: str, more: str = "") -> StreamFile:
     return load(path)
 
 
-def answers(asking: Asking, *files: StreamFile) -> list[Answer]:
+def answers(asking: Questions, *files: StreamFile) -> list[Answer]:
     async def all_of_them() -> list[Answer]:
         return await asyncio.gather(*map(asking.answer, files))
 
@@ -88,7 +88,7 @@ def answers(asking: Asking, *files: StreamFile) -> list[Answer]:
 
 @pytest.mark.covers("Q25")
 def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.away = {"orders"}
     began = time.monotonic()
     late = answers(asking, *[file] * 200)
@@ -111,12 +111,12 @@ def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, se
 def test_a_question_of_its_own_is_asked_only_while_the_servers_answer(tmp_path: Path, servers: Servers) -> None:
     """As for the page of an audit's report, which is not kept for other viewers."""
     patient, hasty = (
-        Asking(servers.show, Settings(page_wait_seconds=seconds, page_cache_seconds=0)) for seconds in (60, 0.5)
+        Questions(servers.show, Settings(page_wait_seconds=seconds, page_cache_seconds=0)) for seconds in (60, 0.5)
     )
     file = stream(tmp_path, "orders")
     asked: list[str] = []
 
-    def told(result: str | None, problem: Exception | None = None, asking: Asking = patient) -> Answer | str | None:
+    def told(result: str | None, problem: Exception | None = None, asking: Questions = patient) -> Answer | str | None:
         def question() -> str | None:
             asked.append(file.stream.name)
             if problem is not None:
@@ -148,7 +148,7 @@ def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
             raise servers.broken["ledger"]
         return {}
 
-    asking, file = Asking(servers.show, SETTINGS, reach), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS, reach), stream(tmp_path, "orders")
     servers.away = {"orders"}
 
     def told(*, ledger_only: bool) -> Any:
@@ -178,7 +178,7 @@ def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, 
 
     def said(*others: str) -> str:
         question = {"answer": (slow,), "once": (slow,), "long": (str(others), slow)}[way]
-        asking = Asking(servers.show, SETTINGS, lambda _: {})
+        asking = Questions(servers.show, SETTINGS, lambda _: {})
         late = asyncio.run(getattr(asking, way)(file, *question, *others, ledger_only=True))
         assert late.status == 504
         text: str = late.detail
@@ -197,7 +197,7 @@ def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, 
 @pytest.mark.covers("Q25")
 def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Servers) -> None:
     asking, file = (
-        Asking(servers.show, Settings(page_wait_seconds=60, page_cache_seconds=60)),
+        Questions(servers.show, Settings(page_wait_seconds=60, page_cache_seconds=60)),
         stream(tmp_path, "orders"),
     )
 
@@ -219,7 +219,7 @@ def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Serv
 def test_servers_that_are_away_hold_up_no_others(tmp_path: Path, servers: Servers) -> None:
     """However many streams they have."""
     before = set(threading.enumerate())
-    asking = Asking(servers.show, SETTINGS)
+    asking = Questions(servers.show, SETTINGS)
     hanging = [stream(tmp_path, f"hanging_{number}") for number in range(50)]
     servers.away = {file.stream.name for file in hanging}
     other = stream(tmp_path, "other", ZOOKEEPER)
@@ -238,7 +238,7 @@ def test_servers_that_are_away_hold_up_no_others(tmp_path: Path, servers: Server
 
 
 def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.broken = {"orders": Unreachable("HBase at h:1 did not answer")}
     for _ in range(3):
         (found,) = answers(asking, file)
@@ -251,7 +251,7 @@ def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: 
 
 
 def test_what_is_wrong_with_a_stream_is_looked_at_again(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.broken = {"orders": LedgerContradiction("the head is missing")}
     assert answers(asking, file)[0].detail == "LedgerContradiction: the head is missing"
     servers.broken = {"orders": KeyError("canary")}
@@ -263,7 +263,7 @@ def test_what_is_wrong_with_a_stream_is_looked_at_again(tmp_path: Path, servers:
 
 
 def test_an_answer_is_kept_for_a_while(tmp_path: Path, servers: Servers) -> None:
-    asking = Asking(servers.show, Settings(page_cache_seconds=60))
+    asking = Questions(servers.show, Settings(page_cache_seconds=60))
     file = stream(tmp_path, "orders")
     assert {one.status for one in answers(asking, *[file] * 20)} == {200}
     assert answers(asking, file)[0].status == 200
@@ -271,7 +271,7 @@ def test_an_answer_is_kept_for_a_while(tmp_path: Path, servers: Servers) -> None
 
 
 def test_a_browser_that_goes_away_ends_nothing_for_others(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, Settings(page_wait_seconds=30)), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, Settings(page_wait_seconds=30)), stream(tmp_path, "orders")
     servers.away = {"orders"}
 
     async def one_goes() -> Answer:
@@ -285,7 +285,7 @@ def test_a_browser_that_goes_away_ends_nothing_for_others(tmp_path: Path, server
     assert servers.asked == {"orders": 1}
 
 
-def until_answered(asking: Asking, file: StreamFile) -> Answer:
+def until_answered(asking: Questions, file: StreamFile) -> Answer:
     deadline = time.monotonic() + 60
     while (found := answers(asking, file)[0]).status != 200:
         assert time.monotonic() < deadline, found
@@ -296,7 +296,7 @@ def until_answered(asking: Asking, file: StreamFile) -> Answer:
 @pytest.mark.covers("Q25")
 def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path, servers: Servers) -> None:
     """As for a plan over many dead letters. Meanwhile other questions are answered, whatever the number of long ones."""
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     asked: Counter[str] = Counter()
 
     def question(key: str) -> Answer | str:
@@ -327,7 +327,7 @@ def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path
 
 
 def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
 
     def stale() -> None:
         raise StaleLedger("the plan is stale")
@@ -341,7 +341,7 @@ def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> N
 
 
 def statuses(
-    asking: Asking, file: StreamFile, people: Iterable[str], slow: Callable[[], str], first: int = 0
+    asking: Questions, file: StreamFile, people: Iterable[str], slow: Callable[[], str], first: int = 0
 ) -> list[int | str]:
     """What many long questions at once are answered, each asked by the person beside it."""
 
@@ -357,7 +357,7 @@ def statuses(
 
 @pytest.mark.covers("Q28")
 def test_too_many_long_questions_are_refused_and_none_is_given_up(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     answers(asking, file)
     answered: list[int] = []
 
@@ -376,7 +376,7 @@ def test_too_many_long_questions_are_refused_and_none_is_given_up(tmp_path: Path
 
 @pytest.mark.covers("Q28")
 def test_one_person_keeps_no_others_from_asking(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     answers(asking, file)
 
     def slow() -> str:
@@ -398,7 +398,7 @@ def test_one_person_keeps_no_others_from_asking(tmp_path: Path, servers: Servers
 
 @pytest.mark.covers("Q28")
 def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Asking(servers.show, Settings(page_wait_seconds=0.5, page_threads=32)), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, Settings(page_wait_seconds=0.5, page_threads=32)), stream(tmp_path, "orders")
     answers(asking, file)
 
     def slow() -> str:
@@ -419,7 +419,7 @@ def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers:
 @pytest.mark.parametrize("way", ["once", "apart", "long"])
 def test_nobody_waits_for_the_slow_questions_of_others(tmp_path: Path, servers: Servers, way: str) -> None:
     """As many as they have: with a thread for each person, and what one person asks more waits for its own turn."""
-    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
     answers(asking, file)
     busy: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -454,7 +454,7 @@ def test_nobody_waits_for_the_slow_questions_of_others(tmp_path: Path, servers: 
 @pytest.mark.covers("Q28")
 def test_a_long_question_is_given_up_in_the_end(tmp_path: Path, servers: Servers) -> None:
     """One that only computes, as a plan of very many ranges does."""
-    asking = Asking(servers.show, Settings(page_wait_seconds=60, page_long_seconds=0.2))
+    asking = Questions(servers.show, Settings(page_wait_seconds=60, page_long_seconds=0.2))
     began = time.monotonic()
 
     def endless() -> str:
@@ -558,7 +558,7 @@ def test_a_topic_that_a_viewer_types_meets_patterns_in_a_process_with_limits(tmp
         path = tmp_path / f"{name}.yaml"
         path.write_text(MINIMAL.replace("stream: orders", f"stream: {name}").replace("topics: [orders]", pattern))
         files[name] = load(path)
-    viewing = Viewing(KnownStreams(), cast("Any", None), Asking(lambda _: {}, Settings(page_wait_seconds=60)))
+    viewing = Viewing(KnownStreams(), cast("Any", None), Questions(lambda _: {}, Settings(page_wait_seconds=60)))
 
     def reading(topic: str) -> tuple[set[str], list[str]]:
         return asyncio.run(viewing.reading(topic, files, SimpleNamespace(get_name=lambda: "ann")))
@@ -614,7 +614,7 @@ def test_many_streams_are_looked_at_at_once_and_one_that_is_away_delays_no_other
     tmp_path: Path, servers: Servers
 ) -> None:
     """More streams of servers that hang than there are threads; the others have servers of their own."""
-    asking = Asking(servers.show, SETTINGS)
+    asking = Questions(servers.show, SETTINGS)
     hung = [stream(tmp_path, f"hung_{number}", ZOOKEEPER) for number in range(10)]
     others = [stream(tmp_path, f"other_{number}") for number in range(20)]
     servers.away = {file.stream.name for file in hung}
@@ -648,7 +648,7 @@ def test_what_one_stream_says_of_its_servers_holds_for_those_that_wait_for_them(
     tmp_path: Path, servers: Servers
 ) -> None:
     """Fifty streams of a server that is away do not each wait for it before they are known to be unreachable."""
-    asking = Asking(servers.show, SETTINGS)
+    asking = Questions(servers.show, SETTINGS)
     first, second, third = (stream(tmp_path, name) for name in ("first", "second", "third"))
     servers.broken["first"] = Unreachable("HBase at h:1 did not answer")
     servers.away = {"second", "third"}
@@ -674,7 +674,7 @@ def test_an_answer_without_kafka_is_shown_and_questions_that_need_kafka_are_refu
         asked["show"] += 1
         return WithoutKafka("what the ledger knows", "Unreachable: Kafka at k:1 did not answer")
 
-    asking = Asking(show, SETTINGS, servers.show)
+    asking = Questions(show, SETTINGS, servers.show)
     for _ in range(3):
         (answer,) = answers(asking, file)
         assert (answer.status, answer.found) == (200, "what the ledger knows")

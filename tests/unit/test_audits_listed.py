@@ -21,7 +21,7 @@ from tidemark.ledger.records import TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.auditing import audit_without_spark, store_report
-from tidemark.views.audits import MOST, Audits, AuditShown, PlaceOfAudit, Repaired, audits
+from tidemark.views.audits import MOST, AuditList, AuditShown, PlaceOfAudit, Repaired, audits
 
 PLACE = PlaceReport(
     name="hbase",
@@ -52,7 +52,7 @@ def listed(made: StreamInMemory, limit: int = 20) -> list[AuditShown]:
 @pytest.mark.covers("U11")
 def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path)
-    assert audits(made.opened) == Audits([], more=False)
+    assert audits(made.opened) == AuditList([], more=False)
     findings = made.opened.book.store_selection(offsets((0, 1, 3), (0, 7, 8)))
     dirty = stored(made, "dag/run 1", 1_000, places=(PLACE,), coverage=(COVERAGE,), findings=findings)
     # By time, and not by the names of the runs.

@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 
 from tidemark.plugin import bodies, serving
 from tidemark.plugin.access import get_user
-from tidemark.plugin.asking import Answer, Asking
+from tidemark.plugin.asking import Answer, Questions
 from tidemark.plugin.bodies import MOST_BESIDE_TEXTS, beside_texts, read_body
-from tidemark.plugin.routes.plans import Asked
+from tidemark.plugin.routes.plans import RequestToPlan
 from tidemark.plugin.settings import Settings
 from tidemark.runs.requests.forms import MOST_TEXT
 
@@ -45,7 +45,7 @@ def many(value: str, number: int = 600_000) -> str:
 )
 def test_many_small_values_are_refused_unread(raw: bytes) -> None:
     """Reading the first one would hold all of Airflow's API for ten seconds, in whatever thread."""
-    answer = read_body(Asked, raw)
+    answer = read_body(RequestToPlan, raw)
     assert isinstance(answer, Answer)
     assert answer.status == 413
     assert f"more than {MOST_BESIDE_TEXTS} bytes beside its texts" in answer.detail
@@ -58,8 +58,8 @@ def test_a_text_as_long_as_may_be_is_read(line: str) -> None:
     raw = json.dumps({"kind": "replay", "fields": {"records": records, "lanes": 2}}).encode()
     assert len(raw) < serving.MOST_BYTES
     assert beside_texts(raw) < 100
-    read = read_body(Asked, raw)
-    assert isinstance(read, Asked)
+    read = read_body(RequestToPlan, raw)
+    assert isinstance(read, RequestToPlan)
     assert read.fields == {"records": records, "lanes": 2}
 
 
@@ -75,13 +75,13 @@ def test_what_lies_beside_texts_is_counted(raw: bytes, beside: int) -> None:
     "raw", [b"", b"{", b"\xff", b"[" * 4_000, b'{"kind":"replay","fields":{"a":"\\ud800"}}', b"1e"]
 )
 def test_what_is_no_json_says_so(raw: bytes) -> None:
-    answer = read_body(Asked, raw)
+    answer = read_body(RequestToPlan, raw)
     assert isinstance(answer, Answer)
     assert (answer.status, answer.detail.startswith("the body is no JSON: ")) == (422, True)
 
 
 def test_what_is_wrong_in_json_is_named() -> None:
-    answer = read_body(Asked, b'{"kind":"erase","fields":{}}')
+    answer = read_body(RequestToPlan, b'{"kind":"erase","fields":{}}')
     assert isinstance(answer, RequestValidationError)
     assert [one["loc"] for one in answer.errors()] == [("body", "kind")]
 
@@ -91,10 +91,10 @@ def test_no_body_is_read_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> N
     app, readers = FastAPI(), []
     app.exception_handler(RequestValidationError)(serving.wrong_value)
     app.dependency_overrides[get_user] = lambda: SimpleNamespace(get_name=lambda: "ann")
-    app.state.asking = Asking(lambda _: {}, Settings())
+    app.state.asking = Questions(lambda _: {}, Settings())
 
     @app.post("/")
-    async def kind(asked: Annotated[Asked, Depends(bodies.body(Asked))]) -> str:
+    async def kind(asked: Annotated[RequestToPlan, Depends(bodies.body(RequestToPlan))]) -> str:
         return asked.kind
 
     def noted(model: Any, raw: bytes) -> Any:

@@ -40,8 +40,8 @@ from tidemark.views.browsing.exports import exported
 from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
-from tidemark.views.browsing.messages import Asked, messages
-from tidemark.views.browsing.places import Where
+from tidemark.views.browsing.messages import MessageQuery, messages
+from tidemark.views.browsing.places import Scope
 from tidemark.views.browsing.shown import MOST_HEADERS, MOST_SHOWN, SAID, page_of
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
@@ -63,7 +63,7 @@ def found_in(
     bounds: tuple[float, float] = (1e9, 1e9),
     **more: object,
 ) -> Found:
-    asked = Asked(Where(where), filter_, **more)  # type: ignore[arg-type]
+    asked = MessageQuery(Scope(where), filter_, **more)  # type: ignore[arg-type]
     return messages(world.opened, asked, Meter.of(*bounds, 60))
 
 
@@ -100,9 +100,9 @@ def test_messages_that_fit_are_found_in_a_range_a_time_and_a_window(world: Known
     assert offsets(found_in(world, filter_="$.deep[0].a = 'x' and key = 'k1'")) == [7, 9, 11]
     assert offsets(found_in(world, filter_="$.amount is null")) == [0, 1, 2]
     assert offsets(found_in(world, filter_="header h = 'v' and value contains '\"amount\": 9'")) == [9]
-    timed = Asked(Where(since="1970-01-01T00:00:02Z", until="1970-01-01T00:00:05Z"))
+    timed = MessageQuery(Scope(since="1970-01-01T00:00:02Z", until="1970-01-01T00:00:05Z"))
     assert offsets(messages(world.opened, timed, Meter.of(1e9, 1e9, 60))) == [2, 4]
-    window = Asked(Where(window="ingest/2"))
+    window = MessageQuery(Scope(window="ingest/2"))
     assert offsets(messages(world.opened, window, Meter.of(1e9, 1e9, 60))) == [7, 8, 9]
     for where, window_, said in (
         ("elsewhere", "", "the stream reads no topic elsewhere"),
@@ -112,7 +112,7 @@ def test_messages_that_fit_are_found_in_a_range_a_time_and_a_window(world: Known
         ("orders/0@3\u20137", "", "has a dash"),
     ):
         with pytest.raises(WrongUse, match=said):
-            messages(world.opened, Asked(Where(where, window_)), Meter.of(1e9, 1e9, 60))
+            messages(world.opened, MessageQuery(Scope(where, window_)), Meter.of(1e9, 1e9, 60))
 
 
 @pytest.mark.covers("U28")
@@ -334,7 +334,9 @@ def test_dead_letters_are_found_by_what_is_in_them(tmp_path: Path) -> None:
         row.fields["value"] = json.dumps({"amount": 5 - offset}).encode()  # type: ignore[index]
 
     def asked(filter_: str = "", count: int = 50, go_on: str = "", bounds: float = 1e9, **where: str) -> Found:
-        return dead_letters(world.opened, Asked(Where(**where), filter_, count, go_on=go_on), Meter.of(bounds, 1e9, 60))
+        return dead_letters(
+            world.opened, MessageQuery(Scope(**where), filter_, count, go_on=go_on), Meter.of(bounds, 1e9, 60)
+        )
 
     assert offsets(asked()) == [1, 3, 5, 7, 9, 11]
     assert offsets(asked("$.amount < 0")) == [7, 9, 11]
@@ -354,7 +356,7 @@ def test_dead_letters_are_found_by_what_is_in_them(tmp_path: Path) -> None:
     back: list[int] = []
     go_on = ""
     while go_on is not None:
-        found = dead_letters(world.opened, Asked(count=2, backwards=True, go_on=go_on), Meter.of(1e9, 1e9, 60))
+        found = dead_letters(world.opened, MessageQuery(count=2, backwards=True, go_on=go_on), Meter.of(1e9, 1e9, 60))
         back += offsets(found)
         go_on = found.go_on  # type: ignore[assignment]
     assert back == [3, 1, 11, 9, 7, 5]
@@ -385,7 +387,9 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
 
     def asked(filter_: str = "", count: int = 50, go_on: str = "", **where: str) -> Found:
         world.results.read.clear()
-        return results.results(world.opened, Asked(Where(**where), filter_, count, go_on=go_on), Meter.of(1e9, 1e9, 60))
+        return results.results(
+            world.opened, MessageQuery(Scope(**where), filter_, count, go_on=go_on), Meter.of(1e9, 1e9, 60)
+        )
 
     assert offsets(asked("amount < 0 and state = 'open'")) == [0, 1, 2, 3, 4, 5]
     assert offsets(asked(window="ingest/2")) == [5, 6, 7, 8, 9]
@@ -470,7 +474,7 @@ def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, mon
     monkeypatch.setattr(OpenStream, "fields", {"text": "string"})
 
     def asked(go_on: str = "") -> Found:
-        return results.results(world.opened, Asked(count=3, go_on=go_on), Meter.of(1e9, 1e9, 60))
+        return results.results(world.opened, MessageQuery(count=3, go_on=go_on), Meter.of(1e9, 1e9, 60))
 
     first = asked()
     assert (len(first.items), first.left_out, first.ended) == (1_003, 3_998, "count")
@@ -494,7 +498,7 @@ def test_what_is_picked_is_never_the_message_that_has_its_offset_now(tmp_path: P
 
     def shown() -> set[str]:
         listed = page_of(
-            dead_letters(world.opened, Asked(), Meter.of(1e9, 1e9, 60)), payload=False, may_see_payload=True
+            dead_letters(world.opened, MessageQuery(), Meter.of(1e9, 1e9, 60)), payload=False, may_see_payload=True
         )
         groups = in_groups(world.opened, DeadLetterFilter()).groups
         located = located_at(world.opened, Coordinate(at(0), 1))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from demo.cdn_lines import Message, message, messages
+from demo.cdn_lines import CdnMessage, message, messages
 from tests.support.oracle import cdn_outcome
 
 SINCE = datetime(2026, 11, 21, 7, 10, tzinfo=UTC)
@@ -15,7 +15,7 @@ COUNT = 20_000
 
 
 @pytest.fixture(scope="module", params=[1, 7])
-def many(request: pytest.FixtureRequest) -> list[Message]:
+def many(request: pytest.FixtureRequest) -> list[CdnMessage]:
     return list(messages(COUNT, SINCE, seed=request.param))
 
 
@@ -36,7 +36,7 @@ def test_another_seed_and_another_time_give_others() -> None:
     assert [one.key for one in whole] == [one.key for one in later]
 
 
-def test_about_one_in_two_hundred_is_invalid_in_every_way(many: list[Message]) -> None:
+def test_about_one_in_two_hundred_is_invalid_in_every_way(many: list[CdnMessage]) -> None:
     reasons = Counter(outcome.reason for one in many if (outcome := cdn_outcome(one.value)).reason)
     assert set(reasons) == {"matches no pattern", "code is 0", "not UTF-8"}
     # 100 of 20,000, and four standard deviations to each side.
@@ -44,7 +44,7 @@ def test_about_one_in_two_hundred_is_invalid_in_every_way(many: list[Message]) -
     assert b"" in [one.value for one in many]
 
 
-def test_tombstones_and_missing_keys(many: list[Message]) -> None:
+def test_tombstones_and_missing_keys(many: list[CdnMessage]) -> None:
     tombstones = [one for one in many if one.value is None]
     assert 5 < len(tombstones) < 40
     # Without its key a tombstone would delete nothing.
@@ -52,7 +52,7 @@ def test_tombstones_and_missing_keys(many: list[Message]) -> None:
     assert 320 < sum(one.key is None for one in many) < 480
 
 
-def test_a_third_is_of_the_other_format_and_both_say_the_same(many: list[Message]) -> None:
+def test_a_third_is_of_the_other_format_and_both_say_the_same(many: list[CdnMessage]) -> None:
     valid = [(one, fields) for one in many if (fields := cdn_outcome(one.value).fields)]
     tabs = [b"\t" in (one.value or b"") for one, _ in valid]
     assert 0.3 < sum(tabs) / len(valid) < 0.37
@@ -62,6 +62,6 @@ def test_a_third_is_of_the_other_format_and_both_say_the_same(many: list[Message
         assert one.key in (None, fields["clientip"].encode())
 
 
-def test_timestamps_step(many: list[Message]) -> None:
+def test_timestamps_step(many: list[CdnMessage]) -> None:
     first = int(SINCE.timestamp()) * 1000
     assert [one.timestamp_ms for one in many] == list(range(first, first + 20 * COUNT, 20))

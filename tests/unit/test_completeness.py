@@ -16,14 +16,14 @@ from tidemark.views.event_time.completeness import (
     MISSINGS,
     NOTHING_NOTED,
     RULES,
-    Answer,
-    Log,
+    CompletenessRule,
+    LogBounds,
     Missing,
-    Part,
     Partition,
+    PartitionCompleteness,
     Passing,
-    Rule,
     Span,
+    WindowPart,
     announced_before,
     concerns,
     hours_due,
@@ -78,17 +78,19 @@ class World:
                 seen = [(offset, time) for offset in range(start, until) if (time := self.times[offset]) is not None]
                 if seen:
                     times = [time for _, time in seen]
-                    parts.append(Part(f"ingest/{number}", len(seen), seen[0][0], seen[-1][0], min(times), max(times)))
+                    parts.append(
+                        WindowPart(f"ingest/{number}", len(seen), seen[0][0], seen[-1][0], min(times), max(times))
+                    )
             elif fate != "unread":
                 left_out[Missing(fate)] |= ranges
-        log = Log(self.start, len(self.times) - self.held, len(self.times))
+        log = LogBounds(self.start, len(self.times) - self.held, len(self.times))
         return Partition(AT, 0, covered, left_out, tuple(parts), (), log)
 
     def passing(self, span: Span, lateness: int) -> Passing:
         end = len(self.times) - self.held
         return Passing(*(self.first(time, end, above=self.start) for time in (0, span.start, span.until + lateness)))
 
-    def judged(self, span: Span, now: int, lateness: int) -> Answer:
+    def judged(self, span: Span, now: int, lateness: int) -> PartitionCompleteness:
         return judge(self.partition(), span, self.passing(span, lateness), now, lateness)
 
 
@@ -146,12 +148,15 @@ def test_complete_says_that_each_message_before_the_passing_is_in_a_window(
     if answer.complete:
         assert now >= end
         assert all(map(world.read, inside))
-        assert (answer.rule, answer.missing) == (Rule.IDLE if until is None else Rule.PASSED, ())
+        assert (answer.rule, answer.missing) == (
+            CompletenessRule.IDLE if until is None else CompletenessRule.PASSED,
+            (),
+        )
     elif now >= end:
         # What is missing may belong to it: Kafka holds something unread from its first message on.
         since = world.first(span.start, len(world.times) - world.held, above=world.start)
         possible = range(len(world.times) - world.held if since is None else since, len(world.times))
-        assert answer.rule == Rule.MISSING
+        assert answer.rule == CompletenessRule.MISSING
         for kind, part in answer.missing:
             for offset in range(part.start, part.until):
                 assert offset in possible
@@ -160,7 +165,7 @@ def test_complete_says_that_each_message_before_the_passing_is_in_a_window(
                 held = offset >= len(world.times) - world.held
                 assert kind == (Missing.HELD if held else Missing(fate))
     else:
-        assert answer.rule == Rule.NOT_OVER
+        assert answer.rule == CompletenessRule.NOT_OVER
 
 
 @given(world=worlds(), span=spans, lateness=latenesses)
@@ -217,12 +222,12 @@ def test_below_the_watermark_a_span_lacks_only_what_was_passed_over(
 
 
 class LooksAtAll(Partition):
-    def near(self, start: int, end: int) -> Sequence[Part]:
+    def near(self, start: int, end: int) -> Sequence[WindowPart]:
         return self.parts
 
 
 @st.composite
-def parts(draw: st.DrawFn, most: int = 3_000) -> tuple[Part, ...]:
+def parts(draw: st.DrawFn, most: int = 3_000) -> tuple[WindowPart, ...]:
     """Parts of any order and length in time, which may overlap. Times are whole thirds of an hour."""
     found = []
     for number in range(draw(st.integers(0, 8))):
@@ -231,7 +236,7 @@ def parts(draw: st.DrawFn, most: int = 3_000) -> tuple[Part, ...]:
         start = draw(st.integers(0, 200))
         length = draw(st.sampled_from([0, 0, 1, 2, 5, 160, most]))
         times = (start * HOUR_MS // 3, (start + length) * HOUR_MS // 3)
-        found.append(Part(f"ingest/{number}", size, first, first + size - 1, *times, draw(st.booleans())))
+        found.append(WindowPart(f"ingest/{number}", size, first, first + size - 1, *times, draw(st.booleans())))
     return tuple(found)
 
 
@@ -244,7 +249,7 @@ def parts(draw: st.DrawFn, most: int = 3_000) -> tuple[Part, ...]:
     lateness=st.integers(0, 4),
 )
 def test_the_parts_near_a_span_say_what_all_parts_say(
-    parts: tuple[Part, ...],
+    parts: tuple[WindowPart, ...],
     start: int,
     length: int,
     log: tuple[int, int] | None,
@@ -252,7 +257,7 @@ def test_the_parts_near_a_span_say_what_all_parts_say(
     lateness: int,
 ) -> None:
     covered = RangeSet(OffsetRange(AT, part.first, part.last + 1) for part in parts)
-    held = None if log is None else Log(log[0], sum(log), sum(log))
+    held = None if log is None else LogBounds(log[0], sum(log), sum(log))
     fields = (AT, 0, covered, {}, parts, (), held)
     span = Span(start * HOUR_MS // 3, (start + length) * HOUR_MS // 3)
     asked = (span, Passing(*passing), 10**12, lateness * HOUR_MS // 3)
@@ -265,15 +270,15 @@ EVENT = (0, 1, 2, 3, 4, 5)
 @pytest.mark.parametrize(
     ("world", "rule", "now"),
     [
-        (World(EVENT, 0, 0, ((6, "window"),)), Rule.PASSED, 5),
-        (World(EVENT[:4], 0, 0, ((4, "window"),)), Rule.IDLE, 7),
-        (World((), 0, 0, ()), Rule.IDLE, 7),
-        (World(EVENT, 0, 0, ((2, "window"),)), Rule.MISSING, 7),
-        (World(EVENT[:4], 0, 1, ((3, "window"),)), Rule.MISSING, 7),
-        (World(EVENT, 0, 0, ((6, "window"),)), Rule.NOT_OVER, 4),
+        (World(EVENT, 0, 0, ((6, "window"),)), CompletenessRule.PASSED, 5),
+        (World(EVENT[:4], 0, 0, ((4, "window"),)), CompletenessRule.IDLE, 7),
+        (World((), 0, 0, ()), CompletenessRule.IDLE, 7),
+        (World(EVENT, 0, 0, ((2, "window"),)), CompletenessRule.MISSING, 7),
+        (World(EVENT[:4], 0, 1, ((3, "window"),)), CompletenessRule.MISSING, 7),
+        (World(EVENT, 0, 0, ((6, "window"),)), CompletenessRule.NOT_OVER, 4),
     ],
 )
-def test_each_rule(world: World, rule: Rule, now: int) -> None:
+def test_each_rule(world: World, rule: CompletenessRule, now: int) -> None:
     assert world.judged(Span(2, 4), now, 1).rule == rule
 
 
@@ -281,16 +286,16 @@ def test_a_partition_that_was_replaced_is_judged_by_its_windows() -> None:
     whole = World(EVENT, 0, 0, ((6, "window"),)).partition()
     gone = replace(whole, log=None, ended_at=3)
     nothing = Passing()
-    assert judge(gone, Span(2, 4), nothing, 9, 1).rule == Rule.PASSED
+    assert judge(gone, Span(2, 4), nothing, 9, 1).rule == CompletenessRule.PASSED
     # Nobody knows what came after its last window.
-    assert judge(gone, Span(2, 6), nothing, 9, 1).rule == Rule.REPLACED
+    assert judge(gone, Span(2, 6), nothing, 9, 1).rule == CompletenessRule.REPLACED
     assert concerns(gone, Span(2, 4))
     assert not concerns(gone, Span(3, 5))
     assert watermark(gone, 9, 0) == 5
     # A hole in its windows counts unless an older message follows.
     holed = replace(gone, covered=gone.covered - RangeSet([OffsetRange(AT, 0, 1)]))
-    holed = replace(holed, parts=(Part("ingest/1", 5, 1, 5, 1, 5),))
-    assert judge(holed, Span(2, 4), nothing, 9, 1).rule == Rule.PASSED
+    holed = replace(holed, parts=(WindowPart("ingest/1", 5, 1, 5, 1, 5),))
+    assert judge(holed, Span(2, 4), nothing, 9, 1).rule == CompletenessRule.PASSED
     assert judge(holed, Span(1, 4), nothing, 9, 1).missing == ((Missing.UNREAD, OffsetRange(AT, 0, 1)),)
 
 
@@ -301,9 +306,9 @@ def test_what_expired_before_the_span_began_does_not_belong_to_it() -> None:
         10,
         RangeSet([OffsetRange(AT, 10, 20)]),
         {},
-        (Part("ingest/1", 10, 10, 19, 50, 90),),
+        (WindowPart("ingest/1", 10, 10, 19, 50, 90),),
         ((60, 12),),
-        Log(20, 20, 20),
+        LogBounds(20, 20, 20),
     )
     nothing = Passing()
     lost = ((Missing.EXPIRED, OffsetRange(AT, 0, 10)),)
@@ -313,17 +318,17 @@ def test_what_expired_before_the_span_began_does_not_belong_to_it() -> None:
     assert judge(replace(one, arrived=((60, 9),), parts=()), Span(60, 80), nothing, 99, 0).missing == lost
     assert judge(replace(one, arrived=((60, 10),), parts=()), Span(60, 80), nothing, 99, 0).missing == ()
     # What follows next decides.
-    two = replace(one, parts=(Part("ingest/2", 5, 15, 19, 20, 90), Part("ingest/1", 5, 10, 14, 50, 80)))
+    two = replace(one, parts=(WindowPart("ingest/2", 5, 15, 19, 20, 90), WindowPart("ingest/1", 5, 10, 14, 50, 80)))
     assert judge(two, Span(40, 80), nothing, 99, 0).missing == lost
 
 
 def test_a_window_of_scattered_offsets_proves_nothing_between_them() -> None:
     covered = RangeSet([OffsetRange(AT, 0, 1), OffsetRange(AT, 5, 6)])
-    one = Partition(AT, 0, covered, {}, (Part("backfill-1/1", 2, 0, 5, 3, 9),), (), None)
+    one = Partition(AT, 0, covered, {}, (WindowPart("backfill-1/1", 2, 0, 5, 3, 9),), (), None)
     # Which of its two messages passed the span, nobody knows: all before the second may belong to it.
     answer = judge(one, Span(2, 4), Passing(), 99, 0)
     assert answer.missing == ((Missing.UNREAD, OffsetRange(AT, 1, 5)),)
-    log = replace(one, log=Log(0, 6, 6))
+    log = replace(one, log=LogBounds(0, 6, 6))
     late = judge(log, Span(2, 4), Passing(0, 0, 0), 99, 0).late
     assert (late.ranges, late.unread) == (covered, 4)
 
@@ -376,8 +381,8 @@ def test_an_hour_is_announced_once_unless_its_own_run_tries_again() -> None:
 
 def test_a_log_that_ends_below_what_was_read_proves_nothing() -> None:
     one = World(EVENT, 0, 0, ((6, "window"),)).partition()
-    cut = replace(one, log=Log(0, 5, 5))
-    assert judge(cut, Span(2, 4), Passing(0, 2, 4), 9, 0).rule == Rule.REPLACED
+    cut = replace(one, log=LogBounds(0, 5, 5))
+    assert judge(cut, Span(2, 4), Passing(0, 2, 4), 9, 0).rule == CompletenessRule.REPLACED
     assert (watermark(one, 9, 0), watermark(cut, 9, 0)) == (9, None)
 
 
@@ -385,7 +390,7 @@ def test_a_span_has_time_in_it_and_each_word_its_meaning() -> None:
     for start, until in ((5, 5), (6, 5), (-1, 5)):
         with pytest.raises(WrongUse, match="its beginning has to lie before its end"):
             Span(start, until)
-    assert (set(RULES), set(MISSINGS)) == (set(Rule), set(Missing))
+    assert (set(RULES), set(MISSINGS)) == (set(CompletenessRule), set(Missing))
 
 
 def test_nothing_is_complete_where_no_partition_has_a_part() -> None:

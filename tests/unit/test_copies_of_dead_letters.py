@@ -19,7 +19,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tests.support.sums_in_memory import ANN, REASON, receipt
 from tidemark.clients.connections import Connection
 from tidemark.clients.kafka import log, sending
-from tidemark.clients.kafka.sending import Message
+from tidemark.clients.kafka.sending import OutgoingMessage
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.errors import InvalidStreamFile, TopicUnknown, Unreachable
@@ -55,7 +55,7 @@ def test_a_copy_says_where_its_message_was_read_and_why_it_is_dead() -> None:
         reason=b"raised shop.Away", error=b"shop.Away", detail=b"no \xc3\xa9", key=b"k", value=b"\x00\xfe",
         headers=json.dumps(own).encode(), outcome=b"failed", timestamp=b"2026-11-21T07:00:00.000Z", redrives=b"0",
     )  # fmt: skip
-    assert message_of("orders.dead", "orders", row, 1_000) == Message(
+    assert message_of("orders.dead", "orders", row, 1_000) == OutgoingMessage(
         "the copy of the dead letter orders#3/2@17",
         "orders.dead",
         b"k",
@@ -102,7 +102,7 @@ class Topic:
     def __init__(self) -> None:
         self.there = True
         self.away_after: int | None = None
-        self.messages: list[Message] = []
+        self.messages: list[OutgoingMessage] = []
 
     def __call__(self, *_: Any, **__: Any) -> Topic:
         return self
@@ -116,7 +116,7 @@ class Topic:
     def message_limits(self, _: Iterable[str]) -> dict[str, int]:
         return {}
 
-    def send(self, messages: Iterable[Message]) -> None:
+    def send(self, messages: Iterable[OutgoingMessage]) -> None:
         for one in messages:
             if self.away_after is not None and len(self.messages) >= self.away_after:
                 raise Unreachable("Kafka does not answer")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import segments_of
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
-from tidemark.views.coverage.picture import Log, State, bar, bounds, pixel_offsets, stretches
+from tidemark.views.coverage.picture import OffsetsOfPartition, OffsetState, bar, bounds, pixel_offsets, stretches
 
 AT = TopicPartition("orders", 0)
 intervals = st.tuples(st.integers(0, 60), st.integers(1, 15)).map(lambda one: (one[0], one[0] + one[1]))
@@ -28,26 +28,26 @@ def naive(
     pending: list[Interval],
     gaps: list[list[Interval]],
     asked_for: Interval,
-) -> State:
+) -> OffsetState:
     def inside(found: list[Interval]) -> bool:
         return any(low <= offset < high for low, high in found)
 
     covering = [kind for interval, kind in windows if inside([interval])]
     lost, skipped = gaps
     if inside(pending):
-        return State.PENDING
+        return OffsetState.PENDING
     if covering:
-        return State(covering[-1].value)
+        return OffsetState(covering[-1].value)
     if inside(lost):
-        return State.LOST
+        return OffsetState.LOST
     if inside(skipped):
-        return State.SKIPPED
+        return OffsetState.SKIPPED
     if offset < start:
-        return State.EXPIRED
+        return OffsetState.EXPIRED
     begin, position = asked_for
     if offset >= position:
-        return State.UNREAD
-    return State.HOLE if offset >= begin else State.BEFORE
+        return OffsetState.UNREAD
+    return OffsetState.HOLE if offset >= begin else OffsetState.BEFORE
 
 
 @pytest.mark.covers("U2")
@@ -72,7 +72,7 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
     asked_for: Interval,
 ) -> None:
     log_start, log_end = kafka[0], sum(kafka)
-    log = Log(
+    log = OffsetsOfPartition(
         log_start,
         log_end,
         segments_of([(start, until, generation) for generation, ((start, until), _) in enumerate(windows)]),
@@ -100,7 +100,7 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
     for block in blocks:
         for pixel in range(block.first, block.last):
             low, high = (pixel_offsets(start, until, pixels, one) for one in (pixel, pixel + 1))
-            assert block.state == min((expected[at] for at in range(low, high)), key=list(State).index)
+            assert block.state == min((expected[at] for at in range(low, high)), key=list(OffsetState).index)
         # From the first offset of this class to the last, and all of them when it is one stretch.
         assert expected[block.start] == expected[block.until - 1] == block.state
         if block.stretches == 1:
@@ -113,29 +113,29 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
 
 
 def test_a_hole_of_one_offset_is_seen_among_millions() -> None:
-    log = Log(0, 10**7, segments_of([(0, 5_000_000, 1), (5_000_001, 10**7, 2)]), asked_for=(0, 10**7))
+    log = OffsetsOfPartition(0, 10**7, segments_of([(0, 5_000_000, 1), (5_000_001, 10**7, 2)]), asked_for=(0, 10**7))
     start, until = bounds(log)
     blocks = bar(stretches(log, dict.fromkeys((1, 2), LaneKind.INGEST), start, until), start, until, 800)
     assert [(one.state, one.last - one.first, one.window, one.start, one.until) for one in blocks] == [
-        (State.INGEST, 400, 1, 0, 5_000_000),
-        (State.HOLE, 1, None, 5_000_000, 5_000_001),
-        (State.INGEST, 399, 2, 5_000_001, 10**7),
+        (OffsetState.INGEST, 400, 1, 0, 5_000_000),
+        (OffsetState.HOLE, 1, None, 5_000_000, 5_000_001),
+        (OffsetState.INGEST, 399, 2, 5_000_001, 10**7),
     ]
     zoomed = bar(
         stretches(log, dict.fromkeys((1, 2), LaneKind.INGEST), 4_999_999, 5_000_002), 4_999_999, 5_000_002, 800
     )
     assert [(one.state, one.start, one.until) for one in zoomed] == [
-        (State.INGEST, 4_999_999, 5_000_000),
-        (State.HOLE, 5_000_000, 5_000_001),
-        (State.INGEST, 5_000_001, 5_000_002),
+        (OffsetState.INGEST, 4_999_999, 5_000_000),
+        (OffsetState.HOLE, 5_000_000, 5_000_001),
+        (OffsetState.INGEST, 5_000_001, 5_000_002),
     ]
     # The pixel on the border of two windows belongs to one of them, so both can be pointed at.
-    log = Log(0, 100, segments_of([(0, 33, 1), (33, 66, 2), (66, 100, 3)]))
+    log = OffsetsOfPartition(0, 100, segments_of([(0, 33, 1), (33, 66, 2), (66, 100, 3)]))
     thirds = bar(stretches(log, dict.fromkeys((1, 2, 3), LaneKind.INGEST), 0, 100), 0, 100, 20)
     assert [(one.first, one.last, one.window) for one in thirds] == [(0, 7, 1), (7, 14, 2), (14, 20, 3)]
     # Offsets beyond 2^53 are exact.
     far = 2**62
-    log = Log(far, far + 3, segments_of([(far, far + 1, 1), (far + 2, far + 3, 2)]))
+    log = OffsetsOfPartition(far, far + 3, segments_of([(far, far + 1, 1), (far + 2, far + 3, 2)]))
     assert [
         one.start
         for one in bar(stretches(log, {1: LaneKind.INGEST, 2: LaneKind.REPLAY}, far, far + 3), far, far + 3, 9)

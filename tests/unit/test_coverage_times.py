@@ -11,7 +11,7 @@ import pytest
 from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import Conflict, WrongUse
-from tidemark.views.coverage.times import MOST_COLUMNS, AskedTimes, Cell, coverage_times, grid_of
+from tidemark.views.coverage.times import MOST_COLUMNS, AskedTimes, CellInTime, coverage_times, grid_of
 from tidemark.views.coverage.window_index import WindowIndex
 
 HOUR = 3_600_000
@@ -42,7 +42,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
 asked: list[int] = []
 
 
-def cells(made: StreamInMemory, **of: Any) -> list[Cell]:
+def cells(made: StreamInMemory, **of: Any) -> list[CellInTime]:
     index = WindowIndex()
     index.refresh(made.opened.book)
     (row,) = coverage_times(made.opened, index, grid_of(made.opened, AskedTimes(**of))).rows
@@ -64,7 +64,7 @@ def test_each_hour_has_the_states_of_its_offsets(made: StreamInMemory) -> None:
     days = cells(made, step="day", since=0, until=24 * HOUR)
     assert [(one.start, one.until, one.states) for one in days] == [(0, 30, {"expired": 2, "ingest": 18, "unread": 10})]
     # Times within a column are its beginning and its end.
-    assert cells(made, since=HOUR + 1, until=2 * HOUR - 1) == [Cell(0, "ingest", 6, 12, {"ingest": 6})]
+    assert cells(made, since=HOUR + 1, until=2 * HOUR - 1) == [CellInTime(0, "ingest", 6, 12, {"ingest": 6})]
 
 
 @pytest.mark.covers("U29")

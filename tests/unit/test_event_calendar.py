@@ -24,16 +24,16 @@ from tidemark.views.event_time.calendar import (
     hours_asked,
 )
 from tidemark.views.event_time.completeness import HOUR_MS, Missing, Span
-from tidemark.views.event_time.progress import MOST_HOURS, LateTotal, Progress, progress
+from tidemark.views.event_time.progress import MOST_HOURS, EventTimeNow, LateTotal, progress
 
 HOUR = 60
 
 
-def whole(seen: Progress, hour: Span) -> Hour:
+def whole(seen: EventTimeNow, hour: Span) -> Hour:
     return hour_whole(seen, hour, seen.first_message())
 
 
-def lines_of(seen: Progress, hours: list[Span]) -> list[HourLine]:
+def lines_of(seen: EventTimeNow, hours: list[Span]) -> list[HourLine]:
     return calendar_of(seen, hours, None, seen.first_message()).hours
 
 

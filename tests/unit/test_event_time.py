@@ -18,7 +18,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing
 from tidemark.runs.windows import ingest
-from tidemark.views.event_time.completeness import Answer, Missing, Span
+from tidemark.views.event_time.completeness import Missing, PartitionCompleteness, Span
 from tidemark.views.event_time.progress import (
     CompleteHour,
     LateIn,
@@ -34,7 +34,7 @@ from tidemark.views.event_time.progress import (
 HOUR = Span(minutes(0), minutes(60))
 
 
-def answers(made: Timed, span: Span = HOUR) -> dict[TopicPartition, Answer]:
+def answers(made: Timed, span: Span = HOUR) -> dict[TopicPartition, PartitionCompleteness]:
     return {one.at: one for one in progress(made.opened).answers(span)}
 
 

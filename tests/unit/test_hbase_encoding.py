@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidemark.clients.hbase.encoding import call_of, encode_rows
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.hbase.columns import Places, marks
+from tidemark.sinks.hbase.columns import RowPlaces, marks
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
 from tidemark.sinks.stored import Mark
 
@@ -78,7 +78,7 @@ def test_each_row_may_have_a_column_of_its_own(cells: list[tuple[bytes, bytes, b
 @given(PLACES)
 def test_keys_are_those_of_single_rows(places: list[tuple[str, int, int, int, int]]) -> None:
     kinds = [pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int32()]
-    found = Places(*arrays(places, kinds)).keys().to_pylist()
+    found = RowPlaces(*arrays(places, kinds)).keys().to_pylist()
     assert found == [
         PartitionKeys(TopicPartition(topic, partition, incarnation)).key(offset, index)
         for topic, incarnation, partition, offset, index in places
@@ -88,7 +88,7 @@ def test_keys_are_those_of_single_rows(places: list[tuple[str, int, int, int, in
 @given(PLACES)
 def test_each_row_belongs_to_its_partition(places: list[tuple[str, int, int, int, int]]) -> None:
     kinds = [pa.string(), pa.int32(), pa.int32(), pa.int64(), pa.int32()]
-    found = {at: mine.nonzero()[0].tolist() for at, mine in Places(*arrays(places, kinds)).partitions()}
+    found = {at: mine.nonzero()[0].tolist() for at, mine in RowPlaces(*arrays(places, kinds)).partitions()}
     expected: dict[TopicPartition, list[int]] = {}
     for number, (topic, incarnation, partition, *_) in enumerate(places):
         expected.setdefault(TopicPartition(topic, partition, incarnation), []).append(number)

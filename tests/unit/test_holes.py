@@ -21,7 +21,7 @@ from tidemark.runs import auditing
 from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
-from tidemark.views.coverage.bars import Asked, coverage_bars
+from tidemark.views.coverage.bars import BarQuery, coverage_bars
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
 from tidemark.views.messages.fates import Facts, Fate, fate
 from tidemark.views.overview import overview
@@ -34,7 +34,7 @@ def said(made: StreamInMemory) -> dict[str, object]:
     book = made.opened.book
     index = WindowIndex()
     index.refresh(book)
-    bars = coverage_bars(made.opened, index, Asked(width=1000)).bars
+    bars = coverage_bars(made.opened, index, BarQuery(width=1000)).bars
     report = auditing.audit_without_spark(made.opened, "audit", Level.LEDGER)
     ingest = Ingest.seen(book.view())
     try:
@@ -96,7 +96,7 @@ def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
     assert before == [offsets((0, 10, 20)), RangeSet()]
     index = WindowIndex()
     index.refresh(book)
-    bar = coverage_bars(made.opened, index, Asked(width=1000)).bars[0]
+    bar = coverage_bars(made.opened, index, BarQuery(width=1000)).bars[0]
     states = [(one.state, one.start, one.until) for one in bar.blocks]
     assert [one for one in states if one[0] != "ingest"] == [
         ("before", 0, 5),
@@ -104,7 +104,7 @@ def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
         ("before", 10, 20),
     ]
     # It is no gap either, by which the page chooses partitions.
-    assert coverage_bars(made.opened, index, Asked(width=1000, gaps=True)).bars == []
+    assert coverage_bars(made.opened, index, BarQuery(width=1000, gaps=True)).bars == []
     asked_for = Ingest.seen(book.view()).asked_for(at(0))
     assert fate(12, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.BEFORE
 

@@ -22,7 +22,7 @@ from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.contract import Surroundings
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import Where
+from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.partitions import buckets
 from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey
 
@@ -68,7 +68,7 @@ def partitions(found: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     yield from apart.values()
 
 
-def window(where: Where, generation: int, numbers: range, lane: str = "ingest") -> Committed:
+def window(where: CatalogTable, generation: int, numbers: range, lane: str = "ingest") -> Committed:
     one = committed(f"{where.base}/data", generation, numbers, lane=lane, generation=generation)
     folder = iceberg_table.attempt_folder(where.base, lane, generation, generation)
     for number, some in enumerate(partitions(rows(generation, numbers))):
@@ -78,25 +78,27 @@ def window(where: Where, generation: int, numbers: range, lane: str = "ingest") 
     return one
 
 
-def publish(where: Where, one: Committed, replaced: RangeSet) -> None:
+def publish(where: CatalogTable, one: Committed, replaced: RangeSet) -> None:
     folder = iceberg_table.attempt_folder(where.base, one.record.lane, one.record.seq, one.generation)
     iceberg_table.publish(where, "s", one.record, folder, replaced)
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Where:
-    made = Where(f"file://{tmp_path}/table", Database("sqlite", f"{tmp_path}/catalog.db"), "tidemark", "lake.orders")
+def where(tmp_path: Path) -> CatalogTable:
+    made = CatalogTable(
+        f"file://{tmp_path}/table", Database("sqlite", f"{tmp_path}/catalog.db"), "tidemark", "lake.orders"
+    )
     iceberg_table.prepare(made, FIELDS, "s", "ledger", KEYS)
     publish(made, window(made, 1, range(60)), RangeSet())
     return made
 
 
-def foreign(where: Where) -> Table:
+def foreign(where: CatalogTable) -> Table:
     return SqlCatalog(where.catalog, uri=f"sqlite:///{where.database.host}").load_table(where.table)
 
 
 @pytest.mark.covers("I4")
-def test_a_reader_opens_only_the_files_of_its_day_and_its_bucket(where: Where) -> None:
+def test_a_reader_opens_only_the_files_of_its_day_and_its_bucket(where: CatalogTable) -> None:
     table = foreign(where)
     everything = rows(1, range(60))
     all_files = len(list(table.scan().plan_files()))
@@ -114,7 +116,7 @@ def test_a_reader_opens_only_the_files_of_its_day_and_its_bucket(where: Where) -
 
 
 @pytest.mark.covers("I4")
-def test_a_replay_keeps_rows_in_their_partitions(where: Where) -> None:
+def test_a_replay_keeps_rows_in_their_partitions(where: CatalogTable) -> None:
     replay = window(where, 5, range(20, 40), "replay-1")
     publish(where, replay, RangeSet([OffsetRange(AT, 20, 40)]))
     table = foreign(where)
@@ -126,7 +128,7 @@ def test_a_replay_keeps_rows_in_their_partitions(where: Where) -> None:
     assert sorted(of_key) == [one for one in range(60) if one % 5 == 3 and one % 7]
 
 
-def test_a_table_keeps_what_it_is_partitioned_by(where: Where) -> None:
+def test_a_table_keeps_what_it_is_partitioned_by(where: CatalogTable) -> None:
     for keys in ([], KEYS[:1], [KEYS[0], PartitionKey.read("bucket(8, id)")]):
         with pytest.raises(
             WrongUse, match=r"is partitioned by day of at, bucket\[4\] of id, and the stream file now says"

@@ -28,7 +28,7 @@ from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import Where, located, opened
+from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened
 from tidemark.sinks.parquet import files
 from tidemark.types.fields import FieldType
 
@@ -61,8 +61,8 @@ NOTHING = RangeSet()
 AGES_AHEAD = datetime(2500, 1, 1, tzinfo=UTC)
 
 
-def made(folder: Path, fields: dict[str, FieldType] = FIELDS) -> Where:
-    where = Where(
+def made(folder: Path, fields: dict[str, FieldType] = FIELDS) -> CatalogTable:
+    where = CatalogTable(
         f"file://{folder}/a lake/table", Database("sqlite", f"{folder}/catalog.db"), "tidemark", "lake.orders"
     )
     iceberg_table.prepare(where, fields, "s", "ledger")
@@ -70,15 +70,15 @@ def made(folder: Path, fields: dict[str, FieldType] = FIELDS) -> Where:
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Where:
+def where(tmp_path: Path) -> CatalogTable:
     return made(tmp_path)
 
 
-def window(where: Where, generation: int, numbers: range, lane: str = "ingest") -> Committed:
+def window(where: CatalogTable, generation: int, numbers: range, lane: str = "ingest") -> Committed:
     return committed(f"{where.base}/data", generation, numbers, lane=lane, generation=generation)
 
 
-def attempt(where: Where, one: Committed, numbers: Sequence[int], at: TopicPartition = AT) -> str:
+def attempt(where: CatalogTable, one: Committed, numbers: Sequence[int], at: TopicPartition = AT) -> str:
     """The files of an attempt, by Arrow in place of Spark."""
     generation = one.generation
     values = {
@@ -103,31 +103,31 @@ def attempt(where: Where, one: Committed, numbers: Sequence[int], at: TopicParti
     return folder
 
 
-def publish(where: Where, one: Committed, replaced: RangeSet = NOTHING) -> bool:
+def publish(where: CatalogTable, one: Committed, replaced: RangeSet = NOTHING) -> bool:
     record = one.record
     folder = iceberg_table.attempt_folder(where.base, record.lane, record.seq, one.generation)
     return iceberg_table.publish(where, "s", record, folder, replaced)
 
 
-def ingested(where: Where, generation: int, numbers: range, lane: str = "ingest") -> Committed:
+def ingested(where: CatalogTable, generation: int, numbers: range, lane: str = "ingest") -> Committed:
     one = window(where, generation, numbers, lane)
     attempt(where, one, numbers)
     publish(where, one)
     return one
 
 
-def table_of(where: Where) -> Table:
+def table_of(where: CatalogTable) -> Table:
     found = opened(where)
     assert found is not None
     return found
 
 
-def foreign(where: Where) -> Table:
+def foreign(where: CatalogTable) -> Table:
     """The table as a program opens it that knows only the catalog."""
     return SqlCatalog(where.catalog, uri=f"sqlite:///{where.database.host}").load_table(where.table)
 
 
-def plainly(where: Where) -> list[tuple[int, int]]:
+def plainly(where: CatalogTable) -> list[tuple[int, int]]:
     """Offset and generation of every row that a plain reader sees."""
     rows = foreign(where).scan(selected_fields=("_offset", "_generation")).to_arrow().to_pylist()
     return sorted((row["_offset"], row["_generation"]) for row in rows)
@@ -137,7 +137,7 @@ def ranges(*of: range, at: TopicPartition = AT) -> RangeSet:
     return RangeSet(OffsetRange(at, one.start, one.stop) for one in of)
 
 
-def test_a_replay_takes_out_what_it_replaces_in_the_snapshot_that_adds_its_rows(where: Where) -> None:
+def test_a_replay_takes_out_what_it_replaces_in_the_snapshot_that_adds_its_rows(where: CatalogTable) -> None:
     ingested(where, 1, range(10))
     ingested(where, 2, range(10, 20))
     replay = window(where, 5, range(5, 12), "replay-1")
@@ -161,7 +161,7 @@ def test_a_replay_takes_out_what_it_replaces_in_the_snapshot_that_adds_its_rows(
     assert {row["raw"] for row in rows} == {b"\xff" * 20}
 
 
-def test_an_older_attempt_of_a_lane_never_comes_after_a_newer_one(where: Where) -> None:
+def test_an_older_attempt_of_a_lane_never_comes_after_a_newer_one(where: CatalogTable) -> None:
     newer, older = window(where, 9, range(10)), window(where, 4, range(10, 20))
     for one in (newer, older):
         attempt(where, one, range(one.covers.count()))
@@ -175,7 +175,9 @@ def test_an_older_attempt_of_a_lane_never_comes_after_a_newer_one(where: Where) 
     assert {generation for _, generation in plainly(where)} == {3, 9}
 
 
-def test_an_older_attempt_whose_commit_was_on_its_way_is_refused(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_attempt_whose_commit_was_on_its_way_is_refused(
+    where: CatalogTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both have seen the same version of the table. The library's own retry would add the older one after the newer one."""
     newer, older = window(where, 9, range(10)), window(where, 4, range(10))
     for one in (newer, older):
@@ -204,7 +206,7 @@ def test_a_catalog_of_another_kind_is_refused(kind: str, said: str) -> None:
 
 
 @pytest.mark.covers("L1")
-def test_what_was_found_in_a_version_is_said_of_no_newer_one(where: Where) -> None:
+def test_what_was_found_in_a_version_is_said_of_no_newer_one(where: CatalogTable) -> None:
     """Properties without a snapshot, too: such as what a table of newest rows says of the ledger that it was made from."""
     ingested(where, 1, range(3))
     found = []
@@ -221,7 +223,9 @@ def test_what_was_found_in_a_version_is_said_of_no_newer_one(where: Where) -> No
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_a_commit_without_an_answer_is_there_once(where: Where, monkeypatch: pytest.MonkeyPatch, arrived: bool) -> None:
+def test_a_commit_without_an_answer_is_there_once(
+    where: CatalogTable, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
     ingested(where, 1, range(10))
     replay = window(where, 5, range(5), "replay-1")
     attempt(where, replay, range(5))
@@ -241,7 +245,7 @@ def test_a_commit_without_an_answer_is_there_once(where: Where, monkeypatch: pyt
     assert len(table_of(where).snapshots()) == 2
 
 
-def test_a_catalog_that_does_not_answer_is_said(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_does_not_answer_is_said(where: CatalogTable, monkeypatch: pytest.MonkeyPatch) -> None:
     one = window(where, 1, range(10))
     attempt(where, one, range(10))
 
@@ -256,7 +260,9 @@ def test_a_catalog_that_does_not_answer_is_said(where: Where, monkeypatch: pytes
     assert plainly(where) == [(one, 1) for one in range(10)]
 
 
-def test_conflicts_that_never_end_are_an_error_and_leave_no_file(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflicts_that_never_end_are_an_error_and_leave_no_file(
+    where: CatalogTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ingested(where, 1, range(10))
     replay = window(where, 500, range(5), "replay-1")
     attempt(where, replay, range(5))
@@ -283,7 +289,7 @@ def test_conflicts_that_never_end_are_an_error_and_leave_no_file(where: Where, m
     ]
 
 
-def test_a_replay_of_scattered_offsets_of_several_partitions_and_incarnations(where: Where) -> None:
+def test_a_replay_of_scattered_offsets_of_several_partitions_and_incarnations(where: CatalogTable) -> None:
     places = [
         TopicPartition(topic, partition, incarnation)
         for topic in "ab"
@@ -323,7 +329,7 @@ def test_what_is_taken_out_is_covered_and_older(written: RangeSet, replayed: Ran
     assert taken == [(at, offset) in replayed and generation < below for at, offset, generation in rows]
 
 
-def test_lanes_that_publish_at_once(where: Where) -> None:
+def test_lanes_that_publish_at_once(where: CatalogTable) -> None:
     """A replay takes rows out while others add theirs, and another run has a stream file with more fields."""
     ingested(where, 1, range(100))
     replay = window(where, 500, range(100), "replay-1")
@@ -347,16 +353,16 @@ def test_lanes_that_publish_at_once(where: Where) -> None:
     assert {"more_0", "more_1"} < {field.name for field in table_of(where).schema().fields}
 
 
-def of_pyiceberg(where: Where, name: str, value: Any) -> int:
+def of_pyiceberg(where: CatalogTable, name: str, value: Any) -> int:
     wanted = value.isoformat() if isinstance(value, datetime) else value
     return len(foreign(where).scan(row_filter=EQUAL(name, wanted)).to_arrow())
 
 
-def of_polars(where: Where, name: str, value: Any) -> int:
+def of_polars(where: CatalogTable, name: str, value: Any) -> int:
     return pl.scan_iceberg(foreign(where)).filter(pl.col(name) == value).collect().height
 
 
-def of_duckdb(where: Where, name: str, value: Any) -> int:
+def of_duckdb(where: CatalogTable, name: str, value: Any) -> int:
     paths = [one.file.file_path.removeprefix("file://") for one in foreign(where).scan().plan_files()]
     with duckdb.connect() as connection:
         counted = f'SELECT count(*) FROM read_parquet(?, union_by_name = true) WHERE "{name}" = ?'
@@ -364,7 +370,7 @@ def of_duckdb(where: Where, name: str, value: Any) -> int:
 
 
 @pytest.mark.parametrize("reader", [of_pyiceberg, of_polars, of_duckdb])
-def test_readers_find_rows_by_each_column(where: Where, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_find_rows_by_each_column(where: CatalogTable, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the copies that a replay has made."""
     # Without it, polars warns of a faster package.
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
@@ -383,20 +389,20 @@ def test_readers_find_rows_by_each_column(where: Where, reader: Any, monkeypatch
                 assert reader(where, name, value) == wanted, (name, value)
 
 
-def test_a_table_of_another_stream_or_ledger_or_elsewhere(where: Where) -> None:
+def test_a_table_of_another_stream_or_ledger_or_elsewhere(where: CatalogTable) -> None:
     with pytest.raises(OwnedByAnother, match="belongs to stream s; this is stream another"):
         iceberg_table.prepare(where, FIELDS, "another", "ledger")
     with pytest.raises(LedgerContradiction, match="its ledger now is another"):
         iceberg_table.prepare(where, FIELDS, "s", "another")
-    elsewhere = Where(f"{where.base}_2", where.database, where.catalog, where.table)
+    elsewhere = CatalogTable(f"{where.base}_2", where.database, where.catalog, where.table)
     with pytest.raises(WrongUse, match=r"the stream file has it in .*_2: name another table"):
         iceberg_table.prepare(elsewhere, FIELDS, "s", "ledger")
     with pytest.raises(WrongUse, match="at which readers of Iceberg cut a name"):
-        iceberg_table.prepare(Where("file:///lake/a#b", where.database, "c", "a.b"), FIELDS, "s", "ledger")
+        iceberg_table.prepare(CatalogTable("file:///lake/a#b", where.database, "c", "a.b"), FIELDS, "s", "ledger")
 
 
 @pytest.mark.covers("I2")
-def test_a_ledger_that_was_restored_takes_out_what_it_had_published(where: Where) -> None:
+def test_a_ledger_that_was_restored_takes_out_what_it_had_published(where: CatalogTable) -> None:
     """Whatever generation that has: a clock that was wrong may have drawn higher ones than the restored ledger does."""
     for generation, numbers in ((1, range(10)), (90, range(10, 20)), (95, range(12, 14))):
         ingested(where, generation, numbers, f"lane-{generation}")
@@ -408,7 +414,7 @@ def test_a_ledger_that_was_restored_takes_out_what_it_had_published(where: Where
     assert plainly(where) == [*((at, 1) for at in range(10)), *((at, 7) for at in range(10, 20))]
 
 
-def test_fields_that_are_new_or_do_not_fit(where: Where) -> None:
+def test_fields_that_are_new_or_do_not_fit(where: CatalogTable) -> None:
     ingested(where, 1, range(10))
     iceberg_table.prepare(where, {**FIELDS, "more": "integer"}, "s", "ledger")
     assert foreign(where).scan().to_arrow()["more"].to_pylist() == [None] * 10
@@ -421,7 +427,7 @@ def test_fields_that_are_new_or_do_not_fit(where: Where) -> None:
 
 
 @pytest.mark.covers("N91")
-def test_columns_become_wider(where: Where) -> None:
+def test_columns_become_wider(where: CatalogTable) -> None:
     before: dict[str, FieldType] = {"n": "int", "f": "float", "d": "decimal(5,2)", "a": "array<smallint>"}
     iceberg_table.prepare(where, {**FIELDS, **before}, "s", "ledger")
     after: dict[str, FieldType] = {"n": "integer", "f": "double", "d": "decimal(12,2)"}
@@ -436,18 +442,18 @@ def test_columns_become_wider(where: Where) -> None:
             iceberg_table.prepare(where, {**FIELDS, **wrong}, "s", "ledger")
 
 
-def test_a_catalog_that_was_set_up_anew_is_not_begun_anew(where: Where, tmp_path: Path) -> None:
+def test_a_catalog_that_was_set_up_anew_is_not_begun_anew(where: CatalogTable, tmp_path: Path) -> None:
     """Its tables are gone, and the ledger says that windows are in them: it may be another database."""
     one = window(where, 1, range(10))
     (place,) = one.record.places
     place.place.update(base=where.base, table=where.table)
-    anew = Where(where.base, Database("sqlite", str(tmp_path / "other.db")), where.catalog, where.table)
+    anew = CatalogTable(where.base, Database("sqlite", str(tmp_path / "other.db")), where.catalog, where.table)
     assert iceberg_table.check_there(anew, []) is None
     with pytest.raises(Unreachable, match=r"lake.orders of the catalog tidemark in SQLite at .*other\.db is not there"):
         iceberg_table.check_there(anew, [one.record])
 
 
-def test_erased_rows_are_taken_out_whatever_the_generation(where: Where) -> None:
+def test_erased_rows_are_taken_out_whatever_the_generation(where: CatalogTable) -> None:
     ingested(where, 1, range(10))
     ingested(where, 2, range(10, 20))
     erasure = window(where, 5, range(5, 12), "erase-1")
@@ -458,7 +464,7 @@ def test_erased_rows_are_taken_out_whatever_the_generation(where: Where) -> None
     assert len(table_of(where).snapshots()) == snapshots
 
 
-def test_attempts_that_died_leave_files_that_a_sweep_removes(where: Where) -> None:
+def test_attempts_that_died_leave_files_that_a_sweep_removes(where: CatalogTable) -> None:
     one = committed(f"{where.base}/data", 1, range(10), generation=3)
     died = committed(f"{where.base}/data", 1, range(10), generation=2)
     for attempted in (one, died):

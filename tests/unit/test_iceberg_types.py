@@ -22,7 +22,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import Where
+from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.compacting import copied
 from tidemark.sinks.iceberg.live_files import live_files
 from tidemark.sinks.iceberg.settings import PartitionKey
@@ -64,7 +64,9 @@ ROW = {
 }
 
 
-def window(where: Where, fields: dict[str, str], generation: int, numbers: range, row: dict[str, Any]) -> Committed:
+def window(
+    where: CatalogTable, fields: dict[str, str], generation: int, numbers: range, row: dict[str, Any]
+) -> Committed:
     lane = f"lane-{generation}"
     one = committed(f"{where.base}/data", 1, numbers, lane=lane, generation=generation)
     schema = pa.schema({**OURS, **{name: arrow_type(kind) for name, kind in fields.items()}, "_generation": pa.int64()})
@@ -77,16 +79,16 @@ def window(where: Where, fields: dict[str, str], generation: int, numbers: range
     return one
 
 
-def publish(where: Where, one: Committed, replaced: RangeSet) -> None:
+def publish(where: CatalogTable, one: Committed, replaced: RangeSet) -> None:
     folder = iceberg_table.attempt_folder(where.base, one.record.lane, 1, one.generation)
     iceberg_table.publish(where, "s", one.record, folder, replaced)
 
 
-def of(folder: Path) -> Where:
-    return Where(f"file://{folder}/table", Database("sqlite", f"{folder}/catalog.db"), "tidemark", "lake.orders")
+def of(folder: Path) -> CatalogTable:
+    return CatalogTable(f"file://{folder}/table", Database("sqlite", f"{folder}/catalog.db"), "tidemark", "lake.orders")
 
 
-def foreign(where: Where) -> Table:
+def foreign(where: CatalogTable) -> Table:
     return SqlCatalog(where.catalog, uri=f"sqlite:///{where.database.host}").load_table(where.table)
 
 
@@ -189,7 +191,7 @@ def test_no_value_keeps_a_window_from_its_table(tmp_path: Path, kind: str, value
     assert all(column in one.file.lower_bounds for one in live_files(table))
 
 
-def _not_utf8(where: Where, one: Committed) -> None:
+def _not_utf8(where: CatalogTable, one: Committed) -> None:
     """Put bytes that are no UTF-8 into the column `n`, as a cast in SQL does."""
     folder = iceberg_table.attempt_folder(where.base, one.record.lane, 1, one.generation)
     file = Path(folder.removeprefix("file://")) / "part-0.parquet"

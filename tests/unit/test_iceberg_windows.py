@@ -310,7 +310,7 @@ def test_a_compaction_that_fails_begins_again_only_after_changes_of_others(
             compact(world.opened, world.sink, "run 9", CompactionRequest())
     assert (tries, len(world.table().snapshots())) == (1, 1)
 
-    def after_another(seen: compacting.Seen) -> None:
+    def after_another(seen: compacting.VersionSeen) -> None:
         table.change(seen.where, lambda _, made, __: bool(made.set_properties(tries=str(tries))))
         seen.change(lambda _, made, __: bool(made.set_properties(mine=str(tries))))
         broken()

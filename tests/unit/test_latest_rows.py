@@ -18,20 +18,20 @@ from tidemark.ledger.lookup import look_up
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
-from tidemark.sinks.hbase.latest.rows import Version, place_of, qualifier, row_key, spans, topic_of
-from tidemark.sinks.hbase.latest.table import LatestTable
+from tidemark.sinks.hbase.latest.rows import ValueVersion, place_of, qualifier, row_key, spans, topic_of
+from tidemark.sinks.hbase.latest.table import LatestInHBase
 from tidemark.sinks.hbase.packed import pack, unpack
 from tidemark.sinks.hbase.rows import split_keys
 from tidemark.sinks.stored import Mark, Place, StoredRow
 from tidemark.views.messages import where
 
-VERSIONS = st.builds(Version, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
+VERSIONS = st.builds(ValueVersion, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 
 
 @given(VERSIONS, VERSIONS)
-def test_versions_sort_as_what_they_say(one: Version, other: Version) -> None:
+def test_versions_sort_as_what_they_say(one: ValueVersion, other: ValueVersion) -> None:
     assert (one < other) == (one.encode() < other.encode())
-    assert Version.decode(one.encode()) == one
+    assert ValueVersion.decode(one.encode()) == one
     # What HBase takes as a timestamp; the largest means 'now'.
     assert 0 <= one.encode() < 2**63 - 1
 
@@ -39,13 +39,13 @@ def test_versions_sort_as_what_they_say(one: Version, other: Version) -> None:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (Version(127, 0, 0), "order epoch 127 .* up to 126"),
-        (Version(0, 0, 0), "order epoch 0"),
-        (Version(1, 2**42, 0), "offset 4398046511104 .* up to 4398046511103"),
-        (Version(1, 0, 2**14), "ordinal 16384 .* up to 16383"),
+        (ValueVersion(127, 0, 0), "order epoch 127 .* up to 126"),
+        (ValueVersion(0, 0, 0), "order epoch 0"),
+        (ValueVersion(1, 2**42, 0), "offset 4398046511104 .* up to 4398046511103"),
+        (ValueVersion(1, 0, 2**14), "ordinal 16384 .* up to 16383"),
     ],
 )
-def test_a_number_that_does_not_fit_is_refused(version: Version, said: str) -> None:
+def test_a_number_that_does_not_fit_is_refused(version: ValueVersion, said: str) -> None:
     with pytest.raises(TooLarge, match=said):
         version.encode()
 
@@ -55,7 +55,7 @@ def test_a_key_to_the_byte() -> None:
     assert row_key("orders", [b"a", None, b""])[1:] == body
     assert topic_of(row_key("orders", [b"a"])) == "orders"
     assert qualifier(TopicPartition("orders", 3, 2), 1) == b"\x00\x02\x00\x00\x00\x03\x00\x00\x00\x01"
-    assert Version(1, 5, 2).encode() == (1 << 56) + (5 << 14) + 2
+    assert ValueVersion(1, 5, 2).encode() == (1 << 56) + (5 << 14) + 2
 
 
 KEYS = st.tuples(
@@ -88,7 +88,7 @@ def test_fields_come_back_as_they_were(fields: dict[str, bytes | None]) -> None:
 
 def test_a_cell_says_where_it_is_from() -> None:
     at = TopicPartition("orders", 3, 2)
-    assert place_of("orders", qualifier(at, 1), Version(1, 5, 2)) == Place(at, 5, 1)
+    assert place_of("orders", qualifier(at, 1), ValueVersion(1, 5, 2)) == Place(at, 5, 1)
     assert pack([("host", b"a.example"), ("none", None)]) == b"4:host9:a.example"
 
 
@@ -105,13 +105,13 @@ def test_regions_have_as_many_salts_each() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2**42 - 1), st.integers(1, 100)), max_size=30), st.integers(0, 126), VERSIONS)
 def test_the_versions_of_some_offsets_are_in_their_spans(
-    ranges: list[tuple[int, int]], epochs: int, version: Version
+    ranges: list[tuple[int, int]], epochs: int, version: ValueVersion
 ) -> None:
     found = spans([(start, start + length) for start, length in ranges], epochs)
     assert len(found) <= max(8, epochs + 1)
     assert all(one[1] <= next_[0] for one, next_ in pairwise(found))
 
-    def within(one: Version) -> bool:
+    def within(one: ValueVersion) -> bool:
         return any(least <= one.encode() < below for least, below in found)
 
     for start, length in ranges:
@@ -123,22 +123,22 @@ def test_the_versions_of_some_offsets_are_in_their_spans(
         assert within(version) == near
 
 
-def filled(messages: int, epochs: int = 1) -> tuple[Cluster, LatestTable, Counting]:
+def filled(messages: int, epochs: int = 1) -> tuple[Cluster, LatestInHBase, Counting]:
     """A table of messages of one partition, a key for every two of them. The upper halves are in the later epochs."""
     cluster = Cluster()
     gateway = InMemory(cluster)
-    table = LatestTable(gateway, "t")
+    table = LatestInHBase(gateway, "t")
     at = TopicPartition("orders", 0, 1)
     for offset in range(messages):
         mark = Mark(10 + offset % 3, 0, "ingest", 1, False)
-        version = Version(1 + offset * epochs // messages, offset, 0).encode()
+        version = ValueVersion(1 + offset * epochs // messages, offset, 0).encode()
         row = row_key("orders", [b"%d" % (offset // 2)])
         table.write([(row, qualifier(at, 0), version, encode_cell(mark, [("id", b"1")]))])
     return cluster, table, gateway.counted
 
 
 def left_of(cluster: Cluster) -> set[int]:
-    return {Version.decode(version).offset for _, _, version in cluster.everything("t")}
+    return {ValueVersion.decode(version).offset for _, _, version in cluster.everything("t")}
 
 
 @pytest.mark.covers("N27")
@@ -178,10 +178,10 @@ def test_an_erasure_finds_every_epoch_and_every_version() -> None:
         cluster, table, _ = filled(300, epochs=3)
         row = row_key("orders", [b"75"])
         mark = Mark(20, 0, "ingest", 1, False)
-        more = [Version(2, 150, ordinal).encode() for ordinal in range(1, 250)]
+        more = [ValueVersion(2, 150, ordinal).encode() for ordinal in range(1, 250)]
         table.write([(row, qualifier(at, 0), one, encode_cell(mark, [("id", b"1")])) for one in more])
         newer = encode_cell(Mark(100, 0, "erase-1", 1, False), [("id", b"1")])
-        table.write([(row, qualifier(at, 0), Version(2, 151, 500).encode(), newer)])
+        table.write([(row, qualifier(at, 0), ValueVersion(2, 151, 500).encode(), newer)])
         assert table.erase(wanted, 100, epochs=known) == 10 + 249
         # What the erasure itself has written stays.
         assert left_of(cluster) == ({*range(300)} - {*range(150, 160)}) | {151}
@@ -199,12 +199,12 @@ def test_the_newest_value_of_a_key_is_none_that_another_stream_has_erased(
     made.ends((0, 5))
     made.ingest()
     (window,) = made.opened.book.committed()
-    table = LatestTable(InMemory(Cluster()), "newest")
+    table = LatestInHBase(InMemory(Cluster()), "newest")
     monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_, **__: table)
     mark = Mark(window.generation, 0, "ingest", 1, False)
     for offset in (1, 3):
         cell = encode_cell(mark, [("id", b"ann"), ("value", b"of %d" % offset)])
-        table.write([(row_key("orders", [b"ann"]), qualifier(at(0), 0), Version(1, offset, 0).encode(), cell)])
+        table.write([(row_key("orders", [b"ann"]), qualifier(at(0), 0), ValueVersion(1, offset, 0).encode(), cell)])
     row = StoredRow(Place(at(0), 1, 0), mark, {"id": b"ann"})
     found = look_up(made.opened.book, Coordinate(at(0), 1))
 

@@ -20,9 +20,9 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views.overview import Overview, PartitionNow, overview, worst_partitions
-from tidemark.views.status import Rule, Word
+from tidemark.views.status import PartitionState, VerdictRule
 from tidemark.views.summary import PassedOver
-from tidemark.views.triage import State, with_state
+from tidemark.views.triage import StreamState, with_state
 from tidemark.views.values import PartOf, as_plain
 
 PARTITIONS = 1_000
@@ -142,22 +142,22 @@ def test_a_position_of_another_topic_or_beyond_the_log_is_no_ok(tmp_path: Path) 
     orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
     orders.ends((0, 18), (0, 6))
     orders.ingest("run 1")
-    assert (overview(orders.opened).status or fail()).word == Word.OK
+    assert (overview(orders.opened).status or fail()).word == PartitionState.OK
     # Deleted and created again, with fewer messages.
     orders.kafka.ids["orders"] = "another id"
     orders.ends((0, 4), (1, 9))
     found = overview(orders.opened)
     assert [one.lag for one in found.partitions] == [4, 8]
     status = found.status or fail()
-    assert (status.word, status.rule) == (Word.REWOUND, Rule.RECREATED)
+    assert (status.word, status.rule) == (PartitionState.REWOUND, VerdictRule.RECREATED)
     assert status.sentence == "orders/0: the topic was deleted and created again: the position 18 is of the one before"
     assert found.lag_sentence == "12 offsets are unread, in 2 of 2 partitions"
-    assert with_state(found, 1).state == State.REWOUND
+    assert with_state(found, 1).state == StreamState.REWOUND
     # The same topic, of which the end was lost.
     del orders.kafka.ids["orders"]
     orders.ends((0, 17), (0, 6))
     cut = overview(orders.opened)
-    assert [one.status for one in cut.partitions] == [Word.REWOUND, Word.OK]
+    assert [one.status for one in cut.partitions] == [PartitionState.REWOUND, PartitionState.OK]
     assert (cut.status or fail()).sentence == "orders/0: the log ends at 17, below the position 18"
 
 

@@ -18,7 +18,7 @@ from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.retention import Forecasted
 from tidemark.runs.windows import ingest
-from tidemark.views.status import Commit, Rule, Verdict, Word, judge, worst
+from tidemark.views.status import Commit, PartitionState, Verdict, VerdictRule, judge, worst
 from tidemark.views.verdicts import verdicts
 
 FIXTURES: list[dict[str, Any]] = json.loads(
@@ -42,10 +42,11 @@ def test_each_of_burrows_fixtures_has_the_same_status(fixture: dict[str, Any]) -
 def test_there_are_all_sixteen_with_the_rule_that_fired() -> None:
     assert [one["number"] for one in FIXTURES] == list(range(16))
     rules = [judged(one).rule for one in FIXTURES]
-    caught_up, stopped, unmoved = Rule.CAUGHT_UP, Rule.SILENT, Rule.UNMOVED
+    caught_up, stopped, unmoved = VerdictRule.CAUGHT_UP, VerdictRule.SILENT, VerdictRule.UNMOVED
     assert rules == [
-        *(caught_up, caught_up, stopped, stopped, caught_up, unmoved, unmoved, Rule.FALLING, Rule.NO_LAG, stopped),
-        *(caught_up, caught_up, Rule.NO_LAG, unmoved, Rule.FALLING, Rule.FELL),
+        *(caught_up, caught_up, stopped, stopped, caught_up, unmoved, unmoved),
+        *(VerdictRule.FALLING, VerdictRule.NO_LAG, stopped, caught_up, caught_up),
+        *(VerdictRule.NO_LAG, unmoved, VerdictRule.FALLING, VerdictRule.FELL),
     ]
 
 
@@ -57,7 +58,9 @@ def test_a_sentence_has_the_numbers_of_its_rule() -> None:
     ]
     slow = [Commit(at * HOUR, at * 10, 5 + at) for at in range(4)]
     assert judge(slow, 30, 4 * HOUR) == Verdict(
-        Word.WARNING, Rule.NOT_FALLING, "over the last 4 windows the lag went from 5 to 8, and is now 30"
+        PartitionState.WARNING,
+        VerdictRule.NOT_FALLING,
+        "over the last 4 windows the lag went from 5 to 8, and is now 30",
     )
 
 
@@ -68,7 +71,7 @@ commits = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.none() |
 
 @given(commits, st.integers(0, 9), st.integers(0, 9), st.integers(50, 200))
 def test_what_has_no_more_lag_than_is_allowed_is_ok(found: list[Commit], lag: int, more: int, now: int) -> None:
-    assert judge(found, lag, now, allowed_lag=lag + more).word == Word.OK
+    assert judge(found, lag, now, allowed_lag=lag + more).word == PartitionState.OK
 
 
 @given(commits, st.integers(1, 9), st.integers(50, 200), st.integers(0, 300))
@@ -77,24 +80,24 @@ def test_each_word_says_what_it_says(found: list[Commit], lag: int, now: int, pa
     offsets = [one.position for one in found]
     lags = [one.lag for one in found if one.lag is not None]
     match verdict.word:
-        case Word.STOPPED:
+        case PartitionState.STOPPED:
             assert now - found[-1].at > max(patience, found[-1].at - found[0].at)
-        case Word.REWOUND:
+        case PartitionState.REWOUND:
             assert any(later < before for before, later in pairwise(offsets))
-        case Word.STALLED:
+        case PartitionState.STALLED:
             assert (len(set(offsets)), 0 in lags) == (1, False)
-        case Word.WARNING:
+        case PartitionState.WARNING:
             assert (lags, 0 in lags, len(set(offsets)) > 1) == (sorted(lags), False, True)
     # Patience only ever takes STOPPED away.
-    assert judge(found, lag, now, patience_ms=10**9).word != Word.STOPPED
+    assert judge(found, lag, now, patience_ms=10**9).word != PartitionState.STOPPED
     # Whoever was caught up lately has not stopped.
     if found:
-        assert judge(found, lag, now, ends=[found[-1].position]).word != Word.STOPPED
+        assert judge(found, lag, now, ends=[found[-1].position]).word != PartitionState.STOPPED
 
 
-@given(st.lists(st.sampled_from(Word), max_size=5))
-def test_the_worst_word_is_the_streams(words: list[Word]) -> None:
-    found = worst(Verdict(word, Rule.NO_LAG, "") for word in words)
+@given(st.lists(st.sampled_from(PartitionState), max_size=5))
+def test_the_worst_word_is_the_streams(words: list[PartitionState]) -> None:
+    found = worst(Verdict(word, VerdictRule.NO_LAG, "") for word in words)
     order = ["OK", "WARNING", "STALLED", "REWOUND", "STOPPED"]
     assert (None if found is None else found.word) == max(words, key=lambda word: order.index(word), default=None)
 
@@ -125,21 +128,21 @@ def test_a_stream_has_stopped_when_two_runs_were_due_and_nothing_was_committed(t
     made.ends((0, 10))
     made.now = 100 * HOUR + 60_000
     made.ingest()
-    assert (of(made).word, of(made).rule) == (Word.OK, Rule.NO_LAG)
+    assert (of(made).word, of(made).rule) == (PartitionState.OK, VerdictRule.NO_LAG)
     # Something comes; the runs of 101:00 and of 102:00 should have read it.
     made.ends((0, 15))
     since = made.now + 60_000
     made.now = 101 * HOUR + 60_000
-    assert of(made, since).word == Word.OK
+    assert of(made, since).word == PartitionState.OK
     made.now = 102 * HOUR + 60_000
-    assert (of(made, since).word, of(made, since).rule) == (Word.STOPPED, Rule.SILENT)
+    assert (of(made, since).word, of(made, since).rule) == (PartitionState.STOPPED, VerdictRule.SILENT)
     assert of(made, since).sentence == "no commit for 2 h, although two runs were due since; the lag is 5"
     # What came a moment ago has waited for no run, however long nothing was committed before.
     made.now = 200 * HOUR + 60_000
-    assert of(made, made.now - 1_000).word == Word.OK
-    assert of(made).word == Word.STOPPED
+    assert of(made, made.now - 1_000).word == PartitionState.OK
+    assert of(made).word == PartitionState.STOPPED
     made.ingest("run 2")
-    assert of(made).word == Word.OK
+    assert of(made).word == PartitionState.OK
 
 
 def test_an_ingest_that_has_never_committed_has_stopped_too(tmp_path: Path) -> None:
@@ -147,9 +150,9 @@ def test_an_ingest_that_has_never_committed_has_stopped_too(tmp_path: Path) -> N
     made.ends((0, 10))
     made.now = 100 * HOUR + 60_000
     assert ingest.plan_ingest(made.opened, "run 1") is not None
-    assert of(made).word == Word.OK
+    assert of(made).word == PartitionState.OK
     made.now = 103 * HOUR
-    assert of(made).word == Word.STOPPED
+    assert of(made).word == PartitionState.STOPPED
 
 
 @pytest.mark.parametrize("allowed", [0, 5, 24])
@@ -161,13 +164,17 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning(tmp_path: Path, allowe
         made.ingest(f"run {hour}")
     verdict = of(made)
     if allowed == 24:
-        assert verdict.rule == Rule.NO_LAG
+        assert verdict.rule == VerdictRule.NO_LAG
         return
-    assert (verdict.word, verdict.rule) == (Word.WARNING, Rule.NOT_FALLING)
+    assert (verdict.word, verdict.rule) == (PartitionState.WARNING, VerdictRule.NOT_FALLING)
     assert verdict.sentence == "over the last 4 windows the lag went from 6 to 24, and is now 24"
 
 
 def test_a_lag_is_explained_by_a_partition_that_has_it() -> None:
-    caught_up = Verdict(Word.OK, Rule.CAUGHT_UP, "the lag is 6")
-    verdicts = [Verdict(Word.OK, Rule.NO_LAG, "the lag is 0"), caught_up, Verdict(Word.OK, Rule.FALLING, "")]
+    caught_up = Verdict(PartitionState.OK, VerdictRule.CAUGHT_UP, "the lag is 6")
+    verdicts = [
+        Verdict(PartitionState.OK, VerdictRule.NO_LAG, "the lag is 0"),
+        caught_up,
+        Verdict(PartitionState.OK, VerdictRule.FALLING, ""),
+    ]
     assert worst(verdicts) is caught_up

@@ -14,9 +14,18 @@ from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.views.audits import AuditEnded
 from tidemark.views.overview import OfIngest, Status
-from tidemark.views.status import Word
-from tidemark.views.stream_line import Line, line_of
-from tidemark.views.triage import State, StreamNow, Wanted, counted, in_order, matching, state_of, stream_now
+from tidemark.views.status import PartitionState
+from tidemark.views.stream_line import StreamLine, line_of
+from tidemark.views.triage import (
+    StreamFilter,
+    StreamNow,
+    StreamState,
+    counted,
+    in_order,
+    matching,
+    state_of,
+    stream_now,
+)
 
 FAR = 2**60
 
@@ -28,17 +37,17 @@ def stream(tmp_path: Path) -> Stream:
     return load(path).stream
 
 
-def line(word: str | None, lag: int = 0, **given: Any) -> Line:
+def line(word: str | None, lag: int = 0, **given: Any) -> StreamLine:
     status = None if word is None else Status(word, "a rule", "orders", 0, "a sentence")
     return line_of(shown_overview(partition(lag=lag), status=status, **given))
 
 
-def named(stream: Stream, name: str, shown: Line | None, problem: str | None = None, **given: Any) -> StreamNow:
+def named(stream: Stream, name: str, shown: StreamLine | None, problem: str | None = None, **given: Any) -> StreamNow:
     return replace(stream_now(stream, shown, problem), stream=name, **given)
 
 
 def names(streams: list[StreamNow], **wanted: Any) -> list[str]:
-    asked = Wanted(**wanted)
+    asked = StreamFilter(**wanted)
     return [one.stream for one in in_order(matching(streams, asked), asked)]
 
 
@@ -73,12 +82,12 @@ def test_the_worst_is_first_by_its_state_and_then_by_how_long_a_message_waits(st
 
 
 @pytest.mark.covers("U19")
-@pytest.mark.parametrize("word", Word)
-def test_each_word_of_a_partition_is_a_state_and_worse_things_go_before_it(word: Word) -> None:
-    assert state_of(line(word.value)) == State(word.value)
-    assert state_of(line(word.value, missing_topics=["orders"])) in (State.NO_TOPIC, State(word.value))
+@pytest.mark.parametrize("word", PartitionState)
+def test_each_word_of_a_partition_is_a_state_and_worse_things_go_before_it(word: PartitionState) -> None:
+    assert state_of(line(word.value)) == StreamState(word.value)
+    assert state_of(line(word.value, missing_topics=["orders"])) in (StreamState.NO_TOPIC, StreamState(word.value))
     lost = line_of(shown_overview(partition(lag=1, retention="lost"), status=line(word.value).status))
-    assert state_of(lost) == (State.STOPPED if word == Word.STOPPED else State.LOST)
+    assert state_of(lost) == (StreamState.STOPPED if word == PartitionState.STOPPED else StreamState.LOST)
 
 
 @pytest.mark.covers("U19")
@@ -94,7 +103,7 @@ def test_streams_are_chosen_by_words_owner_tag_and_state(stream: Stream) -> None
     assert names(streams, words="hbase at") == ["c"]
     assert names(streams, owner="Ann") == ["a"]
     assert names(streams, tag="money") == ["b", "a"]
-    assert names(streams, state=State.UNREACHABLE) == ["c"]
+    assert names(streams, state=StreamState.UNREACHABLE) == ["c"]
     assert names(streams, sort="owner") == ["a", "b", "c"]
     assert names(streams, sort="tags") == ["b", "a", "c"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.protocol_world import LANE, RUN, NoWork, World
-from tidemark.audit.unchanged import Stretch, counts_of, stretches
+from tidemark.audit.unchanged import CountedRange, counts_of, stretches
 from tidemark.commit.protocol import commit, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import Committed, View, authority_of
@@ -146,7 +146,7 @@ windows = st.builds(
 everything = RangeSet(OffsetRange(at, 0, END) for at in PARTITIONS)
 
 
-def joined(view: View, blocks: dict[int, BlockTallies | None], enough: int) -> list[Stretch]:
+def joined(view: View, blocks: dict[int, BlockTallies | None], enough: int) -> list[CountedRange]:
     """The stretches of all offsets, of which each window's blocks are known."""
     return stretches(
         view,
@@ -249,7 +249,7 @@ def test_a_window_is_taken_whole_although_newer_ones_have_taken_some_of_it() -> 
 def test_a_message_that_is_not_the_same_is_noticed(log: Log, until: int, data: st.DataObject) -> None:
     at = PARTITIONS[0]
     there = [offset for offset in range(until) if (at, offset) in log]
-    one = Stretch(OffsetRange(at, 0, until), tally_of(at, log, range(until)), (), SIZE)
+    one = CountedRange(OffsetRange(at, 0, until), tally_of(at, log, range(until)), (), SIZE)
     if not there:
         return
     offset = data.draw(st.sampled_from(there))

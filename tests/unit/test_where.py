@@ -28,7 +28,7 @@ from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.windows import ingest
 from tidemark.views.dead_letters import dead_letters
 from tidemark.views.messages import message, where
-from tidemark.views.messages.fates import Counted, Covering, Facts, Fate, fate, possible
+from tidemark.views.messages.fates import Covering, Facts, Fate, OutcomeCounts, fate, possible
 from tidemark.views.messages.payloads import Masked, Value
 from tidemark.views.messages.reading_again import again
 from tidemark.views.summary import committed_by
@@ -65,21 +65,21 @@ def test_an_outcome_is_possible_when_some_window_with_these_counts_had_it(
         and slot in slots_of(other[target])
     }
     numbers = Counter(truth)
-    found = possible(Covering(Counted(*(numbers[one] for one in OUTCOMES)), *sight), slot)
+    found = possible(Covering(OutcomeCounts(*(numbers[one] for one in OUTCOMES)), *sight), slot)
     assert found == oracle
-    answer = fate(7, Facts(slot, covering=Covering(Counted(*(numbers[one] for one in OUTCOMES)), *sight)))
+    answer = fate(7, Facts(slot, covering=Covering(OutcomeCounts(*(numbers[one] for one in OUTCOMES)), *sight)))
     assert answer == (truth[target] if len(oracle) == 1 else Fate.READ)
 
 
 def test_a_row_that_is_gone_is_missing_and_not_skipped() -> None:
     """All four were stored, and here is no row."""
-    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(Counted(4, 0, 0, 0), row=False))) == Fate.MISSING
-    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(Counted(3, 1, 0, 0), row=False))) == Fate.MISSING
-    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(Counted(3, 0, 1, 0), row=False))) == Fate.SKIPPED
+    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(OutcomeCounts(4, 0, 0, 0), row=False))) == Fate.MISSING
+    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(OutcomeCounts(3, 1, 0, 0), row=False))) == Fate.MISSING
+    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(OutcomeCounts(3, 0, 1, 0), row=False))) == Fate.SKIPPED
 
 
 def test_a_window_that_read_uncommitted_messages_has_read_aborted_ones() -> None:
-    counted = Counted(1, 0, 0, 1)
+    counted = OutcomeCounts(1, 0, 0, 1)
     assert fate(3, Facts(Slot.ABORTED, covering=Covering(counted, row=None))) == Fate.NO_MESSAGE
     assert fate(3, Facts(Slot.ABORTED, covering=Covering(counted, row=None, uncommitted=True))) == Fate.STORED
 

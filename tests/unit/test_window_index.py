@@ -17,7 +17,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.windows import ingest, lanes
-from tidemark.views.coverage.bars import Asked, Bar, coverage_bars
+from tidemark.views.coverage.bars import Bar, BarQuery, coverage_bars
 from tidemark.views.coverage.window_index import WindowIndex
 
 
@@ -88,7 +88,7 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     index.refresh(orders.opened.book)
 
     def bars(**asked: Any) -> list[Bar]:
-        return coverage_bars(orders.opened, index, Asked(width=100, **asked)).bars
+        return coverage_bars(orders.opened, index, BarQuery(width=100, **asked)).bars
 
     def states(bar: Bar) -> list[tuple[str, int, int, str | None, int | None]]:
         return [(one.state, one.start, one.until, one.lane, one.window) for one in bar.blocks]
@@ -142,7 +142,7 @@ def test_only_the_partitions_with_offsets_that_the_ingest_is_past_and_no_window_
     index.refresh(orders.opened.book)
 
     def found() -> tuple[list[str], int, int]:
-        shown = coverage_bars(orders.opened, index, Asked(width=100, gaps=True))
+        shown = coverage_bars(orders.opened, index, BarQuery(width=100, gaps=True))
         return [one.partition for one in shown.bars], shown.partitions, shown.of
 
     assert found() == (["orders/1"], 1, 4)
@@ -169,5 +169,5 @@ def test_a_partition_is_found_without_its_incarnation(tmp_path: Path) -> None:
     index = WindowIndex()
     index.refresh(orders.opened.book)
     for named in ("orders/0", "orders#2/0"):
-        (bar,) = coverage_bars(orders.opened, index, Asked(width=10, partition=named)).bars
+        (bar,) = coverage_bars(orders.opened, index, BarQuery(width=10, partition=named)).bars
         assert (bar.partition, bar.until) == ("orders#2/0", 5)

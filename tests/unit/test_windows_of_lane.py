@@ -12,7 +12,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.stores.contract import Key
 from tidemark.views import windows_of_lane as windows_of_lane_module
-from tidemark.views.windows_of_lane import Wanted, WindowsOfLane, windows_of_lane
+from tidemark.views.windows_of_lane import WindowFilter, WindowsOfLane, windows_of_lane
 
 
 def made_of(folder: Path, windows: int) -> StreamInMemory:
@@ -83,7 +83,7 @@ def test_windows_of_a_run_are_looked_for_a_bounded_number_at_a_time(
     made = made_of(tmp_path, 300)
 
     def of_run(run: str, **asked: Any) -> WindowsOfLane:
-        shown = windows_of_lane(made.opened, INGEST, Wanted(run), **asked)
+        shown = windows_of_lane(made.opened, INGEST, WindowFilter(run), **asked)
         assert shown is not None
         return shown
 
@@ -99,7 +99,7 @@ def test_windows_of_a_run_are_looked_for_a_bounded_number_at_a_time(
     read = reads_of(made, monkeypatch)
     of_run("no such run")
     assert sum(read) <= 200
-    assert windows_of_lane(made.opened, INGEST, Wanted(holding="dead letters")).windows == []  # type: ignore[union-attr]
+    assert windows_of_lane(made.opened, INGEST, WindowFilter(holding="dead letters")).windows == []  # type: ignore[union-attr]
 
 
 @pytest.mark.covers("U23")

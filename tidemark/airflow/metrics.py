@@ -14,7 +14,7 @@ from tidemark.errors import TidemarkError
 if TYPE_CHECKING:
     from tidemark.ledger.records import Record
     from tidemark.runs.live.open_stream import OpenStream
-    from tidemark.views.event_time.progress import Progress
+    from tidemark.views.event_time.progress import EventTimeNow
     from tidemark.views.metrics import Metric
     from tidemark.views.overview import Overview
 
@@ -66,7 +66,7 @@ def send_counts(stream: str, records: Iterable[Record]) -> None:
         stats.incr(name, count.value, tags=tags)
 
 
-def send_watermark(seen: Progress, watermark: int | None) -> None:
+def send_watermark(seen: EventTimeNow, watermark: int | None) -> None:
     """How old the stream's watermark is; nothing while it is unknown."""
     from tidemark.views.metrics import watermark_age
 

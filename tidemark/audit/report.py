@@ -272,7 +272,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Coverage:
+class CoverageProof:
     """Proof for one partition: [start, position) is covered, except `holes`, and offsets that the ledger calls lost or skipped.
 
     Only `overlaps` are covered twice.
@@ -317,7 +317,7 @@ def explain(
     )
 
 
-def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverage]:
+def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[CoverageProof]:
     """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap."""
     # Without positions, every window reads again what others have read.
     first_readings = [
@@ -334,7 +334,7 @@ def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverag
     proof = []
     for at in sorted({*ingest.positions, *covered.partitions}):
         asked = ingest.asked_for(at, reached.of(at))
-        proof.append(Coverage(at, asked.start, asked.until, *(part.only([at]) for part in parts)))
+        proof.append(CoverageProof(at, asked.start, asked.until, *(part.only([at]) for part in parts)))
     return proof
 
 

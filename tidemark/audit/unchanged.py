@@ -23,7 +23,7 @@ from tidemark.offsets.tallies import Count, PartitionTally, sum_tallies
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CountedRange:
     """Neighbouring offsets of one partition that windows have read whole, and what these windows counted there.
 
     `blocks` are of `size` offsets, or of WHOLE.
@@ -46,16 +46,16 @@ class Stretch:
         """
         return _as_read(now) == _as_read(self.tally)
 
-    def followed_by(self, other: Stretch) -> Stretch:
+    def followed_by(self, other: CountedRange) -> CountedRange:
         """Both, for neighbours of one partition with blocks of one size."""
-        return Stretch(
+        return CountedRange(
             OffsetRange(self.at, self.offsets.start, other.offsets.until),
             sum_tallies(self.tally, other.tally),
             _added((*self.blocks, *other.blocks)),
             self.size,
         )
 
-    def in_blocks_of(self, size: int) -> Stretch:
+    def in_blocks_of(self, size: int) -> CountedRange:
         """The same with blocks of a multiple of the size, or of WHOLE."""
         larger = (structs.replace(block, block=block.block * self.size // size) for block in self.blocks)
         return replace(self, blocks=_added(larger), size=size)
@@ -71,7 +71,7 @@ def stretches(
     *,
     size: int,
     enough: int,
-) -> list[Stretch]:
+) -> list[CountedRange]:
     """The stretches of the `wanted` offsets that windows have read by this code and stream file, ascending.
 
     Uses a window's reading of a partition only if the window still decides some of it and the ledger has its tallies.
@@ -82,7 +82,7 @@ def stretches(
     window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
     few stretches.
     """
-    known: list[Stretch] = []
+    known: list[CountedRange] = []
     for window in view.windows:
         attempt = window.record.attempt
         if (attempt.code_version, attempt.stream_digest) == (code_version, stream_digest):
@@ -97,7 +97,7 @@ def stretches(
 
 def _of_window(
     view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], BlockTallies | None], size: int
-) -> Iterator[Stretch]:
+) -> Iterator[CountedRange]:
     receipt = window.record.receipt
     if receipt is None or window.erased:
         return
@@ -113,9 +113,9 @@ def _of_window(
         if blocks is None:
             first, last = offsets.start // size, (offsets.until - 1) // size
             if first == last:
-                yield Stretch(offsets, tally, (BlockTally.of(first, tally),) if tally.read.number else (), size)
+                yield CountedRange(offsets, tally, (BlockTally.of(first, tally),) if tally.read.number else (), size)
         else:
-            yield Stretch(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
+            yield CountedRange(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
 
 
 def _is_whole(view: View, window: Committed, wanted: RangeSet, range_: OffsetRange) -> bool:
@@ -129,9 +129,9 @@ def _is_whole(view: View, window: Committed, wanted: RangeSet, range_: OffsetRan
     return alone & wanted == alone and any(one.generation == window.generation for one in view.authority.within(range_))
 
 
-def _disjoint(known: Iterable[Stretch]) -> list[Stretch]:
+def _disjoint(known: Iterable[CountedRange]) -> list[CountedRange]:
     """Stretches without those that share offsets with a longer one, ascending."""
-    chosen: list[Stretch] = []
+    chosen: list[CountedRange] = []
     for stretch in sorted(known, key=lambda stretch: len(stretch.offsets), reverse=True):
         place = bisect(chosen, stretch.offsets, key=lambda other: other.offsets)
         if not any(_meet(stretch.offsets, other.offsets) for other in chosen[max(0, place - 1) : place + 1]):
@@ -155,9 +155,9 @@ def _added(tallies: Iterable[BlockTally]) -> tuple[BlockTally, ...]:
     return tuple(blocks[block] for block in sorted(blocks))
 
 
-def _joined(neighbours: Iterable[Stretch], enough: int) -> Iterator[Stretch]:
+def _joined(neighbours: Iterable[CountedRange], enough: int) -> Iterator[CountedRange]:
     """Stretches of one partition, ascending: each joined with the next where they touch, until they are long enough."""
-    last: Stretch | None = None
+    last: CountedRange | None = None
     for neighbour in neighbours:
         if last is not None and last.offsets.until == neighbour.offsets.start and len(last.offsets) < enough:
             last = last.followed_by(neighbour)
@@ -170,7 +170,7 @@ def _joined(neighbours: Iterable[Stretch], enough: int) -> Iterator[Stretch]:
 
 
 def counts_of(
-    known: Iterable[Stretch], tallies: Iterable[PartitionTally] = (), blocks: Iterable[PartitionBlocks] = ()
+    known: Iterable[CountedRange], tallies: Iterable[PartitionTally] = (), blocks: Iterable[PartitionBlocks] = ()
 ) -> tuple[tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
     """Tallies of partitions and of blocks: those of stretches, and others, of messages elsewhere, added up."""
     known = tuple(known)

@@ -59,9 +59,9 @@ from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
 from tidemark.submit.java_regexes import refused_by_java
 from tidemark.views.overview import Overview, overview, transactions_shown
-from tidemark.views.status import Word
-from tidemark.views.stream_line import Line, line_of
-from tidemark.views.triage import StreamNow, Wanted, counted, in_order
+from tidemark.views.status import PartitionState
+from tidemark.views.stream_line import StreamLine, line_of
+from tidemark.views.triage import StreamFilter, StreamNow, counted, in_order
 from tidemark.views.values import as_plain
 
 app = typer.Typer(
@@ -219,7 +219,7 @@ def status(
     rows = [[getattr(partition, column) for column in columns] for partition in overview.partitions]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
     data(overview, as_json=as_json, rows=rows, columns=headings)
-    if (worst := overview.status) is not None and worst.word != Word.OK:
+    if (worst := overview.status) is not None and worst.word != PartitionState.OK:
         error(f"{worst.word} ({worst.rule}): {worst.sentence}")
     if overview.holes:
         more = f" and {overview.more_holes} more ranges" if overview.more_holes else ""
@@ -249,7 +249,7 @@ def _status_of_all(*, as_json: bool) -> None:
     """Show all streams of the folders, a line each, the worst first. A stream that cannot be read takes no other with it."""
     looked = many_streams.looked_at(stream_files(*finding.folders()), open_stream, _line)
     finding.say_where(stream.opened for stream in looked if stream.opened is not None)
-    ordered = in_order([stream.now for stream in looked], Wanted())
+    ordered = in_order([stream.now for stream in looked], StreamFilter())
     data([_as_plain(stream) for stream in ordered], as_json=as_json, rows=map(_in_words, ordered), columns=_OF_ALL)
     for stream in ordered:
         if stream.problem:
@@ -263,7 +263,7 @@ def _status_of_all(*, as_json: bool) -> None:
 _OF_ALL = ("stream", "state", "lag", "for", "retention", "dead letters", "holes", "owner", "tags")
 
 
-def _line(opened: OpenStream) -> Line:
+def _line(opened: OpenStream) -> StreamLine:
     return line_of(_overview(opened, opened.book.view()))
 
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.browsing.items import Found, Meter
-from tidemark.views.browsing.messages import Asked
+from tidemark.views.browsing.messages import MessageQuery
 
 # Of one question to Kafka and the stores.
 _ITEMS, _BYTES, _SECONDS = 100_000, 100_000_000, 30.0
 
-Reader = Callable[[OpenStream, Asked, Meter], Found]
+Reader = Callable[[OpenStream, MessageQuery, Meter], Found]
 
 
-def answers(reader: Reader, opened: OpenStream, asked: Asked) -> Iterator[Found]:
+def answers(reader: Reader, opened: OpenStream, asked: MessageQuery) -> Iterator[Found]:
     """The answers until there is no more to be found, or as much as was asked for."""
     left = asked.count
     go_on: str | None = asked.go_on

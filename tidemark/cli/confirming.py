@@ -1,6 +1,6 @@
 """The one rule for commands that replace, remove or move something: they show it, and ask before they act.
 
-`changes` gives a command `--yes` and `--dry-run`, and an `Asking`, from which alone it learns whether it may act.
+`changes` gives a command `--yes` and `--dry-run`, and a `Confirmation`, from which alone it learns whether it may act.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-class Asking:
+class Confirmation:
     """Whether a command may act: as its options say, or as the person at its terminal answers."""
 
     def __init__(self, *, yes: bool, dry_run: bool) -> None:
@@ -90,7 +90,7 @@ def changes(when: Callable[[Mapping[str, Any]], bool] = always) -> Callable[[Com
 
         @functools.wraps(command)
         def asked_first(*args: Any, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
-            asking = Asking(yes=yes, dry_run=dry_run)
+            asking = Confirmation(yes=yes, dry_run=dry_run)
             bound = without.bind(*args, **given)
             bound.apply_defaults()
             named = {name: value for name, value in bound.arguments.items() if name not in rest}

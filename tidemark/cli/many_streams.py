@@ -10,15 +10,15 @@ from pathlib import Path
 from tidemark.errors import TidemarkError, Unreachable
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile, load
-from tidemark.views.stream_line import Line
-from tidemark.views.triage import State, StreamNow, stream_now
+from tidemark.views.stream_line import StreamLine
+from tidemark.views.triage import StreamNow, StreamState, stream_now
 
 # Sets of servers that are asked at once.
 _AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Looked:
+class StreamSeen:
     """A stream, opened where that was possible, and the error that kept it from being seen."""
 
     now: StreamNow
@@ -27,13 +27,13 @@ class Looked:
 
 
 def looked_at(
-    paths: Iterable[Path], open_: Callable[[Path], OpenStream], look: Callable[[OpenStream], Line]
-) -> list[Looked]:
+    paths: Iterable[Path], open_: Callable[[Path], OpenStream], look: Callable[[OpenStream], StreamLine]
+) -> list[StreamSeen]:
     """Each stream as it is now, in the order of the files. One that cannot be seen takes no other with it.
 
     Servers that do not answer are waited for once, whatever the number of their streams, and hold up no others.
     """
-    streams: dict[Path, Looked] = {}
+    streams: dict[Path, StreamSeen] = {}
     by_servers: dict[tuple[str, str], list[tuple[Path, StreamFile]]] = {}
     for path in paths:
         try:
@@ -41,7 +41,7 @@ def looked_at(
         except TidemarkError as problem:
             streams[path] = _unseen(path.stem, problem, None)
             continue
-        streams[path] = Looked(stream_now(file.stream, None))
+        streams[path] = StreamSeen(stream_now(file.stream, None))
         by_servers.setdefault((file.stream.source.kafka, file.stream.ledger.connection), []).append((path, file))
 
     def look_at(files: list[tuple[Path, StreamFile]]) -> None:
@@ -55,7 +55,7 @@ def looked_at(
                 line = look(opened)
                 # Show the ledger's part; do not wait for the servers again.
                 away = None if line.kafka_problem is None else Unreachable(line.kafka_problem)
-                streams[path] = Looked(stream_now(file.stream, line), opened, away)
+                streams[path] = StreamSeen(stream_now(file.stream, line), opened, away)
             except TidemarkError as problem:
                 streams[path] = _unseen(file.stream.name, problem, file)
                 away = problem if isinstance(problem, Unreachable) else None
@@ -66,8 +66,8 @@ def looked_at(
     return list(streams.values())
 
 
-def _unseen(name: str, problem: TidemarkError, file: StreamFile | None) -> Looked:
+def _unseen(name: str, problem: TidemarkError, file: StreamFile | None) -> StreamSeen:
     said = f"{type(problem).__name__}: {problem}"
     if file is not None:
-        return Looked(stream_now(file.stream, None, said), problem=problem)
-    return Looked(StreamNow(name, "", None, [], State.UNREACHABLE, said, None), problem=problem)
+        return StreamSeen(stream_now(file.stream, None, said), problem=problem)
+    return StreamSeen(StreamNow(name, "", None, [], StreamState.UNREACHABLE, said, None), problem=problem)

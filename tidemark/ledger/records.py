@@ -206,7 +206,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sinks: tuple[str, ...] | None = None
     # None for every window but those of an erasure.
     erases: Erasure | None = None
-    # The offsets that people have named, as in `Asked`; the window's others are only read again. None means all of it.
+    # The offsets that people have named; the window's others are only read again. None means all of it.
     named: SelectionRef | None = None
 
     def counts_for(self, sink: str | None) -> bool:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException as HTTPError
 
 from tidemark.plugin import serving, settings
 from tidemark.plugin.access import get_user
-from tidemark.plugin.asking import Asking
+from tidemark.plugin.asking import Questions
 from tidemark.plugin.routes import (
     audits,
     browse,
@@ -52,7 +52,7 @@ def build_app() -> FastAPI:
     # FastAPI's own routes for its description do not have it, so they are off.
     given = settings.from_airflow()
     servers = Servers(given.page_question_seconds)
-    viewing = Viewing(KnownStreams(), servers, Asking(servers.show, given, servers.reach))
+    viewing = Viewing(KnownStreams(), servers, Questions(servers.show, given, servers.reach))
     app = FastAPI(
         title="Tidemark",
         description="What the ledger knows of each stream. Offsets are texts: they may exceed 2^53. Times are ms since 1970.",

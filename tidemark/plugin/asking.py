@@ -80,7 +80,7 @@ class _Asked:
 
 
 @dataclass
-class Asking:
+class Questions:
     """`ask` is the first question about a stream. Questions wait for servers, and raise TidemarkError.
 
     `reach` is the first question of those that need the ledger alone: they are answered while Kafka is away.

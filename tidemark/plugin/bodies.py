@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from tidemark.plugin.access import name_of
-from tidemark.plugin.asking import Answer, Asking
+from tidemark.plugin.asking import Answer, Questions
 from tidemark.plugin.serving import MOST_BYTES
 from tidemark.plugin.viewing import User
 
@@ -29,11 +29,11 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Model]]:
     """A dependency: the body of a request. As FastAPI's own, and not read in the event loop.
 
-    The app has its `Asking` as `state.asking`.
+    The app has its `Questions` as `state.asking`.
     """
 
     async def read(request: Request, user: User) -> Model:
-        asking: Asking = request.app.state.asking
+        asking: Questions = request.app.state.asking
         raw = await request.body()
         answer = await asking.apart(lambda: read_body(model, raw), by=name_of(user))
         if isinstance(answer, Answer):

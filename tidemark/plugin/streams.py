@@ -23,10 +23,10 @@ from tidemark.plugin.asking import WithoutKafka
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import WithSchemas
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
-from tidemark.views.coverage.bars import Asked, Coverage, coverage_bars
+from tidemark.views.coverage.bars import BarQuery, Coverage, coverage_bars
 from tidemark.views.coverage.times import AskedTimes, CoverageInTime, coverage_times, grid_of
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
-from tidemark.views.event_time.progress import Progress, progress
+from tidemark.views.event_time.progress import EventTimeNow, progress
 from tidemark.views.overview import Overview, overview
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
@@ -45,7 +45,7 @@ class InEventTime:
     """A stream as it was seen in event time: `first` is the least timestamp that was read. Times are ms since 1970."""
 
     book: Book
-    seen: Progress
+    seen: EventTimeNow
     watermark: int | None
     first: int | None
     until: float
@@ -176,7 +176,7 @@ class Servers:
             index.windows.refresh(self.open(file).book)
             index.known_holes = index.windows.holes()
 
-    def bars(self, file: StreamFile, asked: Asked) -> Coverage:
+    def bars(self, file: StreamFile, asked: BarQuery) -> Coverage:
         """The coverage picture, by the windows that `index` has read. Raises TidemarkError."""
         opened = self.open(file)
         index = self._index(file)

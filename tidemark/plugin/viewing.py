@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.access import get_user, may_see, may_see_files, name_of
-from tidemark.plugin.asking import OK, Answer, Asking, Question
+from tidemark.plugin.asking import OK, Answer, Question, Questions
 from tidemark.plugin.parsing import near_limits
 from tidemark.plugin.streams import KnownStreams, Servers
 from tidemark.runs.live.open_stream import OpenStream
@@ -36,7 +36,7 @@ class Viewing:
 
     known: KnownStreams
     servers: Servers
-    asking: Asking
+    asking: Questions
 
     async def visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """The streams that a person may see by their names, and the problems of files that this person may see."""

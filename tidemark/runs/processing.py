@@ -42,7 +42,7 @@ class LongerWay(Exception):
 
 
 class WorkProgress(Protocol):
-    """How far the work on a window is: `tidemark.spark.runtime.progress.Progress` says it of Spark's."""
+    """How far the work on a window is: `tidemark.spark.runtime.progress.AttemptProgress` says it of Spark's."""
 
     step: str
 

@@ -12,7 +12,7 @@ from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 
 
 @dataclass(frozen=True)
-class Written:
+class PlaceTaken:
     """A place, and who writes to it. `ledger`: streams may share it, with ledgers of others."""
 
     owned: Owned
@@ -26,11 +26,11 @@ class Places:
     """Places of which none is another one, or lies within another one."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], list[Written]] = {}
+        self._known: dict[tuple[str, ...], list[PlaceTaken]] = {}
         # Each place that one of them lies within.
-        self._around: dict[tuple[str, ...], Written] = {}
+        self._around: dict[tuple[str, ...], PlaceTaken] = {}
 
-    def add(self, key: tuple[str, ...], place: Written) -> Written | None:
+    def add(self, key: tuple[str, ...], place: PlaceTaken) -> PlaceTaken | None:
         """Take a place in, and return one that it meets; None if it meets none."""
         for length in range(1, len(key) + 1):
             for other in self._known.get(key[:length], []):
@@ -44,7 +44,7 @@ class Places:
         return None
 
 
-def problem_within(places: Iterable[Written]) -> str | None:
+def problem_within(places: Iterable[PlaceTaken]) -> str | None:
     """The problem with the places of one stream; None if each thing that it writes has its own."""
     known = Places()
     for place in places:
@@ -56,20 +56,20 @@ def problem_within(places: Iterable[Written]) -> str | None:
 
 def written(
     ledger: LedgerSettings, dead_letters: DeadLetterSettings, sinks: Iterable[SinkSettings], file: Path | None = None
-) -> Iterator[Written]:
+) -> Iterator[PlaceTaken]:
     """The places that a stream writes to; `file` is its stream file."""
     for owned in dead_letters.owned():
-        yield Written(owned, "the dead letters", dead_letters.connection, file=file)
+        yield PlaceTaken(owned, "the dead letters", dead_letters.connection, file=file)
     for owned in dead_letters.copied():
-        yield Written(owned, "the copies of the dead letters", dead_letters.copy_kafka, file=file)
+        yield PlaceTaken(owned, "the copies of the dead letters", dead_letters.copy_kafka, file=file)
     for table in ledger.tables():
-        yield Written(owned_table(table), "the ledger", ledger.connection, ledger=True, file=file)
+        yield PlaceTaken(owned_table(table), "the ledger", ledger.connection, ledger=True, file=file)
     for sink in sinks:
         for owned in sink.owned():
-            yield Written(owned, f"sink {sink.name}", sink.connection, file=file)
+            yield PlaceTaken(owned, f"sink {sink.name}", sink.connection, file=file)
 
 
-def meeting(place: Written, other: Written) -> str:
+def meeting(place: PlaceTaken, other: PlaceTaken) -> str:
     """The error for a place that meets another one."""
     where = f" in {other.file}" if other.file else ""
     return (
@@ -78,5 +78,5 @@ def meeting(place: Written, other: Written) -> str:
     )
 
 
-def _shown(place: Written) -> str:
+def _shown(place: PlaceTaken) -> str:
     return place.owned.said or " ".join(place.owned.place)

@@ -82,12 +82,12 @@ class AuditShown(AuditEnded):
 
 
 @dataclass(frozen=True)
-class Audits:
+class AuditList:
     audits: list[AuditShown]
     more: bool
 
 
-def audits(opened: OpenStream, limit: int = SHOWN) -> Audits:
+def audits(opened: OpenStream, limit: int = SHOWN) -> AuditList:
     """The newest audits with what their reports say, the newest first.
 
     An audit whose run has audited again since under the same name is left out: the ledger keeps one report of a run.
@@ -98,7 +98,7 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> Audits:
         report, problem = _report(opened, one)
         if report is None or report.at == one.at:
             shown.append(_shown(one, newest, problem, _findings(opened, report) if report else None))
-    return Audits(shown, more=len(newest) > limit)
+    return AuditList(shown, more=len(newest) > limit)
 
 
 def last_audit(book: Book) -> AuditEnded | None:

@@ -66,7 +66,7 @@ class GroupShown(Group):
 
 
 @dataclass(frozen=True)
-class Counted:
+class LetterCounts:
     counted: int
     windows: int
     windows_counted: int
@@ -77,12 +77,12 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class InGroups(Counted):
+class InGroups(LetterCounts):
     groups: list[Group]
 
 
 @dataclass(frozen=True)
-class DeadLettersShown(Counted):
+class DeadLettersShown(LetterCounts):
     """`not_counted`: what windows wrote that were not counted, or not to their end; some may be redriven since."""
 
     groups: list[GroupShown]

@@ -24,7 +24,7 @@ MOST_WINDOWS, MOST_RANGES = 20, 3
 
 
 @dataclass(frozen=True)
-class Paused:
+class PauseShown:
     reason: str
     at: int
 
@@ -78,7 +78,7 @@ class ProgressOfLane:
     kind: str | None
     state: Literal["open", "paused", "done", "cancelled"]
     closed_early: str | None
-    paused: Paused | None
+    paused: PauseShown | None
     run: str | None
     reason: str | None
     asked_by: str | None
@@ -133,7 +133,7 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
     left = lanes.NOTHING if done else unread_part(head, chosen) if head is not None else chosen
     topics = book.topics()
     newest = [] if head is None else _newest(opened, lane, head)
-    paused = Paused(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
+    paused = PauseShown(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
     return ProgressOfLane(
         lane=lane,
         kind=head.kind.value if head else entry.kind.value if entry else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidemark.ledger.records import Record
 from tidemark.views.overview import Overview
-from tidemark.views.status import Word
+from tidemark.views.status import PartitionState
 from tidemark.views.summary import messages, passed_over
 from tidemark.views.unknown_fields import unknown_in
 
@@ -50,7 +50,7 @@ class Metric:
 
 
 _OF_PARTITIONS = ("log_start", "position", "end", "lag", "retention_ms")
-_NUMBERS = {word.value: number for number, word in enumerate(Word)}
+_NUMBERS = {word.value: number for number, word in enumerate(PartitionState)}
 
 
 def gauges(shown: Overview) -> Iterator[Metric]:

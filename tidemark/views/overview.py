@@ -34,7 +34,7 @@ from tidemark.streams.alarm import LAST_WINDOWS
 from tidemark.views.audits import AuditEnded, last_audit
 from tidemark.views.latency import Latency, latencies, latency_shown
 from tidemark.views.messages.payloads import visible
-from tidemark.views.status import Verdict, Word, worst
+from tidemark.views.status import PartitionState, Verdict, worst
 from tidemark.views.summary import PassedOver, messages, passed_over
 from tidemark.views.trend import trend
 from tidemark.views.unknown_fields import sentence, unknown_in
@@ -45,7 +45,7 @@ _WINDOWS = 50
 _LANES = 20
 # Of a window; the page of the window has all of them.
 _RANGES = 10
-_WORDS = list(Word)
+_WORDS = list(PartitionState)
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def worst_partitions(shown: Overview, most: int) -> Overview:
 
 
 def _badness(row: PartitionNow) -> tuple[bool, int, int]:
-    return row.retention == "lost", _WORDS.index(Word(row.status)) if row.status else 0, row.lag or 0
+    return row.retention == "lost", _WORDS.index(PartitionState(row.status)) if row.status else 0, row.lag or 0
 
 
 def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[TransactionShown]:

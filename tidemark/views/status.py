@@ -15,7 +15,7 @@ from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.offsets.times import in_words
 
 
-class Word(StrEnum):
+class PartitionState(StrEnum):
     """From the best to the worst, in the order in which Burrow checks for them, the worst first."""
 
     OK = "OK"
@@ -29,7 +29,7 @@ class Word(StrEnum):
     STOPPED = "STOPPED"
 
 
-class Rule(StrEnum):
+class VerdictRule(StrEnum):
     """Why a partition has its word."""
 
     NO_WINDOW = "no window yet"
@@ -47,7 +47,7 @@ class Rule(StrEnum):
 
 # What one or two windows leave is no trend.
 _FEWEST = 3
-_SEVERITY = list(Word)
+_SEVERITY = list(PartitionState)
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Commit:
 class Verdict:
     """A word, its rule, and a sentence with the rule's numbers."""
 
-    word: Word
-    rule: Rule
+    word: PartitionState
+    rule: VerdictRule
     sentence: str
 
 
@@ -83,32 +83,38 @@ def judge(
     `allowed_lag`: up to this many offsets are no lag. `patience_ms`: the least time without a commit that counts as stopped.
     """
     if not commits:
-        return Verdict(Word.OK, Rule.NO_WINDOW, "no window has read it yet")
+        return Verdict(PartitionState.OK, VerdictRule.NO_WINDOW, "no window has read it yet")
     if lag <= allowed_lag:
-        return Verdict(Word.OK, Rule.NO_LAG, f"the lag is {lag}")
+        return Verdict(PartitionState.OK, VerdictRule.NO_LAG, f"the lag is {lag}")
     first, last = commits[0], commits[-1]
     silent, span = now - last.at, last.at - first.at
     if silent > max(span, patience_ms) and not any(end <= last.position for end in ends):
         longer = "two runs were due since" if span < patience_ms else f"the last windows took {in_words(span)}"
         return Verdict(
-            Word.STOPPED, Rule.SILENT, f"no commit for {in_words(silent)}, although {longer}; the lag is {lag}"
+            PartitionState.STOPPED,
+            VerdictRule.SILENT,
+            f"no commit for {in_words(silent)}, although {longer}; the lag is {lag}",
         )
     if (fell := _fell(commits)) is not None:
         return Verdict(
-            Word.REWOUND,
-            Rule.FELL,
+            PartitionState.REWOUND,
+            VerdictRule.FELL,
             f"the position fell from {fell[0].position} to {fell[1].position}, is now {last.position}, and the lag is {lag}",
         )
     if any(commit.lag is not None and commit.lag <= allowed_lag for commit in commits):
-        return Verdict(Word.OK, Rule.CAUGHT_UP, f"the lag is {lag}, and one of the last windows left none")
+        return Verdict(
+            PartitionState.OK, VerdictRule.CAUGHT_UP, f"the lag is {lag}, and one of the last windows left none"
+        )
     if len(commits) < _FEWEST:
         return Verdict(
-            Word.OK, Rule.TOO_FEW, f"the lag is {lag}; a trend takes {_FEWEST} windows, here are {len(commits)}"
+            PartitionState.OK,
+            VerdictRule.TOO_FEW,
+            f"the lag is {lag}; a trend takes {_FEWEST} windows, here are {len(commits)}",
         )
     if all(commit.position == last.position for commit in commits):
         return Verdict(
-            Word.STALLED,
-            Rule.UNMOVED,
+            PartitionState.STALLED,
+            VerdictRule.UNMOVED,
             f"the last {len(commits)} windows left the position at {last.position}, and the lag is {lag}",
         )
     known = [commit.lag for commit in commits if commit.lag is not None]
@@ -116,27 +122,35 @@ def judge(
         # Burrow too says so when no lag is known.
         trend = f"went from {known[0]} to {known[-1]}" if known else "is not known"
         return Verdict(
-            Word.WARNING, Rule.NOT_FALLING, f"over the last {len(commits)} windows the lag {trend}, and is now {lag}"
+            PartitionState.WARNING,
+            VerdictRule.NOT_FALLING,
+            f"over the last {len(commits)} windows the lag {trend}, and is now {lag}",
         )
-    return Verdict(Word.OK, Rule.FALLING, f"the lag is {lag}, and fell over the last {len(commits)} windows")
+    return Verdict(
+        PartitionState.OK, VerdictRule.FALLING, f"the lag is {lag}, and fell over the last {len(commits)} windows"
+    )
 
 
 def rewound(log: PartitionLog, position: int, *, recreated: bool) -> Verdict | None:
     """The verdict on a position that is of no message in the log any more; None where it may be."""
     if recreated:
         return Verdict(
-            Word.REWOUND,
-            Rule.RECREATED,
+            PartitionState.REWOUND,
+            VerdictRule.RECREATED,
             f"the topic was deleted and created again: the position {position} is of the one before",
         )
     if position > log.written:
-        return Verdict(Word.REWOUND, Rule.CUT, f"the log ends at {log.written}, below the position {position}")
+        return Verdict(
+            PartitionState.REWOUND, VerdictRule.CUT, f"the log ends at {log.written}, below the position {position}"
+        )
     return None
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
     """The verdict with the worst word, of several the first one with a lag; None of none."""
-    return max(verdicts, key=lambda verdict: (_SEVERITY.index(verdict.word), verdict.rule != Rule.NO_LAG), default=None)
+    return max(
+        verdicts, key=lambda verdict: (_SEVERITY.index(verdict.word), verdict.rule != VerdictRule.NO_LAG), default=None
+    )
 
 
 def _fell(commits: Sequence[Commit]) -> tuple[Commit, Commit] | None:

@@ -8,7 +8,7 @@ from tidemark.views.overview import OfIngest, Overview, StateOfStream
 
 
 @dataclass(frozen=True)
-class Line(OfIngest, StateOfStream):
+class StreamLine(OfIngest, StateOfStream):
     """A stream in a line."""
 
     partitions: int
@@ -16,10 +16,10 @@ class Line(OfIngest, StateOfStream):
     retention: str | None
 
 
-def line_of(shown: Overview) -> Line:
+def line_of(shown: Overview) -> StreamLine:
     """A stream in one line, from its overview."""
     retention = {partition.retention for partition in shown.partitions}
-    return Line(
+    return StreamLine(
         **{field.name: getattr(shown, field.name) for field in fields(StateOfStream)},
         **vars(shown.ingest),
         partitions=len(shown.partitions),

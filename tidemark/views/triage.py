@@ -11,10 +11,10 @@ from typing import Any, Literal
 from tidemark.streams.model import Stream
 from tidemark.views.messages.payloads import visible
 from tidemark.views.overview import Overview, worst_partitions
-from tidemark.views.stream_line import Line, line_of
+from tidemark.views.stream_line import StreamLine, line_of
 
 
-class State(StrEnum):
+class StreamState(StrEnum):
     """What a stream is like as a whole, from the best to the worst. Five of the words are those of its partitions."""
 
     OK = "OK"
@@ -34,7 +34,7 @@ class State(StrEnum):
     UNREACHABLE = "UNREACHABLE"
 
 
-_SEVERITY = list(State)
+_SEVERITY = list(StreamState)
 Sort = Literal["worst", "name", "lag", "retention", "dead", "audit", "owner", "tags"]
 
 
@@ -42,7 +42,7 @@ Sort = Literal["worst", "name", "lag", "retention", "dead", "audit", "owner", "t
 class StreamShown(Overview):
     """A stream's own page: its overview, and the state that it has among many."""
 
-    state: State
+    state: StreamState
 
 
 @dataclass(frozen=True)
@@ -58,21 +58,21 @@ class StreamNow:
     description: str
     owner: str | None
     tags: list[str]
-    state: State | None
+    state: StreamState | None
     problem: str | None
-    line: Line | None
+    line: StreamLine | None
 
 
 @dataclass(frozen=True)
 class OfState:
     """How many streams are in a state."""
 
-    state: State
+    state: StreamState
     streams: int
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StreamFilter:
     """Which streams somebody wants to see, and in which order. `words` is any part of a name, a description and so on."""
 
     words: str = ""
@@ -83,30 +83,30 @@ class Wanted:
     down: bool = False
 
 
-def stream_now(stream: Stream, line: Line | None, problem: str | None = None) -> StreamNow:
+def stream_now(stream: Stream, line: StreamLine | None, problem: str | None = None) -> StreamNow:
     """A stream among many: as its line says, or with the problem that there is no line; with neither, nobody has asked."""
     return StreamNow(
         stream=stream.name,
         description=visible(stream.description),
         owner=None if stream.owner is None else visible(stream.owner),
         tags=[visible(tag) for tag in stream.tags],
-        state=state_of(line) if line is not None else None if problem is None else State.UNREACHABLE,
+        state=state_of(line) if line is not None else None if problem is None else StreamState.UNREACHABLE,
         problem=problem if line is None else line.kafka_problem,
         line=line,
     )
 
 
-def state_of(line: Line) -> State:
+def state_of(line: StreamLine) -> StreamState:
     """The worst that is true of a stream."""
     if line.kafka_problem is not None:
-        return State.UNREACHABLE
-    states = [State.NEW] if line.status is None else [State(line.status.word)]
+        return StreamState.UNREACHABLE
+    states = [StreamState.NEW] if line.status is None else [StreamState(line.status.word)]
     if line.missing_topics:
-        states.append(State.NO_TOPIC)
+        states.append(StreamState.NO_TOPIC)
     if line.holes:
-        states.append(State.HOLES)
+        states.append(StreamState.HOLES)
     if line.retention == "lost":
-        states.append(State.LOST)
+        states.append(StreamState.LOST)
     return max(states, key=_SEVERITY.index)
 
 
@@ -118,10 +118,10 @@ def with_state(shown: Overview, most: int) -> StreamShown:
 def counted(streams: Iterable[StreamNow]) -> list[OfState]:
     """The number of streams in each state that some are in, the worst state first."""
     numbers = Counter(stream.state for stream in streams if stream.state is not None)
-    return [OfState(state, numbers[state]) for state in reversed(State) if numbers[state]]
+    return [OfState(state, numbers[state]) for state in reversed(StreamState) if numbers[state]]
 
 
-def matching(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
+def matching(streams: Iterable[StreamNow], wanted: StreamFilter) -> list[StreamNow]:
     """The streams that somebody wants, of any state."""
     words = wanted.words.strip().lower()
     return [
@@ -133,7 +133,7 @@ def matching(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
     ]
 
 
-def in_order(streams: Iterable[StreamNow], wanted: Wanted) -> list[StreamNow]:
+def in_order(streams: Iterable[StreamNow], wanted: StreamFilter) -> list[StreamNow]:
     """The streams of the wanted state in the wanted order. Equal ones are in the order of `worst`, unknown ones are last."""
     chosen = [stream for stream in streams if not wanted.state or stream.state == wanted.state]
     chosen.sort(key=_worst)

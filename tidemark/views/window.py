@@ -50,7 +50,7 @@ class AttemptShown:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTaken:
     """When a step ended, and how long it took (ms); None for what is not known."""
 
     step: str
@@ -131,7 +131,7 @@ class WindowShown:
     state: str
     attempt: AttemptShown | None
     committed_at: int | None
-    times: list[Step]
+    times: list[StepTaken]
     messages: MessagesOfWindow | None
     unknown_fields: str | None
     partitions: list[PartitionOfWindow]
@@ -205,7 +205,9 @@ def _attempt(opened: OpenStream, attempt: Attempt) -> AttemptShown:
     return AttemptShown(attempt.run, attempt.generation, attempt.code_version, attempt.stream_digest, same_file)
 
 
-def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, committed_at: int | None) -> list[Step]:
+def _times(
+    window: Window, attempt: Attempt | None, receipt: Receipt | None, committed_at: int | None
+) -> list[StepTaken]:
     before = receipt is not None and committed_at is not None and committed_at <= receipt.started_at
     ends = [
         ("pinned", window.pinned_at),
@@ -215,11 +217,11 @@ def _times(window: Window, attempt: Attempt | None, receipt: Receipt | None, com
     ]
     # With `guarantee: at_most_once`, the commit comes before the work.
     ends.insert(2 if before else 4, ("committed", committed_at))
-    steps: list[Step] = []
+    steps: list[StepTaken] = []
     last: int | None = None
     for name, at in ends:
         took = None if at is None or last is None else max(0, at - last)
-        steps.append(Step(name, at, took))
+        steps.append(StepTaken(name, at, took))
         last = last if at is None else at
     return steps
 

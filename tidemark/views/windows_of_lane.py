@@ -31,7 +31,7 @@ class WindowsOfLane:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WindowFilter:
     """Which windows: whose run has this text in its name, and which have dead letters, or have passed over offsets."""
 
     run: str = ""
@@ -45,13 +45,13 @@ class Wanted:
         return not self.holding or any(tally.dead_letters for tally in record.tallies)
 
 
-ANY = Wanted()
+ANY = WindowFilter()
 
 
 def windows_of_lane(
     opened: OpenStream,
     lane: str,
-    wanted: Wanted = ANY,
+    wanted: WindowFilter = ANY,
     *,
     below: int | None = None,
     until: int | None = None,

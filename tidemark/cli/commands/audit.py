@@ -16,7 +16,7 @@ from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
 from tidemark.cli import finding, request_options
 from tidemark.cli.audit_job import audited
 from tidemark.cli.comparison_job import show_comparison
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.lanes_of_runs import repair as replay_findings
 from tidemark.cli.options import (
     ApprovedBy,
@@ -50,7 +50,7 @@ _SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unre
 @changes(when=lambda given: given.get("repair") == "execute")
 def audit(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     html: Html = None,

@@ -10,7 +10,7 @@ import typer
 from tidemark.audit.levels import Level
 from tidemark.cli import finding
 from tidemark.cli.audit_job import audited
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.options import Json, Stream, Verbose
 from tidemark.cli.output import data, error, moment
 from tidemark.cli.submitting import new_run
@@ -32,7 +32,7 @@ File = Annotated[Path, typer.Argument(help="the file of the backup")]
 @changes(when=lambda given: bool(given["final"]))
 def backup(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     file: File,
     final: Annotated[
         bool, typer.Option("--final", help="end the use of this ledger for good, before it moves to another place")
@@ -65,7 +65,7 @@ def backup(
 @changes()
 def restore(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     file: File,
     level: Annotated[
         str,
@@ -108,7 +108,7 @@ def restore(
 @changes()
 def rebuild(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     file: File,
     as_json: Json = False,
 ) -> None:

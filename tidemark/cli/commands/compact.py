@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.options import Json, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, number
 from tidemark.cli.progress import ShownJob
@@ -24,7 +24,7 @@ from tidemark.submit.command import COMPACT_JOB
 @changes()
 def compact(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     sink: Annotated[
         str | None,
         typer.Option(help="the name of a sink of files or of a table in a lake, where there are several"),

@@ -14,7 +14,7 @@ from tidemark.errors import EXIT_DIFFERENCES, WrongUse
 from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso, milliseconds, read_time
-from tidemark.views.event_time.completeness import HOUR_MS, Answer, Span, is_complete
+from tidemark.views.event_time.completeness import HOUR_MS, PartitionCompleteness, Span, is_complete
 from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown
 
 
@@ -92,7 +92,7 @@ def _span(hour: str, since: str, until: str) -> Span:
     return Span(start, start + HOUR_MS)
 
 
-def _missing(answer: Answer, topics: Topics) -> str | None:
+def _missing(answer: PartitionCompleteness, topics: Topics) -> str | None:
     """The first missing range of a partition with its kind, and how many more there are."""
     if not answer.missing:
         return None

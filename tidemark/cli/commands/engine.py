@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.options import Json
 from tidemark.cli.output import data, error, number
 from tidemark.clients.environment import from_environment
@@ -82,7 +82,7 @@ def status(as_json: Json = False) -> None:
 @app.command()
 @changes(when=lambda given: bool(given["now"]))
 def stop(
-    asking: Asking,
+    asking: Confirmation,
     connection: Which = "",
     now: Annotated[bool, typer.Option("--now", help="end the runs at work too; Airflow tries them again")] = False,
 ) -> None:

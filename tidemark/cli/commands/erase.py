@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from tidemark.cli import finding, request_options
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
 from tidemark.cli.output import data, error, number
@@ -32,7 +32,7 @@ from tidemark.runs.windows import lanes
 @changes()
 def erase(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
@@ -87,7 +87,7 @@ def erase(
     _show_done(opened, lane, name, before, as_json=as_json)
 
 
-def _goes_on(run: str, asking: Asking) -> bool:
+def _goes_on(run: str, asking: Confirmation) -> bool:
     """Whether to go on with an erasure that has begun."""
     agreed = asking.agrees(f"Go on with the erasure that run {run} has begun, for good?")
     if agreed:
@@ -95,7 +95,7 @@ def _goes_on(run: str, asking: Asking) -> bool:
     return agreed
 
 
-def _agreed(opened: OpenStream, chosen: Chosen, asking: Asking) -> bool:
+def _agreed(opened: OpenStream, chosen: Chosen, asking: Confirmation) -> bool:
     """Show what would be erased, and whether it may be."""
     if asking.shows:
         _show_plan(opened, chosen, asking, as_json=False)
@@ -119,7 +119,7 @@ def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
     return begun is not None
 
 
-def _show_plan(opened: OpenStream, chosen: Chosen, asking: Asking, *, as_json: bool) -> None:
+def _show_plan(opened: OpenStream, chosen: Chosen, asking: Confirmation, *, as_json: bool) -> None:
     remaining, digest = erasing.remaining(opened, chosen.named), erasing.digest(opened, chosen)
     if as_json:
         topics = opened.book.topics()

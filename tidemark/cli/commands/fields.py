@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.options import Stream
 from tidemark.cli.output import data, error, line
 from tidemark.clients.kafka.topics import READ_COMMITTED
@@ -35,7 +35,7 @@ from tidemark.types.ddl import Member
 @changes()
 def add_fields(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     messages: Annotated[int, typer.Option(help="how many messages to look at", min=1, max=100_000)] = 1_000,
 ) -> None:
     """Look at the newest messages for keys that the stream file does not name, and add them to its fields.
@@ -75,7 +75,7 @@ def _values(opened: OpenStream, messages: int) -> list[bytes]:
     return [message.value for message in seen if message.value is not None]
 
 
-def _add(opened: OpenStream, added: Sequence[Column], looked_at: int, asking: Asking) -> None:
+def _add(opened: OpenStream, added: Sequence[Column], looked_at: int, asking: Confirmation) -> None:
     path = opened.file.path
     before = path.read_bytes()
     text = before.decode()

@@ -10,7 +10,7 @@ import typer
 
 from tidemark.audit.coverage import coverage as coverage_of
 from tidemark.cli import finding
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment, number
 from tidemark.cli.people import user
@@ -132,7 +132,7 @@ def verify(stream: Stream) -> None:
 @changes()
 def abandon(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     lane: Annotated[str, typer.Argument(help="the lane whose pending window is given up")],
     reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
     take_over: Annotated[bool, typer.Option("--take-over", help="although the window's holder seems alive")] = False,
@@ -164,7 +164,7 @@ def abandon(
 @changes(when=lambda given: bool(given["accept"]))
 def clock(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     accept: Annotated[
         bool, typer.Option("--accept", help="let runs go on from a last generation that is far ahead of all clocks")
     ] = False,
@@ -201,7 +201,7 @@ def _show_clocks(book: Book, *, as_json: bool) -> None:
 @changes()
 def forget_place(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     place: Annotated[
         list[str],
         typer.Argument(help="the name of the sink, and what else tells its places apart, such as table=orders"),
@@ -248,7 +248,7 @@ def events(stream: Stream, as_json: Json = False) -> None:
 @changes()
 def skip(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     to: Annotated[
         list[str],
         typer.Option(help="latest, a time with its zone, or topic/partition@offset (once for each partition)"),

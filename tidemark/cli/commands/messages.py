@@ -13,9 +13,9 @@ from tidemark.cli.output import contents, data, error, moment, number
 from tidemark.views.browsing import dead_letters as letters
 from tidemark.views.browsing.exports import exported
 from tidemark.views.browsing.items import Found, Item
-from tidemark.views.browsing.messages import Asked
+from tidemark.views.browsing.messages import MessageQuery
 from tidemark.views.browsing.messages import messages as in_kafka
-from tidemark.views.browsing.places import Where
+from tidemark.views.browsing.places import Scope
 from tidemark.views.messages.payloads import shown
 
 # Of a key and a value in a table.
@@ -63,7 +63,7 @@ def messages(
     Example: tidemark messages orders orders/3 --filter '$.amount < 0' --limit 5
     """
     opened = finding.opened(stream)
-    asked = Asked(Where(where, window, since, until_time), filter_, tail or limit, tail is not None)
+    asked = MessageQuery(Scope(where, window, since, until_time), filter_, tail or limit, tail is not None)
     reader: Reader = letters.dead_letters if dead_letters else in_kafka
     parts = list(answers(reader, opened, asked))
     items = [item for one in parts for item in one.items]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
 from tidemark.clients.hbase.endpoint import hbase_endpoint
@@ -30,7 +30,7 @@ _KINDS = ("csv", "kafka-group", "hbase", "consumers", "storm")
 @changes()
 def import_(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     source: Annotated[
         str,
         typer.Option(
@@ -84,7 +84,7 @@ def import_(
 @changes()
 def export(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     to: Annotated[str, typer.Option(help="csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT")],
     group: Annotated[str, typer.Option(help="the group (for Storm the id) that the offsets are written for")],
     connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,

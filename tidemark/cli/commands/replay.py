@@ -9,7 +9,7 @@ from typing import Any
 from tidemark.audit.comparison import ReplayComparison
 from tidemark.cli import coordinates, finding, request_options
 from tidemark.cli.comparison_job import compared, show_comparison
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.lanes_of_runs import work_off
 from tidemark.cli.options import (
@@ -62,7 +62,7 @@ class Bounds:
 @changes()
 def backfill(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     from_: From = None,
     until: Until = None,
     approved_by: ApprovedBy = "",
@@ -84,7 +84,7 @@ def backfill(
 @changes()
 def replay(
     stream: Stream,
-    asking: Asking,
+    asking: Confirmation,
     from_: From = None,
     until: Until = None,
     approved_by: ApprovedBy = "",
@@ -109,7 +109,7 @@ def _selected(
     request: Requests,
     given: Mapping[str, Any],
     bounds: Bounds,
-    asking: Asking,
+    asking: Confirmation,
     approved_by: str,
     run_name: str,
     take_over: bool,
@@ -149,7 +149,7 @@ def _selected(
     _show_done(opened, mine, name, left_out, changes, as_json=as_json)
 
 
-def _goes_on(kind: LaneKind, run: str, asking: Asking) -> bool:
+def _goes_on(kind: LaneKind, run: str, asking: Confirmation) -> bool:
     """Whether to go on with a run that has begun. It reads what it has claimed, whatever the request is now."""
     agreed = asking.agrees(f"Go on with the {kind.value} that run {run} has begun?")
     if agreed:
@@ -157,7 +157,7 @@ def _goes_on(kind: LaneKind, run: str, asking: Asking) -> bool:
     return agreed
 
 
-def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, asking: Asking) -> bool:
+def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, asking: Confirmation) -> bool:
     """Show what a run will do, and whether it may."""
     if asking.yes:
         _show_before(opened, planned, changes)

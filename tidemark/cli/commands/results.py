@@ -27,8 +27,8 @@ from tidemark.sinks.texts import place, texts
 from tidemark.streams.model import DeadLetters
 from tidemark.views.browsing import results as browsing
 from tidemark.views.browsing.items import Item
-from tidemark.views.browsing.messages import Asked
-from tidemark.views.browsing.places import Where
+from tidemark.views.browsing.messages import MessageQuery
+from tidemark.views.browsing.places import Scope
 from tidemark.views.messages import message as message_view
 from tidemark.views.messages import where
 from tidemark.views.messages.payloads import Value
@@ -136,8 +136,8 @@ def results(
     """
     opened = finding.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    asked = Asked(Where(where, window, since, until_time), filter_, limit)
-    if asked != Asked(count=limit):
+    asked = MessageQuery(Scope(where, window, since, until_time), filter_, limit)
+    if asked != MessageQuery(count=limit):
         if dead_letters:
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
         parts = list(answers(partial(browsing.results, sink=sink), opened, asked))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.confirming import Asking, changes
+from tidemark.cli.confirming import Confirmation, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import Json, Reason, Stream
 from tidemark.cli.output import data, error, line, number
@@ -42,7 +42,7 @@ def resume(stream: Stream, lane: Lane) -> None:
 
 
 @changes()
-def cancel(stream: Stream, asking: Asking, lane: Lane, reason: Reason, as_json: Json = False) -> None:
+def cancel(stream: Stream, asking: Confirmation, lane: Lane, reason: Reason, as_json: Json = False) -> None:
     """End a backfill or replay now, and free its claim. Its committed windows stay; what the window in work wrote never counts.
 
     Shows what would not be read, and asks. A job that runs stops within seconds, as fenced. A later request can take the rest.

@@ -21,7 +21,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 _NULL = object()
 
 
-class Message(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message to send. `of` says in an error what it is, such as `the result of logs/0@5`."""
 
     of: str
@@ -50,7 +50,7 @@ class Sender:
     def close(self) -> None:
         self._producer.close()
 
-    def send(self, messages: Iterable[Message]) -> None:
+    def send(self, messages: Iterable[OutgoingMessage]) -> None:
         """Send messages, and return when the broker has acknowledged every one of them.
 
         Raises Unreachable, NotAuthorized, and ProcessingFailed for a message that the broker refuses.
@@ -71,7 +71,7 @@ class Sender:
             except KafkaError as problem:
                 raise self._failed(message, problem) from problem
 
-    def _failed(self, message: Message, problem: KafkaError) -> TidemarkError:
+    def _failed(self, message: OutgoingMessage, problem: KafkaError) -> TidemarkError:
         if isinstance(problem, TopicAuthorizationFailedError):
             return lacking(self._cluster, "Write", f"topic {message.topic}")
         if isinstance(problem, ClusterAuthorizationFailedError):

@@ -23,7 +23,7 @@ _WAIT_MS = 250
 
 
 @dataclass(frozen=True)
-class Step:
+class MessageStep:
     """The messages below `until` that come after the step before; there are no others."""
 
     until: int
@@ -31,7 +31,7 @@ class Step:
 
 
 # The steps through offsets [start, until) of a topic's partition; the last one ends at `until`.
-Steps = Callable[[str, int, int, int], Iterator[Step]]
+Steps = Callable[[str, int, int, int], Iterator[MessageStep]]
 
 
 @contextmanager
@@ -50,14 +50,14 @@ def stepping(endpoint: KafkaEndpoint, isolation: str, timeout_ms: int) -> Iterat
     }
     with consumer_of(endpoint, isolation, **more) as consumer:
 
-        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[Step]:
+        def steps(topic: str, partition: int, start: int, until: int) -> Iterator[MessageStep]:
             with reads_topic(endpoint, topic):
                 yield from _steps(consumer, KafkaTopicPartition(topic, partition), start, until)
 
         yield steps
 
 
-def _steps(consumer: Any, at: KafkaTopicPartition, start: int, until: int) -> Iterator[Step]:
+def _steps(consumer: Any, at: KafkaTopicPartition, start: int, until: int) -> Iterator[MessageStep]:
     consumer.assign([at])
     consumer.seek(at, start)
     reached = start
@@ -71,4 +71,4 @@ def _steps(consumer: Any, at: KafkaTopicPartition, start: int, until: int) -> It
             raise OffsetsOutOfRange(said) from problem
         # Markers and compacted offsets give no message, but the consumer's position passes them.
         reached = max(reached, min(until, position or 0))
-        yield Step(reached, tuple((one.offset, message_of(one)) for one in polled if one.offset < until))
+        yield MessageStep(reached, tuple((one.offset, message_of(one)) for one in polled if one.offset < until))

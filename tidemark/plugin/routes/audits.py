@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
-from tidemark.views.audits import MOST, SHOWN, Audits, audits
+from tidemark.views.audits import MOST, SHOWN, AuditList, audits
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -19,7 +19,7 @@ def routes(viewing: Viewing) -> APIRouter:
         return await viewing.page("audits", request, name, user)
 
     @router.get("/api/streams/{name}/audits", responses=serving.PROBLEMS)
-    async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> Audits:
+    async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> AuditList:
         """The audits that ended last, the newest first: outcome, counts, and the first coordinates of what they found."""
         return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits", ledger_only=True)
 

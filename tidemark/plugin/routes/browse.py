@@ -18,8 +18,8 @@ from tidemark.views.browsing.dead_letters import FIELDS, dead_letters
 from tidemark.views.browsing.exports import Format, exported
 from tidemark.views.browsing.filters import MOST_CHARACTERS
 from tidemark.views.browsing.items import Found, Meter
-from tidemark.views.browsing.messages import Asked, messages
-from tidemark.views.browsing.places import Where
+from tidemark.views.browsing.messages import MessageQuery, messages
+from tidemark.views.browsing.places import Scope
 from tidemark.views.browsing.results import results
 from tidemark.views.browsing.shown import Browsed, page_of
 
@@ -71,19 +71,21 @@ async def asked_of(
     count: Count = 50,
     newest: Newest = False,
     go_on: GoOn = "",
-) -> Asked:
+) -> MessageQuery:
     """The question of an address."""
-    return Asked(Where(where, window, since, until), filter, count, newest, go_on)
+    return MessageQuery(Scope(where, window, since, until), filter, count, newest, go_on)
 
 
-Question = Annotated[Asked, Depends(asked_of)]
+Question = Annotated[MessageQuery, Depends(asked_of)]
 
 
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["messages"])
     seconds = _SHARE * viewing.asking.settings.page_wait_seconds
 
-    async def found(name: str, kind: Kind, asked: Asked, user: User, sink: str, *, payload: bool) -> tuple[Found, bool]:
+    async def found(
+        name: str, kind: Kind, asked: MessageQuery, user: User, sink: str, *, payload: bool
+    ) -> tuple[Found, bool]:
         file = await viewing.stream(name, user)
         dag = f"{name}__replay"
         may = await run_in_threadpool(may_trigger, user, dag)
@@ -147,13 +149,13 @@ def routes(viewing: Viewing) -> APIRouter:
     return router
 
 
-def _read(opened: OpenStream, kind: Kind, asked: Asked, meter: Meter, sink: str | None) -> Found:
+def _read(opened: OpenStream, kind: Kind, asked: MessageQuery, meter: Meter, sink: str | None) -> Found:
     if kind == "messages":
         return messages(opened, asked, meter)
     return dead_letters(opened, asked, meter) if kind == "dead-letters" else results(opened, asked, meter, sink)
 
 
-def _noted(kind: Kind, asked: Asked) -> str:
+def _noted(kind: Kind, asked: MessageQuery) -> str:
     """What a person looks at, for the audit log. The filter, which may hold what was erased since, is not named."""
     where = asked.where
     parts = [

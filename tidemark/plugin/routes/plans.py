@@ -31,14 +31,14 @@ Wanted = TypeVar("Wanted", bound=BackfillRequest | ReplayRequest | EraseRequest)
 Fields = Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
 
 
-class Asked(BaseModel):
+class RequestToPlan(BaseModel):
     """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
 
     kind: Literal["replay", "backfill"]
     fields: Fields
 
 
-class AskedToErase(BaseModel):
+class ErasureToPlan(BaseModel):
     """What to erase: the fields of the form of the DAG `NAME__erase`. The reason may be missing."""
 
     fields: Fields
@@ -53,8 +53,10 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("planner", request, name, user)
 
-    @router.post("/api/streams/{name}/plan", responses=problems, openapi_extra=described(Asked))
-    async def resolve(name: str, user: User, asked: Annotated[Asked, Depends(body(Asked))]) -> PlanShown:
+    @router.post("/api/streams/{name}/plan", responses=problems, openapi_extra=described(RequestToPlan))
+    async def resolve(
+        name: str, user: User, asked: Annotated[RequestToPlan, Depends(body(RequestToPlan))]
+    ) -> PlanShown:
         """What a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
 
         With the field `plan`, a digest that an earlier answer has given: 409 if the plan is another one by now.
@@ -68,9 +70,9 @@ def routes(viewing: Viewing) -> APIRouter:
         request, key = await viewing.apart(user, lambda: _read(_REQUESTS[asked.kind], fields))
         return await viewing.ask_long(name, user, key, lambda opened: planned(opened, request))
 
-    @router.post("/api/streams/{name}/erasure", responses=problems, openapi_extra=described(AskedToErase))
+    @router.post("/api/streams/{name}/erasure", responses=problems, openapi_extra=described(ErasureToPlan))
     async def to_be_erased(
-        name: str, user: User, asked: Annotated[AskedToErase, Depends(body(AskedToErase))]
+        name: str, user: User, asked: Annotated[ErasureToPlan, Depends(body(ErasureToPlan))]
     ) -> ErasureShown:
         """What would be erased, and what would remain where. Changes nothing.
 

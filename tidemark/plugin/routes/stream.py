@@ -12,7 +12,7 @@ from tidemark.offsets.ranges import MAX_OFFSET
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked, Coverage
+from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, BarQuery, Coverage
 from tidemark.views.coverage.times import LAST_MS, AskedTimes, CoverageInTime, Step
 from tidemark.views.trend import LAST, Trend, trend
 from tidemark.views.triage import StreamShown, with_state
@@ -55,7 +55,7 @@ def routes(viewing: Viewing) -> APIRouter:
         """
         file = await viewing.stream(name, user)
         await viewing.kept(file, viewing.servers.index)
-        asked = Asked(width, first, count, partition, start, until, gaps)
+        asked = BarQuery(width, first, count, partition, start, until, gaps)
         return await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage")
 
     @router.get("/api/streams/{name}/coverage/times", responses=serving.PROBLEMS)

@@ -10,8 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
-from tidemark.views.stream_line import Line, line_of
-from tidemark.views.triage import OfState, Sort, State, StreamNow, Wanted, counted, in_order, matching
+from tidemark.views.stream_line import StreamLine, line_of
+from tidemark.views.triage import OfState, Sort, StreamFilter, StreamNow, StreamState, counted, in_order, matching
 
 Topic = Annotated[str | None, Query(max_length=249, description="only those that read this topic")]
 
@@ -67,7 +67,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def triage(
         user: User,
         words: Words = "",
-        state: State | None = None,
+        state: StreamState | None = None,
         tag: Words = "",
         owner: Words = "",
         sort: Sort = "worst",
@@ -81,21 +81,21 @@ def routes(viewing: Viewing) -> APIRouter:
         state, rule or problem. What is not known yet comes last; ask again.
         """
         files, known, problems = await viewing.among_all(user)
-        wanted = Wanted(words, state or "", tag, owner, sort, down)
+        wanted = StreamFilter(words, state or "", tag, owner, sort, down)
         some = await run_in_threadpool(_among_all, known, wanted, first, count)
         await viewing.look_again([files[stream.stream] for stream in some.streams])
         near = await viewing.near_limits(user, [line.stream for line in known])
         return replace(some, problems=[*problems, *near])
 
     @router.get("/api/streams/{name}/line", responses=serving.PROBLEMS)
-    async def line(name: str, user: User) -> Line:
+    async def line(name: str, user: User) -> StreamLine:
         """A stream in one line: status, lag, retention, the ingest's last commit and dead letters, the last audit."""
         return line_of(await viewing.shown(name, user))
 
     return router
 
 
-def _among_all(known: list[StreamNow], wanted: Wanted, first: int, count: int) -> AmongAll:
+def _among_all(known: list[StreamNow], wanted: StreamFilter, first: int, count: int) -> AmongAll:
     chosen = matching(known, wanted)
     ordered = in_order(chosen, wanted)
     # A page that is beyond the end, since streams have gone or are no longer wanted, is the last one.

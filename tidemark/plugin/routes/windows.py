@@ -10,7 +10,7 @@ from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.views.newer_windows import NewerWindows, newer_windows
 from tidemark.views.window import WindowShown, window_of
-from tidemark.views.windows_of_lane import MOST_WINDOWS, Holding, Wanted, WindowsOfLane, windows_of_lane
+from tidemark.views.windows_of_lane import MOST_WINDOWS, Holding, WindowFilter, WindowsOfLane, windows_of_lane
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
 Seq = Annotated[int, Path(ge=1, lt=2**63)]
@@ -43,7 +43,9 @@ def routes(viewing: Viewing) -> APIRouter:
         return await viewing.ask(
             name,
             user,
-            lambda opened: windows_of_lane(opened, lane, Wanted(run, holding), below=below, until=until, count=count),
+            lambda opened: windows_of_lane(
+                opened, lane, WindowFilter(run, holding), below=below, until=until, count=count
+            ),
             "no such lane",
             ledger_only=True,
         )

@@ -26,7 +26,7 @@ from tidemark.runs.live.same_logs import check_same
 
 
 @dataclass(frozen=True)
-class Looked:
+class SlotInKafka:
     """What Kafka has at a coordinate: None when it has no such partition, or none of its incarnation; or why it said nothing.
 
     `hidden`: by what the message was erased, here or in another stream of the ledger. Then nothing of it is shown.
@@ -65,29 +65,29 @@ def check_known(opened: OpenStream, at: Coordinate) -> None:
         )
 
 
-def look(opened: OpenStream, at: Coordinate) -> Looked:
+def look(opened: OpenStream, at: Coordinate) -> SlotInKafka:
     """What Kafka has at a coordinate of the stream, and never a message that was erased.
 
     Of another topic, Kafka is not asked. Raises the ledger's errors, and those of `of_the_stream`.
     """
     topic = at.partition.topic
     if topic not in of_the_stream(opened, [topic]):
-        return Looked(None, ours=False)
+        return SlotInKafka(None, ours=False)
     known = opened.book.topics().get(topic, ())
     hidden = _erased(opened, known, at)
     try:
         now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
         if now is None:
-            return Looked(None, hidden)
+            return SlotInKafka(None, hidden)
         if not known:
             known = (TopicIncarnation(topic_id=now.topic_id, incarnation=FIRST_INCARNATION, since=0),)
             hidden = _erased(opened, known, at)
         slot = _slot(opened, known, now, at)
     except (Conflict, Unreachable, NotAuthorized, AuthenticationFailed) as problem:
-        return Looked(f"{type(problem).__name__}: {problem}", hidden)
+        return SlotInKafka(f"{type(problem).__name__}: {problem}", hidden)
     if slot is not None and hidden is not None:
         slot = replace(slot, message=None)
-    return Looked(slot, hidden)
+    return SlotInKafka(slot, hidden)
 
 
 def slot_at(opened: OpenStream, at: Coordinate) -> OffsetContents | None:

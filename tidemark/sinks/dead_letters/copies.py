@@ -42,7 +42,7 @@ from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.stored import StoredRow
 
 if TYPE_CHECKING:
-    from tidemark.clients.kafka.sending import Headers, Message
+    from tidemark.clients.kafka.sending import Headers, OutgoingMessage
 
 # What a topic takes unless it was told otherwise, and the most that a producer sends.
 _USUAL_BYTES = 1_000_000
@@ -111,12 +111,12 @@ def _counting(book: Book, record: Record, letters: DeadLetters) -> Iterator[Stor
         yield from (row for _, row in letters.rows(counting, hull) if row is not None)
 
 
-def message_of(topic: str, stream: str, row: StoredRow, most: int) -> Message:
+def message_of(topic: str, stream: str, row: StoredRow, most: int) -> OutgoingMessage:
     """The copy of a dead letter. What makes it larger than `most` bytes is left out, and a header says so."""
-    from tidemark.clients.kafka.sending import Message
+    from tidemark.clients.kafka.sending import OutgoingMessage
 
     fields = row.fields
-    message = Message(
+    message = OutgoingMessage(
         f"the copy of the dead letter {row.place.partition}@{row.place.offset}",
         topic,
         fields.get("key"),

@@ -29,7 +29,7 @@ _BUILT_IN: dict[str, DeadLettersKind] = {
     "parquet": DeadLettersKind(
         ParquetDeadLetters,
         f"{_WITHOUT}.parquet.letters:open_letters",
-        f"{_WITHOUT}.parquet.plain:PlainDeadLetters",
+        f"{_WITHOUT}.parquet.plain:LettersInFolders",
         f"{_WITH}.parquet:InParquet",
     ),
     "delta": DeadLettersKind(
@@ -42,7 +42,7 @@ _BUILT_IN: dict[str, DeadLettersKind] = {
     "sql": DeadLettersKind(
         SQLDeadLetters,
         f"{_WITHOUT}.sql.letters:open_letters",
-        f"{_WITHOUT}.sql.plain:PlainDeadLetters",
+        f"{_WITHOUT}.sql.plain:LettersInTables",
         f"{_WITH}.sql:InSQL",
     ),
 }

@@ -20,7 +20,7 @@ _PARTITION_BITS, _TOPIC_BITS = 31, 47
 _NOTHING = pa.scalar(b"", pa.binary())
 
 
-class Places:
+class RowPlaces:
     """Where the rows of a batch are: topics, incarnations, partitions, offsets and indexes of rows, as Arrow's columns."""
 
     def __init__(

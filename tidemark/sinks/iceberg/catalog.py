@@ -44,7 +44,7 @@ logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True)
-class Where:
+class CatalogTable:
     """A table: its folder, and its name in a catalog."""
 
     base: str
@@ -60,7 +60,7 @@ class Where:
         return tuple(self.table.split("."))
 
 
-def located(connections: Connections, place: Mapping[str, str]) -> Where:
+def located(connections: Connections, place: Mapping[str, str]) -> CatalogTable:
     """The table that a receipt names. Raises ConnectionMissing, WrongUse."""
     name = place["catalog"]
     database_ = database(connections(name))
@@ -68,7 +68,7 @@ def located(connections: Connections, place: Mapping[str, str]) -> Where:
         raise WrongUse(
             f"connection {name} leads to {database_}: an Iceberg catalog is kept in PostgreSQL, or a file of SQLite"
         )
-    return Where(place["base"], database_, place["catalog_name"], place["table"])
+    return CatalogTable(place["base"], database_, place["catalog_name"], place["table"])
 
 
 # Set where a table is made: else the folder of its metadata is there, or its disk is not mounted.
@@ -104,7 +104,7 @@ def _file(location: str) -> PyArrowFile:
 class _Catalog(SqlCatalog):
     """A catalog in a database that a connection names, whose line, time limits and errors are those of all databases here."""
 
-    def __init__(self, where: Where, *, makes: bool = False) -> None:
+    def __init__(self, where: CatalogTable, *, makes: bool = False) -> None:
         # Who only reads makes no tables.
         properties = {
             "py-io-impl": f"{LakeIO.__module__}.{LakeIO.__qualname__}",
@@ -117,7 +117,7 @@ class _Catalog(SqlCatalog):
 
 
 @contextmanager
-def answering(where: Where) -> Iterator[None]:
+def answering(where: CatalogTable) -> Iterator[None]:
     """Within this, what the database or the lake says becomes an error of Tidemark's. Raises Unreachable, WrongUse."""
     try:
         with folders.naming(where.base):
@@ -127,7 +127,7 @@ def answering(where: Where) -> Iterator[None]:
         raise Unreachable(f"{where.database} did not answer: {describe_problem(problem)}") from problem
 
 
-def create(where: Where, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> None:
+def create(where: CatalogTable, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> None:
     """Make the table, with its namespace and the catalog's own tables, where they are missing."""
     make_file(where.database)
     with answering(where):
@@ -140,7 +140,7 @@ def create(where: Where, schema: Schema, spec: PartitionSpec, properties: Mappin
             catalog.create_table(where.identifier, schema, where.base, spec, properties=dict(properties))
 
 
-def opened(where: Where) -> Table | None:
+def opened(where: CatalogTable) -> Table | None:
     """The newest version of a table; None if it does not exist. Raises Unreachable."""
     try:
         with answering(where):

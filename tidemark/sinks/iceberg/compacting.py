@@ -24,7 +24,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import LakeIO, Where, located
+from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located
 from tidemark.sinks.iceberg.catalog import opened as table_now
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
@@ -69,7 +69,7 @@ class IcebergCompaction:
 
     @staticmethod
     def _planned(
-        where: Where, opened: Opened, settings: IcebergSink, asked: CompactionRequest
+        where: CatalogTable, opened: Opened, settings: IcebergSink, asked: CompactionRequest
     ) -> Sequence[Replaceable]:
         table = check_there(where, ())
         if table is None:
@@ -96,10 +96,10 @@ class IcebergCompaction:
         return [*replacements, *expired_by(table, run)]
 
 
-class Seen:
+class VersionSeen:
     """The version of a table that some work has seen. Its own changes of that version take it further."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: CatalogTable) -> None:
         self.where = where
         self._version = self._now()
 
@@ -117,7 +117,7 @@ class Seen:
         return None if table is None else table.metadata_location
 
 
-def steadily(where: Where, work: Callable[[Seen], T]) -> T:
+def steadily(where: CatalogTable, work: Callable[[VersionSeen], T]) -> T:
     """What some work on a table gives, which begins again if it fails and others have changed the table meanwhile.
 
     Another compaction may remove files that the newest version named when the work began, and snapshots that it lets expire.
@@ -126,7 +126,7 @@ def steadily(where: Where, work: Callable[[Seen], T]) -> T:
     left = _TIMES
     while True:
         left -= 1
-        seen = Seen(where)
+        seen = VersionSeen(where)
         try:
             return work(seen)
         except (OSError, ValueError, Unreachable) as problem:
@@ -152,12 +152,12 @@ def expired_by(table: Table | None, run: str) -> list[Replacement]:
     return [Replacement([f"{table.properties[_EXPIRED]} snapshots expired"], 0, f"{table.location()}/metadata")]
 
 
-def expire(book: Book, where: Where, keep_hours: int, run: str) -> None:
+def expire(book: Book, where: CatalogTable, keep_hours: int, run: str) -> None:
     """Let old snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
     steadily(where, lambda seen: _expired(book, seen, keep_hours, run))
 
 
-def _expired(book: Book, seen: Seen, keep_hours: int, run: str) -> None:
+def _expired(book: Book, seen: VersionSeen, keep_hours: int, run: str) -> None:
     table = check_there(seen.where, ())
     if table is None:
         return
@@ -166,7 +166,7 @@ def _expired(book: Book, seen: Seen, keep_hours: int, run: str) -> None:
     _remove_unnamed(book, seen.where, named)
 
 
-def where_of(opened: Opened, settings: IcebergSink) -> Where:
+def where_of(opened: Opened, settings: IcebergSink) -> CatalogTable:
     return located(opened.connections, place_of(settings, settings.base(opened.connections)))
 
 
@@ -177,7 +177,7 @@ def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRe
     expire(opened.book, where, settings.keep_hours, run)
 
 
-def _merge_all(seen: Seen, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+def _merge_all(seen: VersionSeen, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
     table = check_there(seen.where, ())
     if table is None:
         return
@@ -215,7 +215,7 @@ def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_Group
         yield _Group(tuple(some), [described([one]) for one in spans(names)])
 
 
-def _merge(seen: Seen, table: Table, group: _Group, run: str) -> None:
+def _merge(seen: VersionSeen, table: Table, group: _Group, run: str) -> None:
     """Write one file in the place of some. If one of them is gone by the time of the commit, they stay as they are."""
     name = f"{seen.where.base}/data/compacted/{uuid4()}.parquet"
     rows = copied(table, group.files, name)
@@ -283,7 +283,7 @@ def _erases(one: Snapshot) -> bool:
     return one.summary is not None and ERASES in one.summary.additional_properties
 
 
-def _expire(seen: Seen, keep_hours: int, run: str, now: int) -> None:
+def _expire(seen: VersionSeen, keep_hours: int, run: str, now: int) -> None:
     def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
         expiring = _expiring(table, keep_hours, now)
         if expiring:
@@ -315,7 +315,7 @@ def named_files(table: Table) -> set[str]:
     return names | {one.path for one in files_of_all(table)}
 
 
-def _remove_unnamed(book: Book, where: Where, before: set[str]) -> None:
+def _remove_unnamed(book: Book, where: CatalogTable, before: set[str]) -> None:
     """Remove what expired snapshots alone have named (`before`), and what commits and attempts that died have left."""
     written_files = [*listed(where.base, "data"), *listed(where.base, "metadata")]
     attempts = on_disk(f"{where.base}/data")

@@ -18,7 +18,7 @@ from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import Where, located
+from tidemark.sinks.iceberg.catalog import CatalogTable, located
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.table import TYPE, check_there, names_of, published
 from tidemark.sinks.parquet.compactions import described, spans
@@ -80,12 +80,12 @@ def files_of_window(record: Record, place: Mapping[str, str], connections: Conne
     return listed(check_there(where, [record])).of_window(record, place["folder"], versions)
 
 
-def _where(part: FolderPart, sink: str, connections: Connections) -> Where:
+def _where(part: FolderPart, sink: str, connections: Connections) -> CatalogTable:
     places = (place.place for place in part.windows[0].record.places if place.name == sink and place.type == TYPE)
     return located(connections, next(places))
 
 
-def _tables(parts_: list[FolderPart], sink: str, connections: Connections) -> set[Where]:
+def _tables(parts_: list[FolderPart], sink: str, connections: Connections) -> set[CatalogTable]:
     return {_where(part, sink, connections) for part in parts_}
 
 
@@ -99,7 +99,7 @@ class _Listed:
     mixed: Sequence[LiveFile]
 
     @classmethod
-    def of(cls, where: Where, parts_: list[FolderPart], sink: str, connections: Connections) -> _Listed:
+    def of(cls, where: CatalogTable, parts_: list[FolderPart], sink: str, connections: Connections) -> _Listed:
         here = (part for part in parts_ if _where(part, sink, connections) == where)
         return listed(check_there(where, (window.record for part in here for window in part.windows)))
 

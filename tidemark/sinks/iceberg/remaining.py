@@ -11,7 +11,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import located
-from tidemark.sinks.iceberg.compacting import Seen, listed, named_files, steadily
+from tidemark.sinks.iceberg.compacting import VersionSeen, listed, named_files, steadily
 from tidemark.sinks.iceberg.live_files import files_of_all
 from tidemark.sinks.iceberg.table import TYPE, check_there
 
@@ -30,7 +30,7 @@ def still_held(opened_stream: Opened, sink: str, erased: RangeSet) -> str:
     return ", ".join(said)
 
 
-def _held(erased: RangeSet, seen: Seen) -> tuple[int, int]:
+def _held(erased: RangeSet, seen: VersionSeen) -> tuple[int, int]:
     """How many files with rows of these offsets older snapshots name, and how many none names."""
     # Before the table: what is named meanwhile is none of its commits' copies.
     written = [name for name, _ in listed(seen.where.base, "data") if name.endswith(".parquet")]

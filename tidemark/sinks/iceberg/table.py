@@ -31,7 +31,7 @@ from tidemark.errors import Conflict, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import Where, answering, create, opened
+from tidemark.sinks.iceberg.catalog import CatalogTable, answering, create, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import AnyKey, check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
@@ -67,7 +67,7 @@ def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
 
 
 def prepare(
-    where: Where,
+    where: CatalogTable,
     fields: Mapping[str, FieldType],
     stream: str,
     ledger: str,
@@ -94,7 +94,7 @@ def prepare(
 
 
 def _prepared(
-    where: Where,
+    where: CatalogTable,
     fields: Mapping[str, FieldType],
     stream: str,
     ledger: str,
@@ -132,7 +132,7 @@ def _prepared(
     return bool(settings or missing or wider or renamed)
 
 
-def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
+def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
     """The fields with the types that the table's columns have, or get: the wider ones of both.
 
     Raises WrongUse for a column of another type: its files cannot be read as those of the stream. So it does for a field
@@ -142,7 +142,7 @@ def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER)
     return _stored(where, None if table is None else table.metadata, fields, was)
 
 
-def names_of(where: Where) -> Names:
+def names_of(where: CatalogTable) -> Names:
     """The names that columns had before, by those of today."""
     table = opened(where)
     return {} if table is None else older_names(table.metadata)
@@ -155,7 +155,7 @@ def _columns(there: Mapping[str, object], fields: Mapping[str, FieldType], was: 
 
 
 def _stored(
-    where: Where, metadata: TableMetadata | None, fields: Mapping[str, FieldType], was: Names
+    where: CatalogTable, metadata: TableMetadata | None, fields: Mapping[str, FieldType], was: Names
 ) -> dict[str, FieldType]:
     there = {} if metadata is None else {field.name: field.field_type for field in metadata.schema().fields}
     for name, earlier in ({} if metadata is None else older_names(metadata)).items():
@@ -189,7 +189,7 @@ def owner_of(table: Table) -> dict[str, str]:
     return {"stream": table.properties.get(_STREAM, "nobody"), "ledger": table.properties.get(_LEDGER, "none")}
 
 
-def check_there(where: Where, records: Iterable[Record], named: str = "base") -> Table | None:
+def check_there(where: CatalogTable, records: Iterable[Record], named: str = "base") -> Table | None:
     """The table; None before anything was written. Raises Unreachable for a table that is gone, though windows are in it.
 
     A disk that is not mounted looks like this, and a new database, too. So nobody may begin a new table. The places
@@ -210,7 +210,7 @@ def check_there(where: Where, records: Iterable[Record], named: str = "base") ->
 Stage = Callable[[Table, Transaction, list[str]], bool]
 
 
-def change(where: Where, stage: Stage) -> tuple[str, str] | None:
+def change(where: CatalogTable, stage: Stage) -> tuple[str, str] | None:
     """Change the newest version of a table in one transaction. Try again when a commit of another program was first.
 
     `stage` puts the changes into the transaction, and the names of data files that it writes into the list. It returns False
@@ -262,7 +262,7 @@ def published(table: Table, versions: str, lane: str) -> int:
 
 
 def publish(
-    where: Where, versions: str, record: Record, folder: str, replaced: RangeSet, *, whatever: bool = False
+    where: CatalogTable, versions: str, record: Record, folder: str, replaced: RangeSet, *, whatever: bool = False
 ) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
@@ -312,7 +312,7 @@ def _published_before(table: Table, lane: str, generation: int) -> bool:
     )
 
 
-def sweep(where: Where, record: Record) -> None:
+def sweep(where: CatalogTable, record: Record) -> None:
     """Remove the files of older attempts at a window, unless readers see one of them: its rows have to be taken out first.
 
     They do if a ledger was restored that does not know that window.
@@ -323,7 +323,7 @@ def sweep(where: Where, record: Record) -> None:
         files.sweep(f"{where.base}/data", record)
 
 
-def remove(where: Where, record: Record, wanted: RangeSet) -> None:
+def remove(where: CatalogTable, record: Record, wanted: RangeSet) -> None:
     """Take out the rows of some offsets with generations below that of a window which has erased them."""
     generation = record.attempt.generation
 
@@ -336,7 +336,9 @@ def remove(where: Where, record: Record, wanted: RangeSet) -> None:
     change(where, stage)
 
 
-def _without(where: Where, table: Table, wanted: RangeSet, below: int, made: list[str]) -> list[tuple[LiveFile, str]]:
+def _without(
+    where: CatalogTable, table: Table, wanted: RangeSet, below: int, made: list[str]
+) -> list[tuple[LiveFile, str]]:
     """The files that have rows of lower generations at some offsets, each with a copy without them; empty for no rows."""
     copies = []
     for one in live_files(table) if wanted else ():

@@ -9,7 +9,7 @@ from tidemark.errors import WrongUse
 from tidemark.sinks.parquet.settings import Compression
 
 KEY, BUCKETS, COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
-# That of `Version.restored`.
+# That of `TableVersion.restored`.
 RESTORED = "tidemark.restored"
 
 

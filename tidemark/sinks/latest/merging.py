@@ -39,7 +39,7 @@ _MOST_BYTES, _MOST_ROWS = 64 << 20, 200_000
 _COORDINATE = ("_topic", "_incarnation", "_partition", "_offset", "_generation")
 
 
-class Version(Protocol):
+class TableVersion(Protocol):
     """One version of a table with the newest row of each key."""
 
     @property
@@ -67,7 +67,7 @@ class Version(Protocol):
         ...
 
 
-def coordinates(version: Version, buckets: Collection[int]) -> pa.Table:
+def coordinates(version: TableVersion, buckets: Collection[int]) -> pa.Table:
     """Where the rows of some buckets come from: their coordinates, generations and buckets."""
     return version.rows(buckets, pa.schema([version.columns.field(name) for name in (*_COORDINATE, BUCKET)]))
 
@@ -80,7 +80,7 @@ class Merge:
     of the table may count no more: all that count.
     """
 
-    version: Version
+    version: TableVersion
     fresh: History
     epochs: Epochs
     history: History | None = None

@@ -19,7 +19,7 @@ from tidemark.ledger.register import check_in_use
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.latest.history import History
-from tidemark.sinks.latest.merging import Merge, Version, coordinates
+from tidemark.sinks.latest.merging import Merge, TableVersion, coordinates
 from tidemark.sinks.latest.rows import GENERATION, history_of
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
@@ -36,14 +36,14 @@ Write = Callable[[int, pa.Table], str | None]
 class Staged:
     """What the next version has: the buckets that change, each with the file that takes the place of its files.
 
-    `restored` is what that version says of the ledger, as `Version` has it.
+    `restored` is what that version says of the ledger, as `TableVersion` has it.
     """
 
     files: Mapping[int, str | None]
     restored: str
 
 
-Stage = Callable[[Version, Write], Staged]
+Stage = Callable[[TableVersion, Write], Staged]
 
 
 class LatestTable(Protocol):
@@ -55,7 +55,7 @@ class LatestTable(Protocol):
     @property
     def base(self) -> str: ...
 
-    def opened(self) -> Version | None:
+    def opened(self) -> TableVersion | None:
         """The newest version; None if the table does not exist. Raises Unreachable."""
         ...
 
@@ -75,7 +75,7 @@ class LatestTable(Protocol):
 def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
     """Let readers see a committed window of a sink, and no rows that count no more because of it. Repeatable."""
 
-    def stage(version: Version, write: Write) -> Staged:
+    def stage(version: TableVersion, write: Write) -> Staged:
         # The version was loaded before.
         register = _in_use(book)
         window = Committed(record, book.covers(record.window))
@@ -97,7 +97,7 @@ def take_out(table: LatestTable, book: Book, sink: str, said: dict[str, str]) ->
     table.change(lambda version, write: _from_all(table, book, sink, version, write, ()), said)
 
 
-def _stands_alone(book: Book, register: Register, sink: str, version: Version, window: Committed) -> bool:
+def _stands_alone(book: Book, register: Register, sink: str, version: TableVersion, window: Committed) -> bool:
     """Whether a window only adds rows to a version: all of its rows count, and it takes none out.
 
     Not if a newer window covers some of its offsets, or if the version has rows of the offsets that the window has read again.
@@ -111,7 +111,7 @@ def _stands_alone(book: Book, register: Register, sink: str, version: Version, w
     return not (window.record.kind.reads_again and _has_older(version, window))
 
 
-def _has_older(version: Version, window: Committed) -> bool:
+def _has_older(version: TableVersion, window: Committed) -> bool:
     within = Counts(Authority([(window.generation, window.covers)]))
     for bucket in version.sizes:
         rows = coordinates(version, [bucket])
@@ -122,7 +122,7 @@ def _has_older(version: Version, window: Committed) -> bool:
 
 
 def _from_all(
-    table: LatestTable, book: Book, sink: str, version: Version, write: Write, windows: Collection[WindowName]
+    table: LatestTable, book: Book, sink: str, version: TableVersion, write: Write, windows: Collection[WindowName]
 ) -> Staged:
     """By the whole history of the ledger."""
 
@@ -136,7 +136,7 @@ def _from_all(
 
 
 def _merge(
-    version: Version, history: History, windows: Collection[WindowName], register: Register, *, stale: bool
+    version: TableVersion, history: History, windows: Collection[WindowName], register: Register, *, stale: bool
 ) -> Merge:
     """What some windows make of a version. `stale`: rows of it may count no more."""
     epochs = Epochs(register.topics)
@@ -182,7 +182,7 @@ class Newest:
     a table. With the folders of the history, and the order of its messages.
     """
 
-    version: Version | None
+    version: TableVersion | None
     changed: Mapping[int, pa.Table]
     parts: Sequence[FolderPart]
     epochs: Epochs
@@ -206,7 +206,7 @@ class Newest:
             with folders.opened(place) as (filesystem, path):
                 yield from tables_within(place, filesystem, path, wanted)
 
-    def _others(self) -> list[tuple[int, Version]]:
+    def _others(self) -> list[tuple[int, TableVersion]]:
         if self.version is None:
             return []
         return [(bucket, self.version) for bucket in sorted({*self.version.sizes} - {*self.changed})]
@@ -227,7 +227,7 @@ def _newest(
     table: LatestTable,
     book: Book,
     windows: dict[WindowName, Record],
-    version: Version | None,
+    version: TableVersion | None,
     parts: list[FolderPart],
     authority: Authority,
 ) -> Newest:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
-from tidemark.audit.unchanged import Stretch
+from tidemark.audit.unchanged import CountedRange
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
@@ -96,7 +96,7 @@ class DeadLetterSums:
     tallied: RangeSet
 
 
-def dead_letter_sums(known: Sequence[Stretch], others: DataFrame | None, size: int) -> DeadLetterSums:
+def dead_letter_sums(known: Sequence[CountedRange], others: DataFrame | None, size: int) -> DeadLetterSums:
     """The sums of the dead letters of `known` stretches, and of other ones, with their digests."""
     sums = {} if others is None else sums_expected(others, size, message_hash())
     for one in known:

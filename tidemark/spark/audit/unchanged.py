@@ -11,7 +11,7 @@ from typing import Any
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-from tidemark.audit.unchanged import Stretch, stretches
+from tidemark.audit.unchanged import CountedRange, stretches
 from tidemark.ledger.book import View
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally, sum_tallies
@@ -35,7 +35,7 @@ def unchanged(
     size: int,
     lacking: Callable[[str], None],
     watch: Callable[[Any], None],
-) -> tuple[Stretch, ...]:
+) -> tuple[CountedRange, ...]:
     """The stretches of the `wanted` offsets whose messages are as their windows, of today's code and file, read them.
 
     Their blocks have one size, `size` or more. There are none for a stream whose rows are made of more than their messages.
@@ -58,10 +58,10 @@ def unchanged(
 def _as_read(
     spark: SparkSession,
     opened: OpenStream,
-    candidates: Sequence[Stretch],
+    candidates: Sequence[CountedRange],
     incarnations: Mapping[str, int],
     watch: Callable[[Any], None],
-) -> tuple[Stretch, ...]:
+) -> tuple[CountedRange, ...]:
     """The stretches whose messages are as their windows read them, whatever their rows are made of."""
     source = opened.stream.source
     ranges = [candidate.offsets for candidate in candidates]
@@ -70,13 +70,13 @@ def _as_read(
     return tuple(one for one, tally in zip(candidates, counted, strict=True) if one.is_as_read(tally))
 
 
-def _worth_reading(candidates: Sequence[Stretch]) -> Sequence[Stretch]:
+def _worth_reading(candidates: Sequence[CountedRange]) -> Sequence[CountedRange]:
     """The stretches, without the short ones if these are many: a range takes longer to open than its rows to make."""
     long = [candidate for candidate in candidates if len(candidate.offsets) >= _SHORT]
     return candidates if len(candidates) - len(long) <= _FEW else long
 
 
-def _by_stretch(ascending: Sequence[Stretch], counted: Iterable[PartitionTally]) -> list[PartitionTally]:
+def _by_stretch(ascending: Sequence[CountedRange], counted: Iterable[PartitionTally]) -> list[PartitionTally]:
     """The tallies of parts of stretches, added up for each of them."""
     starts = [(one.at, one.offsets.start) for one in ascending]
     parts: list[list[PartitionTally]] = [[] for _ in ascending]

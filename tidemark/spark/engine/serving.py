@@ -77,7 +77,7 @@ class _Run:
         return any(one == "--lane" and other == "ingest" for one, other in pairwise(words))
 
 
-class Server:
+class EngineServer:
     """Serves at a socket until it was told to end, or has had nothing to do for long, or its code is old."""
 
     def __init__(self, path: Path, port: int, secret: str, code: Code, *, runs: int, idle_seconds: float) -> None:

@@ -23,7 +23,7 @@ import tidemark.spark
 from tidemark.clients import schema_registry  # noqa: F401
 from tidemark.sinks.kinds import KINDS
 from tidemark.spark.engine import daemon
-from tidemark.spark.engine.serving import Server
+from tidemark.spark.engine.serving import EngineServer
 from tidemark.spark.engine.staleness import Code
 from tidemark.spark.jobs import audit, compact, compare, entry, window  # noqa: F401
 from tidemark.spark.runtime.compiling import compiled, kept_as
@@ -69,7 +69,9 @@ def main() -> None:
         # What is there now is never freed: without this, a collection would copy it in each run.
         gc.collect()
         gc.freeze()
-        Server(options.socket, port, secret, code, runs=options.runs, idle_seconds=60 * options.idle_minutes).serve()
+        EngineServer(
+            options.socket, port, secret, code, runs=options.runs, idle_seconds=60 * options.idle_minutes
+        ).serve()
 
 
 def _loaded(kind: Any) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, forgotten_reports, tombstone_reports
-from tidemark.audit.unchanged import Stretch
+from tidemark.audit.unchanged import CountedRange
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
@@ -128,7 +128,7 @@ def _audit(
     size = block_size(readable, _MOST_BLOCKS)
     # Where sums of blocks tell whether all is there, no row is kept.
     only_sums = all(audits_by_sums(kind_of(sink.type).with_spark()) for sink in opened.stream.sinks)
-    known: tuple[Stretch, ...] = ()
+    known: tuple[CountedRange, ...] = ()
     lacking = list(forgotten.problems)
     counted = [tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies]
     some, uncommitted = None if covered == everything else to_read | forgotten.compared, _uncommitted(opened)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.audit.unchanged import Stretch, counts_of
+from tidemark.audit.unchanged import CountedRange, counts_of
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
@@ -36,7 +36,7 @@ class Expected:
     tallies: tuple[PartitionTally, ...]
     blocks: tuple[PartitionBlocks, ...]
     made: Callable[[], Rows]
-    known: tuple[Stretch, ...] = ()
+    known: tuple[CountedRange, ...] = ()
     counted_dead_letters: DataFrame | None = None
     kept: ExitStack = field(default_factory=ExitStack)
 
@@ -71,7 +71,7 @@ def expected_rows(
     *,
     size: int = WHOLE,
     only_sums: bool = False,
-    known: tuple[Stretch, ...] = (),
+    known: tuple[CountedRange, ...] = (),
     watch: Callable[[Any], None],
 ) -> Expected:
     """The messages' rows, computed by today's code. Blocks have `size` offsets. `watch` is given what counts the messages.

@@ -47,7 +47,7 @@ from tidemark.spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_
 from tidemark.spark.rows.pipeline import rows_of
 from tidemark.spark.rows.reading import ReadSoFar, counter, read_offsets
 from tidemark.spark.rows.tallying import tallies_and_blocks
-from tidemark.spark.runtime.progress import Progress
+from tidemark.spark.runtime.progress import AttemptProgress
 from tidemark.spark.schemes.regex import MAY_DIFFER
 from tidemark.spark.sinks import Sink, refusals
 from tidemark.spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext, WritesOrdinals
@@ -97,7 +97,7 @@ class SparkWork:
         # As `protocol.SaysBeforeItWrites`.
         self.before_writing: Callable[[], int] = lambda: 0
         self._started_at = opened.book.clock()
-        self.progress = Progress(spark)
+        self.progress = AttemptProgress(spark)
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         """Read the window's messages and count them. If one pass is enough, the first sink has stored its rows then."""

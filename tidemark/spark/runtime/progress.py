@@ -28,7 +28,7 @@ class Report:
         self._counts.add({str(partition): messages})
 
 
-class Progress:
+class AttemptProgress:
     """The progress of an attempt, as its heartbeat shows it."""
 
     def __init__(self, spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements
-from tidemark.sinks.hbase.columns import Places
+from tidemark.sinks.hbase.columns import RowPlaces
 from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
 from tidemark.spark.rows.tallying import count_of, digest_of
 from tidemark.spark.runtime.workers import Task, batch_of, in_workers
@@ -162,7 +162,7 @@ def _counted(counts: list[tuple[Any, ...]], context: WriteContext) -> pa.RecordB
 
 
 def counts_by_partition(
-    places: Places, indexes: pa.Array, messages: pa.Array, rows: pa.Array, digests: pa.Array
+    places: RowPlaces, indexes: pa.Array, messages: pa.Array, rows: pa.Array, digests: pa.Array
 ) -> list[tuple[Any, ...]]:
     """As `counts_of`, of Arrow's columns."""
     first, *others = (one.to_numpy(zero_copy_only=False) for one in (indexes, messages, rows, digests))

@@ -20,14 +20,14 @@ from tidemark.sinks.stored import StoredRow
 from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
-from tidemark.views.browsing.messages import Asked
+from tidemark.views.browsing.messages import MessageQuery
 from tidemark.views.browsing.parts import Take, Through, left_from, stretches
 
 # What a dead letter has beside its message.
 FIELDS = ("reason", "error", "detail", "outcome", "attempts", "redrives")
 
 
-def dead_letters(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
+def dead_letters(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
     """The dead letters that count and fit: `count` of them, or as many as `meter` allows.
 
     By partition and offset; backwards those of the newest window first, each from its end. The times are those of their
@@ -51,7 +51,7 @@ def dead_letters(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
     return replace(answer, items=matcher.with_records(answer.items))
 
 
-def _windows(view: View, wanted: DeadLetterFilter, asked: Asked) -> list[tuple[int, RangeSet]]:
+def _windows(view: View, wanted: DeadLetterFilter, asked: MessageQuery) -> list[tuple[int, RangeSet]]:
     """The windows that may have made some that are asked for, by generation, with those of their offsets that count."""
     return [
         (one.generation, asked.where.only(view.authority.held_by(one.generation, one.covers.only(places))))

@@ -11,7 +11,7 @@ from tidemark.clients.connections import Connections
 from tidemark.streams.model import Stream
 from tidemark.views.browsing.filters import Cell, Cells, Filter, Path, Subject
 from tidemark.views.browsing.items import Item
-from tidemark.views.messages.record import MOST_BYTES, RecordRead, Written, asked, has_records, written_by
+from tidemark.views.messages.record import MOST_BYTES, RecordRead, WrittenValue, asked, has_records, written_by
 from tidemark.views.messages.sandbox import cells_with_limits
 
 # Of values that one process reads, which has not much time for all of them.
@@ -68,29 +68,29 @@ class Matcher:
     def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
         """What each item's value has at the paths; None where it was not read."""
         written = [self._written(item) for item in items]
-        values = asked(one for one in written if isinstance(one, Written))
+        values = asked(one for one in written if isinstance(one, WrittenValue))
         known, deaths = cells_with_limits({"kind": "cells", "paths": paths, **values}, _MOST_DEATHS - self._deaths)
         self._deaths += deaths
         cells = iter(known)
         by_item: list[Mapping[Path, Cell | None] | None] = []
         for one in written:
-            if not isinstance(one, Written):
+            if not isinstance(one, WrittenValue):
                 by_item.append(None if one is None else dict.fromkeys(paths))
             else:
                 read = next(cells)
                 by_item.append(None if read is None else dict(zip(paths, map(_cell, read), strict=True)))
         return by_item
 
-    def _written(self, item: Item) -> Written | str | None:
+    def _written(self, item: Item) -> WrittenValue | str | None:
         """An item's value as it was written; _NOTHING where there is nothing to read, None where it cannot be read."""
         if item.value is None:
             return _NOTHING
         if len(item.value) > MOST_BYTES:
             return None
         if not has_records(self.stream):
-            return Written("", item.value)
+            return WrittenValue("", item.value)
         written = written_by(self.stream, self.connections, item.value, self._schemas)
-        if isinstance(written, Written):
+        if isinstance(written, WrittenValue):
             return written
         # Its registry may be away. What is in no record is known: nothing.
         return None if written.by else _NOTHING

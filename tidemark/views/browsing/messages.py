@@ -16,7 +16,7 @@ from tidemark.runs.live.same_logs import check_same
 from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
-from tidemark.views.browsing.places import GoOn, InKafka, Where, in_kafka
+from tidemark.views.browsing.places import GoOn, InKafka, Scope, in_kafka
 
 # From the newest back, a partition is read in parts, each forwards: this many offsets first, then more or fewer.
 _FIRST_STEP, _MOST_STEP = 64, 2**40
@@ -27,10 +27,10 @@ MOST_PARTITIONS = 32
 
 
 @dataclass(frozen=True)
-class Asked:
+class MessageQuery:
     """A question: `count` items that fit, from where the answer before ended. `backwards`: from the newest back."""
 
-    where: Where = field(default_factory=Where)
+    where: Scope = field(default_factory=Scope)
     filter: str = ""
     count: int = 50
     backwards: bool = False
@@ -42,7 +42,7 @@ class _Search:
     """What is found so far, and up to where."""
 
     opened: OpenStream
-    asked: Asked
+    asked: MessageQuery
     there: InKafka
     matcher: Matcher
     meter: Meter
@@ -74,7 +74,7 @@ def _item(at: Coordinate, message: KafkaMessage) -> Item:
     return Item(at, message.timestamp, message.key, message.value, message.headers)
 
 
-def messages(opened: OpenStream, asked: Asked, meter: Meter) -> Found:
+def messages(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
     """The messages that Kafka holds, that the stream may see, and that fit: `count` of them, or as many as `meter` allows.
 
     Without a partition, backwards gives the newest of all partitions, and does not go on from there. Raises WrongUse,

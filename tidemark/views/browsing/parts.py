@@ -26,22 +26,22 @@ Read = Callable[[OffsetRange, Take], tuple[list[Item], bool]]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class BrowsedRange:
     """Offsets that are looked through without a break. `window`: the generation of theirs, from the newest window back."""
 
     offsets: OffsetRange
     window: int | None = None
 
 
-def stretches(windows: Iterable[tuple[int, RangeSet]], *, backwards: bool) -> list[Stretch]:
+def stretches(windows: Iterable[tuple[int, RangeSet]], *, backwards: bool) -> list[BrowsedRange]:
     """What counts of some windows, by generation, in the order in which it is looked through."""
     if not backwards:
-        return [Stretch(one) for one in RangeSet(part for _, covers in windows for part in covers)]
+        return [BrowsedRange(one) for one in RangeSet(part for _, covers in windows for part in covers)]
     newest = sorted(windows, key=lambda one: one[0], reverse=True)
-    return [Stretch(one, window) for window, covers in newest for one in reversed(list(covers))]
+    return [BrowsedRange(one, window) for window, covers in newest for one in reversed(list(covers))]
 
 
-def left_from(there: Sequence[Stretch], go_on: str) -> list[Stretch]:
+def left_from(there: Sequence[BrowsedRange], go_on: str) -> list[BrowsedRange]:
     """What is left for a question that goes on. Raises WrongUse for a text that no answer has given."""
     if not go_on:
         return list(there)
@@ -53,7 +53,7 @@ def left_from(there: Sequence[Stretch], go_on: str) -> list[Stretch]:
     return [rest for one in there if (rest := _rest(one, window, at, offset)) is not None]
 
 
-def _rest(one: Stretch, window: int | None, at: TopicPartition, offset: int) -> Stretch | None:
+def _rest(one: BrowsedRange, window: int | None, at: TopicPartition, offset: int) -> BrowsedRange | None:
     own = one.offsets
     if one.window is not None:
         if window is None or one.window != window:
@@ -85,7 +85,7 @@ class Through:
     go_on: str | None = None
     ended: str | None = None
 
-    def look(self, there: Sequence[Stretch]) -> None:
+    def look(self, there: Sequence[BrowsedRange]) -> None:
         size = _FIRST
         for number, stretch in enumerate(there):
             rest = stretch
@@ -117,7 +117,7 @@ class Through:
             topics=topics,
         )
 
-    def _taken(self, stretch: Stretch, part: OffsetRange, items: list[Item], *, whole: bool) -> Stretch:
+    def _taken(self, stretch: BrowsedRange, part: OffsetRange, items: list[Item], *, whole: bool) -> BrowsedRange:
         """Take what fits of a part, and give what is left of the stretch."""
         back = stretch.window is not None
         items.sort(key=lambda one: (-one.at.offset if back else one.at.offset, one.index))
@@ -141,14 +141,14 @@ class Through:
         return replace(stretch, offsets=replace(own, until=part.start) if back else replace(own, start=part.until))
 
 
-def _part(rest: Stretch, size: int) -> OffsetRange:
+def _part(rest: BrowsedRange, size: int) -> OffsetRange:
     own = rest.offsets
     if rest.window is not None:
         return replace(own, start=max(own.start, own.until - size))
     return replace(own, until=min(own.until, own.start + size))
 
 
-def _said(rest: Stretch) -> str:
+def _said(rest: BrowsedRange) -> str:
     at, own = rest.offsets.partition, rest.offsets
     place = f"{at.topic}#{at.incarnation}/{at.partition}"
     return f"{place}@{own.start}" if rest.window is None else f"{rest.window}:{place}@{own.until}"

@@ -24,7 +24,7 @@ _WINDOW = re.compile(r"(?P<lane>[A-Za-z0-9-]{1,60})/(?P<seq>\d{1,19})")
 
 
 @dataclass(frozen=True)
-class Where:
+class Scope:
     """What is looked through. `where`: TOPIC, TOPIC/PARTITION or a range; empty for all that the stream reads.
 
     `window`: a committed window as LANE/NUMBER. `since` and `until`: times with their zone, of messages from the first
@@ -101,7 +101,7 @@ class InKafka:
     erased: RangeSet
 
 
-def in_kafka(opened: OpenStream, where: Where) -> InKafka:
+def in_kafka(opened: OpenStream, where: Scope) -> InKafka:
     """What Kafka holds of what is named: of a topic that the stream reads or has read, in incarnations that the ledger knows.
 
     Raises WrongUse, Conflict for a topic that was recreated and that the stream does not read yet, Unreachable, NotAuthorized.
@@ -125,7 +125,7 @@ def in_kafka(opened: OpenStream, where: Where) -> InKafka:
     return InKafka(topic, log, offsets, _erased(opened, topic, known) & offsets)
 
 
-def _only_topic(opened: OpenStream, where: Where) -> str:
+def _only_topic(opened: OpenStream, where: Scope) -> str:
     """The topic that is meant where none is named: that of the window, or the stream's only one."""
     named = set(opened.stream.source.named())
     if where.window:
@@ -148,7 +148,7 @@ def _same(topic: str, known: tuple[TopicIncarnation, ...], log: TopicLog) -> tup
     return same
 
 
-def _between(opened: OpenStream, where: Where, logs: Mapping[str, TopicLog], offsets: RangeSet) -> RangeSet:
+def _between(opened: OpenStream, where: Scope, logs: Mapping[str, TopicLog], offsets: RangeSet) -> RangeSet:
     lower, upper = (
         None if one is None else first_at(opened, logs, milliseconds(one)) for one in times(where.since, where.until)
     )

@@ -22,13 +22,13 @@ from tidemark.sinks.kinds import kind_of
 from tidemark.views.browsing.filters import Filter, parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
-from tidemark.views.browsing.messages import Asked
+from tidemark.views.browsing.messages import MessageQuery
 from tidemark.views.browsing.parts import Take, Through, left_from, stretches
 
 _COORDINATE = re.compile(r"([A-Za-z0-9._-]+)(?:#(\d+))?/(\d+)@(\d+)", re.ASCII)
 
 
-def results(opened: OpenStream, asked: Asked, meter: Meter, sink: str | None = None) -> Found:
+def results(opened: OpenStream, asked: MessageQuery, meter: Meter, sink: str | None = None) -> Found:
     """The rows that count in a sink and fit: `count` of them, or as many as `meter` allows.
 
     By partition and offset; backwards those of the newest window first, each from its end. `sink`: the first one with rows by
@@ -71,7 +71,7 @@ def _of_fields(wanted: Filter, opened: OpenStream) -> Filter:
     return wanted
 
 
-def _windows(view: View, asked: Asked) -> list[tuple[int, RangeSet]]:
+def _windows(view: View, asked: MessageQuery) -> list[tuple[int, RangeSet]]:
     """The windows that are asked for, by generation, with those of their offsets that count."""
     since, until = times(asked.where.since, asked.where.until)
     name = asked.where.window

@@ -21,7 +21,7 @@ SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 
 
 @dataclass(frozen=True)
-class Line:
+class ItemShown:
     """A message, a dead letter or a row. `timestamp`: ms since 1970. `index` tells the rows of one message apart.
 
     `more_headers`: how many are not shown. `record`: what the value says, where it is a record or compressed. `deleted`: of the
@@ -53,7 +53,7 @@ class Browsed:
     messages with very many are not here, at least.
     """
 
-    lines: list[Line]
+    lines: list[ItemShown]
     searched: list[str]
     go_on: str | None
     ended: str | None
@@ -87,7 +87,7 @@ def page_of(answer: Found, *, payload: bool, may_see_payload: bool, letters: boo
     )
 
 
-def _line(item: Item, topics: Topics, said: Collection[str], *, payload: bool) -> Line:
+def _line(item: Item, topics: Topics, said: Collection[str], *, payload: bool) -> ItemShown:
     cut = partial(shown, most=MOST_SHOWN)
     look = cut if payload else masked
     at = item.at
@@ -97,7 +97,7 @@ def _line(item: Item, topics: Topics, said: Collection[str], *, payload: bool) -
     def looked(value: bytes | None) -> Value | Masked | None:
         return None if value is None else look(value)
 
-    return Line(
+    return ItemShown(
         coordinate=written(topics, at),
         topic=at.partition.topic,
         partition=at.partition.partition,

@@ -12,7 +12,7 @@ from tidemark.ledger.records import INGEST, GapKind, Head, Register
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
 from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.coverage.picture import GAPS, Block, Log, Name, bar, bounds, stretches
+from tidemark.views.coverage.picture import GAPS, Block, Name, OffsetsOfPartition, bar, bounds, stretches
 from tidemark.views.coverage.window_index import WindowIndex
 from tidemark.views.values import From, Number
 
@@ -22,7 +22,7 @@ MOST_PARTITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class BarQuery:
     """Which bars: `count` partitions from number `first` on, or one partition, of which a part may be chosen. In pixels.
 
     `gaps`: only among partitions with a hole, or with lost, skipped or expired offsets.
@@ -80,7 +80,7 @@ class Coverage:
     bars: list[Bar]
 
 
-def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> Coverage:
+def coverage_bars(opened: OpenStream, index: WindowIndex, asked: BarQuery) -> Coverage:
     """The bars that are asked for, by the windows that the index has.
 
     Raises WrongUse for a partition that the stream does not have, Unreachable, and the ledger's errors.
@@ -96,24 +96,24 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> Cover
 
 
 @dataclass(frozen=True)
-class SeenPartition:
+class PartitionOfBar:
     """A partition as ledger and Kafka show it now, with the ingest's position."""
 
     at: TopicPartition
-    log: Log
+    log: OffsetsOfPartition
     position: int | None
 
 
 @dataclass(frozen=True)
-class Seen:
+class PartitionsOfBars:
     """`partitions` of the stream's (`of`) are asked about, of which some are chosen."""
 
     partitions: int
     of: int
-    chosen: list[SeenPartition]
+    chosen: list[PartitionOfBar]
 
 
-def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog], asked: Asked) -> Seen:
+def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog], asked: BarQuery) -> PartitionsOfBars:
     """The partitions that are asked for, as Kafka has just shown their logs."""
     register = index.register
     heads = {} if register is None else {name: one.head for name, one in opened.book.heads_of(register.lanes).items()}
@@ -128,10 +128,12 @@ def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog]
     pending = _pending(opened, heads, set(chosen))
     positions = heads[INGEST].offsets() if INGEST in heads else {}
 
-    def whole(at: TopicPartition) -> Log:
+    def whole(at: TopicPartition) -> OffsetsOfPartition:
         return replace(_log(index, by_partition[at], at), segments=index.segments(at), pending=pending.get(at, []))
 
-    return Seen(len(partitions), len(by_partition), [SeenPartition(at, whole(at), positions.get(at)) for at in chosen])
+    return PartitionsOfBars(
+        len(partitions), len(by_partition), [PartitionOfBar(at, whole(at), positions.get(at)) for at in chosen]
+    )
 
 
 def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
@@ -141,7 +143,7 @@ def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
     return TopicPartition(topic, number, newest(register.topics, topic).incarnation)
 
 
-def _chosen(partitions: list[TopicPartition], asked: Asked) -> list[TopicPartition]:
+def _chosen(partitions: list[TopicPartition], asked: BarQuery) -> list[TopicPartition]:
     if asked.partition is None:
         return partitions[asked.first : asked.first + min(asked.count, MOST_BARS)]
     # Whoever does not know of incarnations means the newest one.
@@ -151,7 +153,7 @@ def _chosen(partitions: list[TopicPartition], asked: Asked) -> list[TopicPartiti
     return one
 
 
-def _has_gaps(index: WindowIndex, log: Log, at: TopicPartition) -> bool:
+def _has_gaps(index: WindowIndex, log: OffsetsOfPartition, at: TopicPartition) -> bool:
     """Whether the ingest is past offsets that no window has read. Takes little time, however many windows there are."""
     known = replace(log, segments=index.runs(at))
     start, until = bounds(known)
@@ -159,11 +161,11 @@ def _has_gaps(index: WindowIndex, log: Log, at: TopicPartition) -> bool:
     return any(one.state in GAPS for one in bar(stretches(known, index.kinds, start, until), start, until, 1))
 
 
-def _log(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> Log:
+def _log(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> OffsetsOfPartition:
     """A partition without its windows."""
     asked_for = index.asked_for(at)
     lost, skipped = (_gaps(index, at, kind) for kind in (GapKind.LOST, GapKind.SKIPPED))
-    return Log(log.start, log.end, (), lost, skipped, asked_for=(asked_for.start, asked_for.until))
+    return OffsetsOfPartition(log.start, log.end, (), lost, skipped, asked_for=(asked_for.start, asked_for.until))
 
 
 def _pending(
@@ -181,7 +183,7 @@ def _pending(
     return pending
 
 
-def _bar(index: WindowIndex, seen: SeenPartition, asked: Asked) -> Bar:
+def _bar(index: WindowIndex, seen: PartitionOfBar, asked: BarQuery) -> Bar:
     at, known = seen.at, seen.log
     first, last = bounds(known)
     start = first if asked.start is None else max(first, asked.start)

@@ -19,7 +19,7 @@ from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import Interval
 
 
-class State(StrEnum):
+class OffsetState(StrEnum):
     """What has become of an offset, the most remarkable first."""
 
     # A hole (`ledger.holes`) that Kafka still has.
@@ -43,9 +43,9 @@ class State(StrEnum):
 
 
 # No window has read these offsets, and the ingest is past them.
-GAPS = frozenset({State.HOLE, State.LOST, State.SKIPPED, State.EXPIRED})
-_ORDER = {state: number for number, state in enumerate(State)}
-_OF_LANES = {kind: State(kind.value) for kind in LaneKind}
+GAPS = frozenset({OffsetState.HOLE, OffsetState.LOST, OffsetState.SKIPPED, OffsetState.EXPIRED})
+_ORDER = {state: number for number, state in enumerate(OffsetState)}
+_OF_LANES = {kind: OffsetState(kind.value) for kind in LaneKind}
 _UNTIL = itemgetter(1)
 # A window that is narrower than this cannot be pointed at; it becomes part of a block with its neighbours.
 _POINTED_AT = 3
@@ -54,7 +54,7 @@ Name = int | tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Log:
+class OffsetsOfPartition:
     """What is known of one partition. `start` and `end` are Kafka's, `pending` maps windows' names to their offsets.
 
     `asked_for`: what the ingest has had to read until now, as `holes.Ingest` says; empty where there is no ingest.
@@ -74,7 +74,7 @@ class Stretch(NamedTuple):
 
     start: int
     until: int
-    state: State
+    state: OffsetState
     window: Name | None
 
 
@@ -87,7 +87,7 @@ class Block(NamedTuple):
 
     first: int
     last: int
-    state: State
+    state: OffsetState
     start: int
     until: int
     stretches: int
@@ -95,7 +95,7 @@ class Block(NamedTuple):
     windows: int
 
 
-def bounds(log: Log) -> Interval:
+def bounds(log: OffsetsOfPartition) -> Interval:
     """The offsets that a bar shows: from the first one that Kafka or the ledger knows of, to the last."""
     intervals = [
         *((one.start, one.until) for one in (*log.segments[:1], *log.segments[-1:])),
@@ -106,18 +106,18 @@ def bounds(log: Log) -> Interval:
     return min([log.start, *(start for start, _ in intervals)]), max([log.end, *(until for _, until in intervals)])
 
 
-def stretches(log: Log, kinds: Mapping[int, LaneKind], start: int, until: int) -> Iterator[Stretch]:
+def stretches(log: OffsetsOfPartition, kinds: Mapping[int, LaneKind], start: int, until: int) -> Iterator[Stretch]:
     """The offsets [start, until) of a partition, ascending and without a gap. `kinds` gives the lane's of a generation."""
     at = start
     for low, high, name in [*sorted(log.pending), (until, until, ("", 0))]:
         low, high = max(at, min(low, until)), max(at, min(high, until))
         yield from _committed(log, kinds, at, low)
         if low < high:
-            yield Stretch(low, high, State.PENDING, name)
+            yield Stretch(low, high, OffsetState.PENDING, name)
         at = high
 
 
-def _committed(log: Log, kinds: Mapping[int, LaneKind], start: int, until: int) -> Iterator[Stretch]:
+def _committed(log: OffsetsOfPartition, kinds: Mapping[int, LaneKind], start: int, until: int) -> Iterator[Stretch]:
     """As `stretches`, of offsets in no pending window."""
     segments = log.segments
     at = start
@@ -132,7 +132,7 @@ def _committed(log: Log, kinds: Mapping[int, LaneKind], start: int, until: int) 
     yield from _uncovered(log, at, until)
 
 
-def _uncovered(log: Log, start: int, until: int) -> Iterator[Stretch]:
+def _uncovered(log: OffsetsOfPartition, start: int, until: int) -> Iterator[Stretch]:
     """As `stretches`, of offsets in no window at all."""
     edges = [log.start, *log.asked_for, *(edge for pair in (*log.lost, *log.skipped) for edge in pair)]
     inside = sorted({start, until, *(edge for edge in edges if start < edge < until)})
@@ -140,17 +140,17 @@ def _uncovered(log: Log, start: int, until: int) -> Iterator[Stretch]:
         yield Stretch(low, high, _without_window(log, low), None)
 
 
-def _without_window(log: Log, offset: int) -> State:
+def _without_window(log: OffsetsOfPartition, offset: int) -> OffsetState:
     if _holds(log.lost, offset):
-        return State.LOST
+        return OffsetState.LOST
     if _holds(log.skipped, offset):
-        return State.SKIPPED
+        return OffsetState.SKIPPED
     if offset < log.start:
-        return State.EXPIRED
+        return OffsetState.EXPIRED
     begin, position = log.asked_for
     if offset >= position:
-        return State.UNREAD
-    return State.HOLE if offset >= begin else State.BEFORE
+        return OffsetState.UNREAD
+    return OffsetState.HOLE if offset >= begin else OffsetState.BEFORE
 
 
 def _holds(intervals: Sequence[Interval], offset: int) -> bool:
@@ -201,7 +201,7 @@ class _Building:
 
     __slots__ = ("first", "found", "last", "state")
 
-    def __init__(self, first: int, last: int, state: State, found: list[Stretch]) -> None:
+    def __init__(self, first: int, last: int, state: OffsetState, found: list[Stretch]) -> None:
         self.first, self.last, self.state, self.found = first, last, state, found
 
     def block(self) -> Block:

@@ -14,8 +14,8 @@ from tidemark.ledger.records import INGEST
 from tidemark.runs.live.discovery import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
-from tidemark.views.coverage.bars import MOST_BARS, Asked, SeenPartition, seen_of
-from tidemark.views.coverage.picture import State, stretches
+from tidemark.views.coverage.bars import MOST_BARS, BarQuery, PartitionOfBar, seen_of
+from tidemark.views.coverage.picture import OffsetState, stretches
 from tidemark.views.coverage.window_index import WindowIndex
 from tidemark.views.values import From, Number
 
@@ -25,7 +25,7 @@ MOST_COLUMNS = 192
 _USUAL_COLUMNS: dict[Step, int] = {"hour": 48, "day": 31}
 # The largest time, in ms, that a `datetime` has.
 LAST_MS = 253_402_300_799_999
-_ORDER = list(State)
+_ORDER = list(OffsetState)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class AskedTimes:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellInTime:
     """Offsets of a column, with the most remarkable state among them, and how many offsets have each state."""
 
     column: int
@@ -59,7 +59,7 @@ class RowInTime:
     partition: str
     topic: str
     number: int
-    cells: list[Cell]
+    cells: list[CellInTime]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _between(times: list[int], ask: Callable[[int], Begins]) -> list[Begins]:
 def coverage_times(opened: OpenStream, index: WindowIndex, grid: Grid) -> CoverageInTime:
     """What has become of the messages of each column, by the windows that the index has. Raises the ledger's errors."""
     asked = grid.asked
-    seen = seen_of(opened, index, grid.logs, Asked(1, asked.first, asked.count, asked.partition))
+    seen = seen_of(opened, index, grid.logs, BarQuery(1, asked.first, asked.count, asked.partition))
     return CoverageInTime(
         since=grid.since,
         until=grid.until,
@@ -157,15 +157,15 @@ def coverage_times(opened: OpenStream, index: WindowIndex, grid: Grid) -> Covera
     )
 
 
-def _cells(index: WindowIndex, seen: SeenPartition, grid: Grid) -> list[Cell]:
+def _cells(index: WindowIndex, seen: PartitionOfBar, grid: Grid) -> list[CellInTime]:
     place, log = (seen.at.topic, seen.at.partition), seen.log
     edges = [log.end if (at := begins.get(place)) is None else at for begins in grid.begins]
     cells = []
     for column, (start, until) in enumerate(itertools.pairwise(edges)):
-        counted: Counter[State] = Counter()
+        counted: Counter[OffsetState] = Counter()
         for one in stretches(log, index.kinds, start, until) if start < until else ():
             counted[one.state] += one.until - one.start
         if counted:
             states = {one.value: counted[one] for one in _ORDER if counted[one]}
-            cells.append(Cell(column, next(iter(states)), start, until, states))
+            cells.append(CellInTime(column, next(iter(states)), start, until, states))
     return cells

@@ -14,21 +14,21 @@ from tidemark.views.event_time.completeness import (
     HOUR_MS,
     MISSINGS,
     RULES,
-    Answer,
+    CompletenessRule,
     Missing,
     Partition,
-    Rule,
+    PartitionCompleteness,
     Span,
     is_complete,
 )
-from tidemark.views.event_time.progress import LateIn, LateTotal, Progress, hour_name, late_total
+from tidemark.views.event_time.progress import EventTimeNow, LateIn, LateTotal, hour_name, late_total
 from tidemark.views.values import From, Number
 
 # Of one partition: the ranges that are missing, and the windows with late messages.
 SHOWN = 100
 
 
-class Word(StrEnum):
+class HourState(StrEnum):
     """An hour of the whole stream in a word."""
 
     BEFORE = "before the first message"
@@ -42,13 +42,14 @@ class Word(StrEnum):
 
 # Their meanings: docs/airflow-pages.md is written from here.
 WORDS = {
-    Word.COMPLETE: "complete in all partitions",
-    Word.NOT_OVER: "the clock has not passed the end of the hour and the allowed lateness",
-    Word.UNREAD: "what is missing lies behind all that the stream has read: the next run reads it",
-    Word.MISSING: "offsets that may belong to the hour are in no committed window, and the stream has gone past them",
-    Word.REPLACED: "nobody knows what is missing: a topic was recreated, truncated or left before it had passed the hour",
-    Word.BEFORE: "the hour was over before the first message that the stream has read",
-    Word.NOTHING: "the hour is over, and there was nothing to read: neither Kafka nor any window has a message of the stream",
+    HourState.COMPLETE: "complete in all partitions",
+    HourState.NOT_OVER: "the clock has not passed the end of the hour and the allowed lateness",
+    HourState.UNREAD: "what is missing lies behind all that the stream has read: the next run reads it",
+    HourState.MISSING: "offsets that may belong to the hour are in no committed window, and the stream has gone past them",
+    HourState.REPLACED: "nobody knows what is missing: a topic was recreated, truncated or left before it had passed the hour",
+    HourState.BEFORE: "the hour was over before the first message that the stream has read",
+    HourState.NOTHING: "the hour is over, and there was nothing to read: neither Kafka nor any window has a message of the "
+    "stream",
 }
 
 
@@ -142,15 +143,17 @@ def hour_asked(field: str, text: str) -> Span:
         raise WrongUse(f"{field}: {problem}") from None
 
 
-def calendar_of(seen: Progress, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
-    """The hours in a line each. `first` is `Progress.first_message`."""
+def calendar_of(seen: EventTimeNow, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
+    """The hours in a line each. `first` is `EventTimeNow.first_message`."""
     wanted, partitions = list(hours), _by_place(seen)
     seen.look_at(_times(seen, [hour for hour in wanted if not _before(hour, first)]))
     lines = [_line(seen, hour, first, partitions) for hour in wanted]
     return Calendar(seen.now, watermark, seen.lateness_ms, first, lines)
 
 
-def _line(seen: Progress, hour: Span, first: int | None, partitions: Mapping[TopicPartition, Partition]) -> HourLine:
+def _line(
+    seen: EventTimeNow, hour: Span, first: int | None, partitions: Mapping[TopicPartition, Partition]
+) -> HourLine:
     answers = [] if _before(hour, first) else seen.answers(hour)
     return HourLine(
         **vars(_named(hour, first, answers, partitions)),
@@ -160,8 +163,8 @@ def _line(seen: Progress, hour: Span, first: int | None, partitions: Mapping[Top
     )
 
 
-def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
-    """An hour, partition by partition. `first` is `Progress.first_message`."""
+def hour_whole(seen: EventTimeNow, hour: Span, first: int | None) -> Hour:
+    """An hour, partition by partition. `first` is `EventTimeNow.first_message`."""
     answers, by_place = seen.answers(hour), _by_place(seen)
     again = [
         again
@@ -182,19 +185,19 @@ def hour_whole(seen: Progress, hour: Span, first: int | None) -> Hour:
     )
 
 
-def word_of(answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]) -> Word:
+def word_of(answers: Iterable[PartitionCompleteness], partitions: Mapping[TopicPartition, Partition]) -> HourState:
     """An hour in a word, of its answers in all partitions: the most remarkable of theirs."""
     words = set()
     for answer in answers:
-        if answer.rule == Rule.MISSING:
+        if answer.rule == CompletenessRule.MISSING:
             behind = any(_behind(partitions[answer.at], kind, part) for kind, part in answer.missing)
-            words.add(Word.MISSING if behind else Word.UNREAD)
-        elif answer.rule == Rule.REPLACED:
-            words.add(Word.REPLACED)
-        elif answer.rule == Rule.NOT_OVER:
-            words.add(Word.NOT_OVER)
-    worst = (Word.MISSING, Word.REPLACED, Word.UNREAD, Word.NOT_OVER)
-    return next((word for word in worst if word in words), Word.COMPLETE)
+            words.add(HourState.MISSING if behind else HourState.UNREAD)
+        elif answer.rule == CompletenessRule.REPLACED:
+            words.add(HourState.REPLACED)
+        elif answer.rule == CompletenessRule.NOT_OVER:
+            words.add(HourState.NOT_OVER)
+    worst = (HourState.MISSING, HourState.REPLACED, HourState.UNREAD, HourState.NOT_OVER)
+    return next((word for word in worst if word in words), HourState.COMPLETE)
 
 
 def _behind(partition: Partition, kind: Missing, part: OffsetRange) -> bool:
@@ -210,7 +213,7 @@ def _again(partition: Partition, kind: Missing, part: OffsetRange) -> str | None
     return f"{partition.at.topic}/{partition.at.partition}@{start}-{until}" if start < until else None
 
 
-def _partition(answer: Answer, known: Partition, topics: Topics) -> PartitionOfHour:
+def _partition(answer: PartitionCompleteness, known: Partition, topics: Topics) -> PartitionOfHour:
     return PartitionOfHour(
         partition=str(answer.at),
         complete=answer.complete,
@@ -234,11 +237,14 @@ def _partition(answer: Answer, known: Partition, topics: Topics) -> PartitionOfH
 
 
 def _named(
-    hour: Span, first: int | None, answers: Iterable[Answer], partitions: Mapping[TopicPartition, Partition]
+    hour: Span,
+    first: int | None,
+    answers: Iterable[PartitionCompleteness],
+    partitions: Mapping[TopicPartition, Partition],
 ) -> HourNamed:
-    word = Word.BEFORE if _before(hour, first) else word_of(answers, partitions)
-    if word is Word.COMPLETE and first is None:
-        word = Word.NOTHING
+    word = HourState.BEFORE if _before(hour, first) else word_of(answers, partitions)
+    if word is HourState.COMPLETE and first is None:
+        word = HourState.NOTHING
     return HourNamed(hour_name(hour), hour.start, hour.until, word.value)
 
 
@@ -246,11 +252,11 @@ def _before(hour: Span, first: int | None) -> bool:
     return first is not None and hour.until <= first
 
 
-def _times(seen: Progress, hours: Iterable[Span]) -> Iterator[int]:
+def _times(seen: EventTimeNow, hours: Iterable[Span]) -> Iterator[int]:
     """The times at which Kafka is asked about some hours."""
     for hour in hours:
         yield from (hour.start, hour.until + seen.lateness_ms)
 
 
-def _by_place(seen: Progress) -> dict[TopicPartition, Partition]:
+def _by_place(seen: EventTimeNow) -> dict[TopicPartition, Partition]:
     return {partition.at: partition for partition in seen.partitions}

@@ -39,7 +39,7 @@ HOUR_MS = 3_600_000
 _MOST_HOURS_OF_A_PART, _MOST_HOURS_OF_A_SPAN = 48, 1_000
 
 
-class Rule(StrEnum):
+class CompletenessRule(StrEnum):
     """Why a partition is complete, or why not."""
 
     PASSED = "passed"
@@ -62,14 +62,14 @@ class Missing(StrEnum):
 
 # Their meanings: docs/complete.md is written from here.
 RULES = {
-    Rule.PASSED: "complete: Kafka has a message at or after the end of the span and the allowed lateness, and all that may "
-    "belong to the span before that message is in committed windows",
-    Rule.IDLE: "complete: Kafka has no message so new, the clock has passed that time, and all that Kafka held is in "
-    "committed windows",
-    Rule.NOT_OVER: "not complete: the clock has not passed the end of the span and the allowed lateness",
-    Rule.MISSING: "not complete: offsets that may belong to the span are in no committed window",
-    Rule.REPLACED: "not complete: the topic was recreated, truncated or left before its windows had passed the span, and "
-    "nobody knows what was unread; or the log ends below what was read of it",
+    CompletenessRule.PASSED: "complete: Kafka has a message at or after the end of the span and the allowed lateness, and "
+    "all that may belong to the span before that message is in committed windows",
+    CompletenessRule.IDLE: "complete: Kafka has no message so new, the clock has passed that time, and all that Kafka held is "
+    "in committed windows",
+    CompletenessRule.NOT_OVER: "not complete: the clock has not passed the end of the span and the allowed lateness",
+    CompletenessRule.MISSING: "not complete: offsets that may belong to the span are in no committed window",
+    CompletenessRule.REPLACED: "not complete: the topic was recreated, truncated or left before its windows had passed the "
+    "span, and nobody knows what was unread; or the log ends below what was read of it",
 }
 MISSINGS = {
     Missing.UNREAD: "no window has read them yet; the next run does, or a backfill",
@@ -94,7 +94,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowPart:
     """What a committed window counted in one partition: how many messages, first and last offset, least and last time.
 
     `once`: no other part has the same messages.
@@ -112,7 +112,7 @@ class Part:
 class PartsByTime:
     """The parts of a partition by their hours: for each span those that matter, without a look at all of them."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[WindowPart]) -> None:
         self._parts = parts
         self._long: list[int] = []
         self._by_hour: dict[int, list[int]] = defaultdict(list)
@@ -131,7 +131,7 @@ class PartsByTime:
             if parts[self._least[at + 1]].first < parts[later[at]].first:
                 self._least[at] = self._least[at + 1]
 
-    def near(self, start: int, end: int) -> Sequence[Part]:
+    def near(self, start: int, end: int) -> Sequence[WindowPart]:
         """The parts with a time at or after `start`, in their order. From those that lie wholly at or after `end`, the one
         with the least first offset stands for all. There may be others, which lie elsewhere.
         """
@@ -147,7 +147,7 @@ class PartsByTime:
 
 
 @dataclass(frozen=True)
-class Log:
+class LogBounds:
     """What Kafka holds of a partition: [start, end) can be read, and [end, high) not yet (see `Missing.HELD`)."""
 
     start: int
@@ -172,9 +172,9 @@ class Partition:
     begins: int
     covered: RangeSet
     left_out: Mapping[Missing, RangeSet]
-    parts: Sequence[Part]
+    parts: Sequence[WindowPart]
     arrived: Sequence[tuple[int, int]]
-    log: Log | None
+    log: LogBounds | None
     lowest: int = 0
     ended_at: int | None = None
 
@@ -192,7 +192,7 @@ class Partition:
         done = [self.covered, *self.left_out.values()]
         return max((until for range_ in done for _, until in range_.of(self.at)[-1:]), default=self.begins)
 
-    def near(self, start: int, end: int) -> Sequence[Part]:
+    def near(self, start: int, end: int) -> Sequence[WindowPart]:
         """The parts that matter for a span from `start` on whose passing is at `end`: see `PartsByTime.near`."""
         return self._by_time.near(start, end)
 
@@ -239,22 +239,22 @@ class Late:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PartitionCompleteness:
     """Whether a span is complete in one partition, the rule, what is missing, and what came late."""
 
     at: TopicPartition
     complete: bool
-    rule: Rule
+    rule: CompletenessRule
     missing: tuple[tuple[Missing, OffsetRange], ...]
     late: Late
 
 
-def is_complete(answers: Collection[Answer]) -> bool:
+def is_complete(answers: Collection[PartitionCompleteness]) -> bool:
     """Whether a span is complete in all partitions. Where none has a part in it, nothing is."""
     return bool(answers) and all(answer.complete for answer in answers)
 
 
-def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> Answer:
+def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> PartitionCompleteness:
     """Whether a span is complete in a partition. `now` is the clock before Kafka was asked; `lateness_ms` is allowed."""
     end = span.until + lateness_ms
     parts = partition.near(span.start, end)
@@ -262,15 +262,15 @@ def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness
     reach = latest if latest is not None else partition.log.until if partition.log is not None else None
     missing = () if reach is None else tuple(_missing(partition, span, passing, reach))
     if now < end:
-        rule = Rule.NOT_OVER
+        rule = CompletenessRule.NOT_OVER
     elif reach is None or partition.cut:
-        rule = Rule.REPLACED
+        rule = CompletenessRule.REPLACED
     elif missing:
-        rule = Rule.MISSING
+        rule = CompletenessRule.MISSING
     else:
-        rule = Rule.PASSED if latest is not None else Rule.IDLE
-    complete = rule in (Rule.PASSED, Rule.IDLE)
-    return Answer(partition.at, complete, rule, missing, _late(partition, parts, span, earliest, latest))
+        rule = CompletenessRule.PASSED if latest is not None else CompletenessRule.IDLE
+    complete = rule in (CompletenessRule.PASSED, CompletenessRule.IDLE)
+    return PartitionCompleteness(partition.at, complete, rule, missing, _late(partition, parts, span, earliest, latest))
 
 
 def concerns(partition: Partition, span: Span) -> bool:
@@ -326,7 +326,9 @@ def noted(before: Iterable[int], hours: Iterable[int], run: str, most: int) -> d
 NOTHING_NOTED: Mapping[str, Any] = {"hours": [], "run": "", "by_run": []}
 
 
-def _passed(partition: Partition, parts: Iterable[Part], time: int, known: int | None) -> tuple[int | None, int | None]:
+def _passed(
+    partition: Partition, parts: Iterable[WindowPart], time: int, known: int | None
+) -> tuple[int | None, int | None]:
     """Bounds of the first known message at or after a time: of what Kafka holds, and of what windows have read.
 
     Where Kafka still holds the message, both bounds are its offset.
@@ -384,7 +386,9 @@ def _older(partition: Partition, until: int, time: int, log_is_older: bool) -> b
     return min(behind, key=lambda part: part.first).first_timestamp < time
 
 
-def _late(partition: Partition, parts: Iterable[Part], span: Span, earliest: int | None, latest: int | None) -> Late:
+def _late(
+    partition: Partition, parts: Iterable[WindowPart], span: Span, earliest: int | None, latest: int | None
+) -> Late:
     """What came after the partition had passed the span: `earliest` and `latest` are bounds of where it did."""
     least, most, windows = 0, 0, []
     ranges = RangeSet()

@@ -23,13 +23,13 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.views.event_time.completeness import (
     HOUR_MS,
-    Answer,
-    Log,
+    LogBounds,
     Missing,
-    Part,
     Partition,
+    PartitionCompleteness,
     Passing,
     Span,
+    WindowPart,
     concerns,
     hours_due,
     is_complete,
@@ -45,7 +45,7 @@ MOST_HOURS = 168
 
 
 @dataclass(frozen=True)
-class Progress:
+class EventTimeNow:
     """A stream as ledger and Kafka show it at `now` (ms since 1970). What comes later is not in it."""
 
     opened: OpenStream
@@ -62,7 +62,7 @@ class Progress:
     def lateness_ms(self) -> int:
         return self.opened.stream.event_time.lateness_ms
 
-    def answers(self, span: Span) -> list[Answer]:
+    def answers(self, span: Span) -> list[PartitionCompleteness]:
         """Whether a span is complete, partition by partition. Asks Kafka where its logs pass the span."""
         asked = [self._first(time) for time in (0, span.start, span.until + self.lateness_ms)]
         self._check_asked()
@@ -118,14 +118,18 @@ class Progress:
         """The least timestamp that a window has read, in ms since 1970; None when no window has."""
         return min((part.first_timestamp for partition in self.partitions for part in partition.parts), default=None)
 
-    def became_complete(self, watermark: int | None, announced: Iterable[int]) -> list[tuple[Span, list[Answer]]]:
+    def became_complete(
+        self, watermark: int | None, announced: Iterable[int]
+    ) -> list[tuple[Span, list[PartitionCompleteness]]]:
         """The complete hours of the last week that were not announced, with their answers, oldest first."""
         due = hours_due(self.first_message(), watermark, announced, MOST_HOURS)
         hours = [Span(hour, hour + HOUR_MS) for hour in due]
         judged = [(hour, self.answers(hour)) for hour in hours]
         return [(hour, answers) for hour, answers in judged if is_complete(answers)]
 
-    def counted(self, span: Span, answers: Iterable[Answer], reading: Reading) -> list[Answer]:
+    def counted(
+        self, span: Span, answers: Iterable[PartitionCompleteness], reading: Reading
+    ) -> list[PartitionCompleteness]:
         """The answers with the exact numbers of late messages: reads from Kafka where they may lie.
 
         What Kafka has deleted stays a bound.
@@ -134,13 +138,15 @@ class Progress:
         reading.begin(RangeSet(part for _, ranges in wanted for part in ranges))
         return [self._counted(span, one, ranges, reading) if ranges else one for one, ranges in wanted]
 
-    def _to_count(self, answer: Answer) -> RangeSet:
+    def _to_count(self, answer: PartitionCompleteness) -> RangeSet:
         """Where late messages of an answer may lie; empty where Kafka does not hold all of it."""
         log = next(partition.log for partition in self.partitions if partition.at == answer.at)
         ranges = answer.late.ranges.only([answer.at])
         return ranges if log is not None and ranges and ranges.of(answer.at)[0][0] >= log.start else RangeSet()
 
-    def _counted(self, span: Span, answer: Answer, ranges: RangeSet, reading: Reading) -> Answer:
+    def _counted(
+        self, span: Span, answer: PartitionCompleteness, ranges: RangeSet, reading: Reading
+    ) -> PartitionCompleteness:
         place = (answer.at.topic, answer.at.partition)
         number = self.opened.log.count_between(
             {place: ranges.of(answer.at)},
@@ -165,7 +171,7 @@ class Progress:
             self._asked.clear()
 
 
-def progress(opened: OpenStream) -> Progress:
+def progress(opened: OpenStream) -> EventTimeNow:
     """Look at a stream once. Reads the whole history. Raises TopicUnknown, Unreachable and the ledger's errors."""
     # The clock first: what Kafka holds afterwards has come by then.
     now = opened.book.clock()
@@ -178,17 +184,18 @@ def progress(opened: OpenStream) -> Progress:
     settled = opened.stream.source.isolation != READ_COMMITTED
     high = {} if settled else opened.log.high_watermarks(known.logs)
     logs = {
-        at: Log(log.start, log.end, high.get((at.topic, at.partition), log.end)) for at, log in known.to_read().items()
+        at: LogBounds(log.start, log.end, high.get((at.topic, at.partition), log.end))
+        for at, log in known.to_read().items()
     }
     # The ledger last: what was committed meanwhile counts.
     view = opened.book.view()
     partitions = _partitions(known, logs, view.register, view.windows, topics)
-    return Progress(opened, now, known, partitions, view.register.topics if view.register else {})
+    return EventTimeNow(opened, now, known, partitions, view.register.topics if view.register else {})
 
 
 def _partitions(
     known: Known,
-    logs: Mapping[TopicPartition, Log],
+    logs: Mapping[TopicPartition, LogBounds],
     register: Register | None,
     windows: Sequence[Committed],
     topics: Iterable[str],
@@ -251,7 +258,7 @@ def _ended_at(
     return None if at.topic in topics and at.topic not in known.incarnations else last
 
 
-def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
+def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[WindowPart]]:
     """What windows have counted in each partition. Windows that read again what others had read add nothing new."""
     first: list[Committed] = []
     again: list[Committed] = []
@@ -260,7 +267,7 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
         repeats = record.kind.reads_again or record.window.guarantee == Guarantee.NONE
         (again if repeats else first).append(window)
     covered = RangeSet(range_ for window in first if window.record.receipt is not None for range_ in window.covers)
-    parts: dict[TopicPartition, list[Part]] = defaultdict(list)
+    parts: dict[TopicPartition, list[WindowPart]] = defaultdict(list)
     for once, several in ((True, first), (False, again)):
         for window in several:
             for tally in window.record.tallies:
@@ -272,7 +279,7 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
                     continue
                 name = f"{window.record.lane}/{window.record.seq}"
                 times = (tally.first_timestamp, tally.last_timestamp)
-                parts[tally.at].append(Part(name, tally.read.number, tally.first, tally.last, *times, once))
+                parts[tally.at].append(WindowPart(name, tally.read.number, tally.first, tally.last, *times, once))
     return parts
 
 
@@ -299,7 +306,7 @@ class MissingPart:
 
 
 @dataclass(frozen=True)
-class AnswerShown:
+class CompletenessShown:
     """The answer for a partition."""
 
     partition: str
@@ -325,23 +332,23 @@ def hour_name(span: Span) -> str:
     return f"{in_iso(span.start).partition(':')[0]}Z"
 
 
-def answer_shown(answer: Answer) -> AnswerShown:
+def answer_shown(answer: PartitionCompleteness) -> CompletenessShown:
     missing = [MissingPart(kind.value, str(part)) for kind, part in answer.missing]
     late = LateIn(answer.late.least, answer.late.most, list(answer.late.windows))
-    return AnswerShown(str(answer.at), answer.complete, answer.rule.value, missing, late, answer.late.unread)
+    return CompletenessShown(str(answer.at), answer.complete, answer.rule.value, missing, late, answer.late.unread)
 
 
-def hour_shown(span: Span, answers: Iterable[Answer]) -> CompleteHour:
+def hour_shown(span: Span, answers: Iterable[PartitionCompleteness]) -> CompleteHour:
     return CompleteHour(hour_name(span), in_iso(span.start), in_iso(span.until), late_total(answers))
 
 
-def late_total(answers: Iterable[Answer]) -> LateTotal:
+def late_total(answers: Iterable[PartitionCompleteness]) -> LateTotal:
     """How many messages of a span came late in all partitions."""
     lates = [answer.late for answer in answers]
     return LateTotal(sum(late.least for late in lates), sum(late.most for late in lates))
 
 
-def progress_shown(seen: Progress, watermark: int | None) -> dict[str, str | list[str] | None]:
+def progress_shown(seen: EventTimeNow, watermark: int | None) -> dict[str, str | list[str] | None]:
     """The watermark of a stream, for events: its time, and the offsets that it has passed without a window."""
     at = None if watermark is None else in_iso(watermark)
     return {"watermark": at, "passed_over": list(shown(seen.passed_over()))}

@@ -44,7 +44,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Counted:
+class OutcomeCounts:
     """How the offsets of one partition of a window are divided among the outcomes."""
 
     stored: int
@@ -61,7 +61,7 @@ class Covering:
     the window wrote to no such sink. `uncommitted`: the window has read messages of aborted transactions too.
     """
 
-    counted: Counted | None
+    counted: OutcomeCounts | None
     dead_letter: bool = False
     row: bool | None = None
     uncommitted: bool = False

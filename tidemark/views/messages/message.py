@@ -105,7 +105,7 @@ class KafkaShown:
 
 
 @dataclass(frozen=True)
-class Where:
+class MessageTrace:
     """Where a message went. `unsaid`: why a sink's rows are not here. `not_asked`: sinks that are only asked with `whole`."""
 
     coordinate: str
@@ -153,7 +153,7 @@ class RecordShown:
 
 
 @dataclass(frozen=True)
-class MessageShown(Where):
+class MessageShown(MessageTrace):
     """Where a message went, and the message. `record` needs `whole`, and `payload`."""
 
     message: TheMessage | None
@@ -164,7 +164,7 @@ class MessageShown(Where):
     may_see_payload: bool
 
 
-def as_values(located: Located) -> Where:
+def as_values(located: Located) -> MessageTrace:
     """Everything that was found but the message itself, with fields as texts."""
     return _where(located, lambda _, row: texts(row.fields), texts)
 
@@ -234,12 +234,12 @@ Fields = Mapping[str, Look]
 
 def _where(
     located: Located, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
-) -> Where:
+) -> MessageTrace:
     """What was found, with the fields of rows that count as `fields_of` a place's name and a row gives them.
 
     `look` gives those of what sinks by key hold.
     """
-    return Where(
+    return MessageTrace(
         coordinate=located.written,
         topic=located.at.partition.topic,
         partition=located.at.partition.partition,

@@ -36,7 +36,7 @@ class RecordRead:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenValue:
     """A value as it was written: by a schema, and compressed, or one of these. `by` says it in a few words.
 
     `schema` is the text of an Avro schema, or the set of descriptors in base64, of which `message` is the name of the message.
@@ -50,7 +50,7 @@ class Written:
     message: str = ""
 
 
-def asked(written: Iterable[Written]) -> dict[str, Any]:
+def asked(written: Iterable[WrittenValue]) -> dict[str, Any]:
     """Values as the process takes them. Each schema stands there once: it may be a thousand times as long as a value."""
     schemas: dict[tuple[str, str, str], int] = {}
     values = []
@@ -85,15 +85,15 @@ def record_of(stream: Stream, connections: Connections, message: KafkaMessage | 
 
 def written_by(
     stream: Stream, connections: Connections, value: bytes, known: dict[int, str | RecordRead] | None = None
-) -> Written | RecordRead:
+) -> WrittenValue | RecordRead:
     """The value of a stream of records as it was written; or why there is none. `known` keeps schemas that were asked for."""
     scheme, how = stream.scheme, stream.decompress
     unpacked = "" if how is None else f"decompressed by {how}"
     if not isinstance(scheme, WithSchemas):
         if not isinstance(scheme, JsonScheme) or scheme.wire_format is None:
-            return Written(unpacked, value, decompress=how)
+            return WrittenValue(unpacked, value, decompress=how)
         number = number_in(value)
-        return RecordRead("", None, NOT_FRAMED) if number is None else Written(_named(number), value[FRAME:])
+        return RecordRead("", None, NOT_FRAMED) if number is None else WrittenValue(_named(number), value[FRAME:])
     if scheme.registry is None:
         by = ", ".join(filter(None, (str(scheme.schema_file), unpacked)))
         return _by_schema(scheme, scheme.writer, by, value, how)
@@ -107,14 +107,14 @@ def written_by(
     return schema if isinstance(schema, RecordRead) else _by_schema(scheme, schema, _named(number), value[FRAME:], None)
 
 
-def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str | None) -> Written | RecordRead:
+def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str | None) -> WrittenValue | RecordRead:
     if not isinstance(scheme, ProtobufScheme):
-        return Written(by, value, "avro", schema, how)
+        return WrittenValue(by, value, "avro", schema, how)
     try:
         name = scheme.message
         if scheme.registry is not None:
             name, value = behind_indexes(schema, value)
-        return Written(by, value, "protobuf", schema, how, name)
+        return WrittenValue(by, value, "protobuf", schema, how, name)
     except ValueError as problem:
         return RecordRead("", None, str(problem))
 

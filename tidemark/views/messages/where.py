@@ -32,7 +32,7 @@ from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import read_at
 from tidemark.sinks.stored import StoredRow
-from tidemark.views.messages.fates import Counted, Covering, Facts, Fate, fate, possible
+from tidemark.views.messages.fates import Covering, Facts, Fate, OutcomeCounts, fate, possible
 
 DEAD_LETTERS = "dead letters"
 # A message may have thousands of rows, each with a key of its own.
@@ -260,7 +260,7 @@ def _covering(
     )
 
 
-def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted | None:
+def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> OutcomeCounts | None:
     if record.receipt is None:
         return None
     covers = opened.book.covers(record.window).count(at)
@@ -269,4 +269,4 @@ def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted 
         sum(getattr(tally, name).number for tally in tallies) for name in ("stored", "skipped", "read")
     )
     dead = sum(tally.dead_letters for tally in tallies)
-    return Counted(stored, dead, skipped, covers - read)
+    return OutcomeCounts(stored, dead, skipped, covers - read)

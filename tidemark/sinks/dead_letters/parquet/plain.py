@@ -9,7 +9,7 @@ from tidemark.sinks.contract import Erasing
 from tidemark.sinks.parquet.attempts import InFolders
 
 
-class PlainDeadLetters(InFolders):
+class LettersInFolders(InFolders):
     # An erasure writes the files again that hold it.
     left_by_erasing = ""
 

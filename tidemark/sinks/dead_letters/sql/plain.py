@@ -14,7 +14,7 @@ from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 
 
-class PlainDeadLetters(PlainSink):
+class LettersInTables(PlainSink):
     left_by_erasing = ""
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:

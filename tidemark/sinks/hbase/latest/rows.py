@@ -35,7 +35,7 @@ _QUALIFIER = struct.Struct(">HII")
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Version:
+class ValueVersion:
     """Which value of a key is the newer one."""
 
     epoch: int
@@ -54,7 +54,7 @@ class Version:
         return (self.epoch << OFFSET_BITS | self.offset) << ORDINAL_BITS | self.ordinal
 
     @classmethod
-    def decode(cls, timestamp: int) -> Version:
+    def decode(cls, timestamp: int) -> ValueVersion:
         place = timestamp >> ORDINAL_BITS
         return cls(place >> OFFSET_BITS, place & ((1 << OFFSET_BITS) - 1), timestamp & ((1 << ORDINAL_BITS) - 1))
 
@@ -125,7 +125,7 @@ def qualifier(at: TopicPartition, index: int) -> bytes:
     return _QUALIFIER.pack(at.incarnation, at.partition, index)
 
 
-def place_of(topic: str, column: bytes, version: Version) -> Place:
+def place_of(topic: str, column: bytes, version: ValueVersion) -> Place:
     """The coordinate that a cell is from. Raises struct.error for a column that is not of this layout."""
     incarnation, partition, index = _QUALIFIER.unpack(column)
     return Place(TopicPartition(topic, partition, incarnation), version.offset, index)

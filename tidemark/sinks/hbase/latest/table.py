@@ -22,7 +22,7 @@ from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
-from tidemark.sinks.hbase.latest.rows import Version, place_of, row_key, spans, topic_of
+from tidemark.sinks.hbase.latest.rows import ValueVersion, place_of, row_key, spans, topic_of
 from tidemark.sinks.hbase.rows import SALTS, split_keys
 from tidemark.sinks.owners import OWNER_ROW, check_owner
 from tidemark.sinks.stored import Place, StoredRow
@@ -48,7 +48,7 @@ class HasAuthority(Protocol):
     def of(self, partition: TopicPartition, offset: int) -> int | None: ...
 
 
-class LatestTable:
+class LatestInHBase:
     """One HBase table with rows by key."""
 
     def __init__(self, gateway: Gateway2, table: str, was: Names = NEVER) -> None:
@@ -127,7 +127,7 @@ class LatestTable:
                 topic = topic_of(row)
                 for column in columns:
                     for qualifier, timestamp, cell in self._versions(row, column, least):
-                        place = place_of(topic, qualifier, Version.decode(timestamp))
+                        place = place_of(topic, qualifier, ValueVersion.decode(timestamp))
                         generation = before.of(place.partition, place.offset)
                         if generation is not None and mark_of(cell).generation < generation:
                             yield row, qualifier, timestamp
@@ -182,7 +182,10 @@ class LatestTable:
             topic = topic_of(row)
             for column in columns:
                 for qualifier, timestamp, cell in self._versions(row, column):
-                    place, generation = place_of(topic, qualifier, Version.decode(timestamp)), mark_of(cell).generation
+                    place, generation = (
+                        place_of(topic, qualifier, ValueVersion.decode(timestamp)),
+                        mark_of(cell).generation,
+                    )
                     counts = authority.of(place.partition, place.offset)
                     if counts == generation:
                         yield place, self._today(StoredRow(place, mark_of(cell), fields_of(cell)))
@@ -262,13 +265,13 @@ class SteadyValues:
     """
 
     book: Book
-    table: LatestTable
+    table: LatestInHBase
     view: View
     # How many windows had erased something at that moment.
     erasures: int
 
     @classmethod
-    def of(cls, book: Book, table: LatestTable, sink: str) -> SteadyValues:
+    def of(cls, book: Book, table: LatestInHBase, sink: str) -> SteadyValues:
         view = book.view(sink)
         # Workers get this: of the windows, only their number counts.
         return cls(book, table, replace(view, windows=[]), _erasures(view))
@@ -298,9 +301,9 @@ def _erasures(view: View) -> int:
 
 def latest_table(
     connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS, was: Names = NEVER
-) -> LatestTable:
+) -> LatestInHBase:
     """The table of this name, over a connection. Sends no request yet. `was`: names that fields had before."""
-    return LatestTable(gateway2(connections, connection, timeout_ms), table, was)
+    return LatestInHBase(gateway2(connections, connection, timeout_ms), table, was)
 
 
 def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:
@@ -320,7 +323,7 @@ def _newest(
     best: tuple[tuple[int, int, bytes], Place, bytes] | None = None
     for cells in columns:
         for column, timestamp, cell in cells:
-            version = Version.decode(timestamp)
+            version = ValueVersion.decode(timestamp)
             rank = (version.epoch, version.offset, column)
             if best is not None and rank <= best[0]:
                 break

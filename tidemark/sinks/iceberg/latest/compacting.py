@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.iceberg import catalog, compacting
-from tidemark.sinks.iceberg.catalog import Where
+from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.latest.plain import PlainIcebergLatest, located
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.parquet.compacting import ParquetCompaction
@@ -31,7 +31,7 @@ class IcebergLatestCompaction:
         return [*history, *compacting.expired_by(catalog.opened(where_of(opened, settings)), run)]
 
 
-def where_of(opened: Opened, settings: IcebergLatestSink) -> Where:
+def where_of(opened: Opened, settings: IcebergLatestSink) -> CatalogTable:
     place = PlainIcebergLatest().table_place(settings, settings.base(opened.connections))
     return located(opened.connections, place)
 

@@ -14,13 +14,13 @@ from tidemark.sinks.iceberg.settings import place_of
 from tidemark.sinks.latest.plain import PlainLatestRows
 
 if TYPE_CHECKING:
-    from tidemark.sinks.iceberg.catalog import Where
+    from tidemark.sinks.iceberg.catalog import CatalogTable
     from tidemark.sinks.iceberg.latest.table import IcebergLatest
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
 
-def located(connections: Connections, place: Mapping[str, str]) -> Where:
+def located(connections: Connections, place: Mapping[str, str]) -> CatalogTable:
     """The table that a receipt names: its `base` is that of the history."""
     from tidemark.sinks.iceberg.catalog import located
 

@@ -23,7 +23,7 @@ from pyiceberg.types import BooleanType, IcebergType, IntegerType, LongType
 
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
-from tidemark.sinks.iceberg.catalog import LakeIO, Where, opened
+from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import Itself
 from tidemark.sinks.iceberg.schema import arrow_schema
@@ -41,7 +41,7 @@ _MORE: Mapping[str, IcebergType] = {DELETED: BooleanType(), KEY_HASH: LongType()
 
 
 def prepare(
-    where: Where,
+    where: CatalogTable,
     fields: Mapping[str, FieldType],
     stream: str,
     ledger: str,
@@ -60,7 +60,7 @@ def prepare(
     iceberg_table.change(where, lambda table, transaction, _: _kept(where, table, transaction, kept))
 
 
-def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
+def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
     """As `iceberg_table.as_stored`. Raises WrongUse too for a column that is to have another name."""
     table = opened(where)
     there = [one.name for one in table.schema().fields] if table is not None else []
@@ -68,7 +68,7 @@ def as_stored(where: Where, fields: Mapping[str, FieldType], was: Names = NEVER)
     return iceberg_table.as_stored(where, fields)
 
 
-def _kept(where: Where, table: Table, transaction: Transaction, kept: Mapping[str, str]) -> bool:
+def _kept(where: CatalogTable, table: Table, transaction: Transaction, kept: Mapping[str, str]) -> bool:
     changed = check_marks(where, table.properties, kept, "table and folder")
     if changed:
         transaction.set_properties(changed)
@@ -118,7 +118,7 @@ class IcebergVersion:
 class IcebergLatest:
     """Where the table is."""
 
-    where: Where
+    where: CatalogTable
     kind: str = TYPE
 
     @property

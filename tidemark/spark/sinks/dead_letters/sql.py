@@ -16,7 +16,7 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
-from tidemark.sinks.hbase.columns import Places
+from tidemark.sinks.hbase.columns import RowPlaces
 from tidemark.sinks.stored import Mark
 from tidemark.spark.sinks.acknowledging import Prepared, acknowledged, counts_by_partition, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
@@ -67,6 +67,6 @@ class _Writer:
                 *(one.to_pylist() for one in said), strict=True
             )
         ]
-        places = Places(topics, incarnations, partitions, offsets, indexes)
+        places = RowPlaces(topics, incarnations, partitions, offsets, indexes)
         counts = counts_by_partition(places, indexes, messages, hashes, digests)
         return partial(self.letters.write, rows), counts

@@ -17,7 +17,7 @@ from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters import DIGESTED
 from tidemark.sinks.hbase.cells import CellLayout
-from tidemark.sinks.hbase.columns import Places, marks
+from tidemark.sinks.hbase.columns import RowPlaces, marks
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import WRITE_ROWS, ResultTable, make_with_regions
@@ -102,7 +102,7 @@ class _Writer:
         topics, incarnations, partitions, offsets, indexes, messages, hashes, digests, tombstones, *texts = (
             piece.columns
         )
-        places = Places(topics, incarnations, partitions, offsets, indexes)
+        places = RowPlaces(topics, incarnations, partitions, offsets, indexes)
         mark = marks(self.context.generation, self.context.lane, self.context.seq, digests, tombstones)
         rows = encode_rows(places.keys(), [(MARK, mark), *self.layout.cells(self.fields, texts)])
         counts = counts_by_partition(places, indexes, messages, hashes, digests)

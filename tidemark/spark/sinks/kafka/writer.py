@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType
 
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.clients.kafka.sending import Message, Sender
+from tidemark.clients.kafka.sending import OutgoingMessage, Sender
 from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry, registry_endpoint
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import SinkReceipt
@@ -239,12 +239,12 @@ class _Writer:
         settings = {**self.settings, "compression_type": None if compression == "none" else compression}
         return Sender(self.cluster, **settings)
 
-    def _messages(self, columns: list[list[Any]]) -> Iterator[Message]:
+    def _messages(self, columns: list[list[Any]]) -> Iterator[OutgoingMessage]:
         context = self.context
         for topic, incarnation, partition, offset, index, _, _, _, target, key, value in zip(*columns, strict=True):
             place = Place(TopicPartition(topic, partition, incarnation), offset, index)
             headers = Origin(self.stream, place, context.generation, context.lane, context.seq).headers()
-            yield Message(f"the result of {place.partition}@{place.offset}", target, key, value, headers)
+            yield OutgoingMessage(f"the result of {place.partition}@{place.offset}", target, key, value, headers)
 
 
 @F.udf(IntegerType())

@@ -10,24 +10,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.ledger.book import Book
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.hbase.latest.table import LatestTable, SteadyValues
+from tidemark.sinks.hbase.latest.table import LatestInHBase, SteadyValues
 from tidemark.sinks.stored import Place, StoredRow
 from tidemark.spark.readers.places import Digested, contents_of, place_row, places_schema
 from tidemark.spark.readers.salts import read_by_salts
 
 
-def newest_values(spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+def newest_values(spark: SparkSession, book: Book, sink: str, table: LatestInHBase, fields: Sequence[str]) -> DataFrame:
     """The newest value that counts of every key. Columns like those of `hbase_places`."""
     return _read(spark, book, sink, table, fields, None)
 
 
-def all_values(spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Fields) -> DataFrame:
+def all_values(spark: SparkSession, book: Book, sink: str, table: LatestInHBase, fields: Fields) -> DataFrame:
     """Every stored value that counts or is debris. Columns of `hbase_places`, with digests instead of fields."""
     return _read(spark, book, sink, table, (), contents_of(fields))
 
 
 def all_values_with_fields(
-    spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]
+    spark: SparkSession, book: Book, sink: str, table: LatestInHBase, fields: Sequence[str]
 ) -> DataFrame:
     """Every stored value that counts or is debris. Columns of `hbase_places`, with `_others`."""
     rows = _Rows(SteadyValues.of(book, table, sink), tuple(fields), None, every=True)
@@ -35,7 +35,7 @@ def all_values_with_fields(
 
 
 def _read(
-    spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str], digested: Digested | None
+    spark: SparkSession, book: Book, sink: str, table: LatestInHBase, fields: Sequence[str], digested: Digested | None
 ) -> DataFrame:
     rows = _Rows(SteadyValues.of(book, table, sink), tuple(fields), digested)
     return read_by_salts(spark, rows, places_schema(fields))

@@ -20,9 +20,9 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.keyed_rows import encode_cell
-from tidemark.sinks.hbase.latest.rows import TYPE, Version, qualifier, row_key
+from tidemark.sinks.hbase.latest.rows import TYPE, ValueVersion, qualifier, row_key
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
-from tidemark.sinks.hbase.latest.table import LatestTable, Put
+from tidemark.sinks.hbase.latest.table import LatestInHBase, Put
 from tidemark.sinks.hbase.table import WRITE_ROWS
 from tidemark.sinks.stored import Mark
 from tidemark.spark.columns import TOMBSTONE, TOPIC, text
@@ -39,7 +39,7 @@ class HBaseLatest:
 
     writes_ordinals = True
 
-    def __init__(self, config: HBaseLatestSink, table: LatestTable, book: Book, fields: Fields) -> None:
+    def __init__(self, config: HBaseLatestSink, table: LatestInHBase, book: Book, fields: Fields) -> None:
         self._config = config
         self._table = table
         self._book = book
@@ -79,7 +79,7 @@ class HBaseLatest:
 class _Writer:
     """Runs in Spark's Python workers: rows in, acknowledgements out. `key`: the indexes of the key's fields."""
 
-    table: LatestTable
+    table: LatestInHBase
     fields: tuple[str, ...]
     key: tuple[int, ...]
     epochs: Epochs
@@ -101,7 +101,7 @@ class _Writer:
             mark = Mark(context.generation, unsigned(digest), context.lane, context.seq, tombstone)
             try:
                 row = row_key(topic, [values[number] for number in self.key])
-                version = Version(self.epochs.of(at, offset), offset, self.ordinal).encode()
+                version = ValueVersion(self.epochs.of(at, offset), offset, self.ordinal).encode()
             except TidemarkError as problem:
                 raise ProcessingFailed(f"{at}@{offset}: {problem}") from problem
             yield row, qualifier(at, index), version, encode_cell(mark, list(zip(self.fields, values, strict=True)))
