@@ -191,7 +191,7 @@ def exit_codes() -> str:
     for code, one in EXIT_CODES.items():
         retried = "yes" if one.retried else "no" if code else ""
         if one.but:
-            retried += f", except {' and '.join(f'`{error.__name__}`' for error in one.but)}"
+            retried += f", except {', '.join(f'`{error.__name__}`' for error in one.but)}"
         rows.append((str(code), one.meaning, retried, one.to_do))
     return table(("code", "meaning", "retried by Airflow", "what to do"), rows)
 

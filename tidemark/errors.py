@@ -423,7 +423,7 @@ EXIT_CODES: Mapping[int, ExitCode] = {
         "[cannot be replayed](audit.md#what-kafka-has-deleted). What a span of time lacks is named "
         "[with its reason](complete.md#what-is-missing)",
     ),
-    EXIT_WRONG_USE: ExitCode("wrong use or configuration, or somebody said no", "correct what the message names"),
+    EXIT_WRONG_USE: ExitCode("wrong use or configuration, or a person answered no", "correct what the message names"),
     # The holder of a window may be dead: its lease has run out by the next try.
     EXIT_CONFLICT: ExitCode(
         "fenced, or in conflict with another run",

@@ -61,10 +61,11 @@ def found_in(
     filter_: str = "",
     *,
     bounds: tuple[float, float] = (1e9, 1e9),
+    seconds: float = 60,
     **more: object,
 ) -> Found:
     asked = MessageQuery(Scope(where), filter_, **more)  # type: ignore[arg-type]
-    return messages(world.opened, asked, Meter.of(*bounds, 60))
+    return messages(world.opened, asked, Meter.of(*bounds, seconds))
 
 
 def offsets(found: Found) -> list[int]:
@@ -140,6 +141,17 @@ def test_questions_that_go_on_find_everything_once(world: KnownStream, backwards
         assert seen == (whole[::-1] if backwards else whole)
         assert searched == RangeSet([OffsetRange(at(0), 0, 12)])
         assert looked == 9
+
+
+@pytest.mark.covers("U28", "Q17")
+def test_a_filter_has_its_time_and_a_question_goes_on_from_there(world: KnownStream) -> None:
+    found = found_in(world, filter_="value contains '1'", seconds=0)
+    assert found.ended == "time"
+    assert found.looked < 9
+    assert found.go_on is not None
+    rest = found_in(world, filter_="value contains '1'", go_on=found.go_on)
+    assert rest.go_on is None
+    assert offsets(found) + offsets(rest) == offsets(found_in(world, filter_="value contains '1'"))
 
 
 @given(

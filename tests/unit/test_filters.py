@@ -54,7 +54,7 @@ def test_what_a_filter_says() -> None:
         ("\u202e", "character 1"),
     ],
 )
-@pytest.mark.covers("U28")
+@pytest.mark.covers("U28", "Q17")
 def test_a_filter_that_is_none_is_refused_where_it_is_wrong(text: str, said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         parse(text)
@@ -100,7 +100,7 @@ def test_a_text_in_quotes_is_the_text_whatever_is_in_it(text: str) -> None:
 
 
 @given(st.text(alphabet="\"'\\$.[]=<> andkeyvalue019-\n", max_size=80))
-@pytest.mark.covers("U28")
+@pytest.mark.covers("U28", "Q17")
 def test_whatever_is_typed_is_a_filter_or_is_refused(text: str) -> None:
     try:
         found = parse(text)

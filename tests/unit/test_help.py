@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.support.commands import COMMANDS
+from tests.support.covering import REPOSITORY
 from tidemark import __version__
 from tidemark.cli.app import LOOK, PROVE, REPAIR, REPLAY, RUN, SET_UP, app, main
 
@@ -55,3 +58,46 @@ def test_commands_stand_in_groups_by_what_a_person_wants_and_fit_80_columns(monk
         assert "…" not in done.stdout, words
     top = CliRunner().invoke(app, ["--help"]).stdout
     assert [top.index(f"─ {group} ─") > 0 for group in (LOOK, RUN, REPLAY, PROVE, SET_UP, REPAIR)] == [True] * 6
+
+
+# The changelog names what is gone.
+DOCUMENTS = [*REPOSITORY.glob("docs/**/*.md"), *(REPOSITORY / f"{name}.md" for name in ("README", "CONTRIBUTING"))]
+_FENCE, _SPAN = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE), re.compile(r"`([^`]+)`")
+_OF_TIDEMARK = re.compile(r"(?:\$ |\./run |docker compose exec \S+ )*tidemark (.*)")
+
+
+def shown_commands(text: str) -> Iterator[list[str]]:
+    """The words behind `tidemark` of each command that a document shows, in a block or within a sentence."""
+    blocks = [line for block in _FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    for line in (*blocks, *_SPAN.findall(_FENCE.sub("", text))):
+        if found := _OF_TIDEMARK.fullmatch(" ".join(line.split())):
+            yield shlex.split(found[1], comments=True)
+
+
+def not_there(words: list[str]) -> list[str]:
+    """What of a command the command line does not know."""
+    names = next((names for names in COMMANDS if tuple(words[: len(names)]) == names), None)
+    if names is None:
+        groups = {names[0] for names in COMMANDS if len(names) > 1}
+        return [] if words[0] in {"...", "--help", *groups} and len(words) == 1 else [" ".join(words)]
+    known = {option for parameter in COMMANDS[names].params for option in parameter.opts} | {"--help"}
+    return [" ".join([*names, word]) for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+
+
+def test_the_commands_that_documents_show_are_there() -> None:
+    shown = [words for document in DOCUMENTS for words in shown_commands(document.read_text())]
+    assert len(shown) > 150
+    assert [missing for words in shown for missing in not_there(words)] == []
+
+
+def test_a_command_that_is_not_there_would_be_noticed() -> None:
+    text = "`tidemark ledger close orders`\n\n```sh\n$ tidemark run orders --everything    # all\n./run tidemark ...\n```\n"
+    missing = [one for words in shown_commands(text) for one in not_there(words)]
+    assert missing == ["run --everything", "ledger close orders"]
+
+
+def test_an_option_says_the_names_of_other_options_as_they_are_typed() -> None:
+    """Its text is that of a field, which names other fields."""
+    texts = {option: parameter.help for parameter in COMMANDS[("replay",)].params for option in parameter.opts}
+    assert "--if-none has no effect" in texts["--since"]
+    assert "since or --until-time" in texts["--dead-letters"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Annotated, Any, TypeVar
@@ -35,7 +36,7 @@ def takes(request: Request) -> Callable[[Command], Command]:
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.kind != Parameter.VAR_KEYWORD]
         fields = [
-            _option(name, field)
+            _option(name, field, request)
             for name, field in request.model_fields.items()
             if name not in _OWN and name not in signature.parameters
         ]
@@ -60,8 +61,8 @@ def values(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     }
 
 
-def _option(name: str, field: FieldInfo) -> Parameter:
-    names, text = _NAMES.get(name, (f"--{name.replace('_', '-')}",)), field.description or ""
+def _option(name: str, field: FieldInfo, request: Request) -> Parameter:
+    names, text = _names(name), _with_options(field.description or "", request)
     default = "" if field.is_required() else field.default
     annotation: Any = type(default) if default is not None else int | None
     if name in _REPEATED:
@@ -73,3 +74,13 @@ def _option(name: str, field: FieldInfo) -> Parameter:
         )
     annotated = Annotated[annotation, typer.Option(*names, help=text)]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotated)
+
+
+def _names(field: str) -> tuple[str, ...]:
+    return _NAMES.get(field, (f"--{field.replace('_', '-')}",))
+
+
+def _with_options(text: str, request: Request) -> str:
+    """A form's text, with options where it names other fields. Those of one word are also words of plain English."""
+    fields = "|".join(name for name in request.model_fields if "_" in name)
+    return re.sub(rf"\b({fields})\b", lambda found: _names(found[1])[0], text)

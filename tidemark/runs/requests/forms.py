@@ -191,7 +191,7 @@ _UNTIL = "Up to the first message at or after this time, which is not read. With
 _NONE = "When a partition has no message at or after since: fail, or end to take nothing of that partition"
 _SPEED = "The most records a second, on average. It overrides max_records_per_second of the stream file for this run."
 _AT_ONCE = (
-    "Divide the offsets among this many lanes, which work at the same time, each in a Spark job of its own. Empty: one."
+    "Divide the offsets among this many lanes (one by default), which work at the same time, each in its own Spark job."
 )
 _SEEN = (
     "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else than that "
@@ -211,7 +211,7 @@ def _since(which: str) -> str:
 
 
 def _alone(more: str) -> str:
-    return f"Write only these sinks: the others, and the dead letters, stay as they are. Empty: all. {more}"
+    return f"Write only these sinks: the others, and the dead letters, stay as they are. All by default. {more}"
 
 
 def _asks(default: Any, title: str, text: str, section: str = "") -> Any:
@@ -307,8 +307,8 @@ class ReplayRequest(_Request):
     dead_letters: Annotated[str, Field(max_length=200)] = _asks(
         "",
         "Dead letters",
-        "Dead letters with exactly this reason or this error class; * for all of them. Since and until_time may be "
-        "filled in too: then only dead letters whose message has such a time.",
+        "Dead letters with exactly this reason or this error class; * for all of them. With since or until_time, "
+        "only those whose message has such a time.",
         OTHER_WAYS,
     )
     dead_letters_window: Annotated[str, form(WINDOW_PATTERN, "a lane, or one of its windows as LANE/NUMBER")] = _asks(
