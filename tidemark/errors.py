@@ -341,12 +341,28 @@ class ProcessingFailed(TidemarkError):
     """Raised when the work on the data failed. Or a row does not fit into its sink, such as a key that is too long
     for `hbase_latest` or `hbase_aggregates`.
 
-    To do: the error says why, and names a disk that is full. Run again, or make such messages dead letters with a
-    check.
+    To do: the error says why. Run again, or make such messages dead letters with a check.
     """
 
     exit_code = EXIT_FAILED
     retriable = True
+
+
+class DiskFull(ProcessingFailed):
+    """Raised when a disk has no room for results, for a ledger in a file, or for Spark's scratch files. What was begun
+    there does not count.
+
+    To do: make room on the disk that the message names, and run again.
+    """
+
+    @classmethod
+    def of(cls, place: str) -> DiskFull:
+        """The error for the disk of a folder, a file or a database."""
+        return cls(f"The disk of {place} is full: {NO_ROOM}. Make room there, and run it again")
+
+
+# In the words of the system, which every library hands on.
+NO_ROOM = "No space left on device"
 
 
 class VerificationFailed(TidemarkError):

@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.disks import Disk, small_disks  # noqa: F401
 from tests.support.live_streams import RAW, LiveStream, Make
 from tests.support.oracle import CDN
 from tests.support.submitted import WINDOW_JOB, Submitted
 from tidemark.errors import EXIT_FAILED
 
 _BYTES = 500_000
-
-Disk = Callable[[str], Path]
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    """Makes a disk of the given size."""
-    mounted: list[Path] = []
-
-    def made(size: str) -> Path:
-        folder = tmp_path / f"disk-{size}"
-        folder.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"a small disk cannot be mounted here, which takes root: {done.stderr.strip()}")
-        mounted.append(folder)
-        return folder
-
-    yield made
-    for folder in mounted:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.covers("F18")
@@ -72,7 +49,7 @@ def fails_and_goes_on(
     job = Submitted(live.site, folder / "full.log", WINDOW_JOB, *arguments, conf=conf, **variables)
     assert job.wait() == EXIT_FAILED, job.output[-3000:]
     (line,) = (line for line in job.output.splitlines() if line.startswith("tidemark: "))
-    assert line.startswith("tidemark: ProcessingFailed: ")
+    assert line.startswith("tidemark: DiskFull: ")
     assert said in line
     assert "No space left on device" in line
     assert live.head().seq == 0

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PythonException, SparkRuntimeException, UnsupportedOperationException
 
 from tidemark import errors
-from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
+from tidemark.errors import DiskFull, OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
 from tidemark.spark.rows.failing_messages import Cause, cause_of
 from tidemark.spark.runtime.failures import translate
 from tidemark.spark.runtime.once import COMPUTED_AGAIN
@@ -263,7 +263,7 @@ def test_what_a_write_has_lost_stands_in_its_causes() -> None:
 )
 def test_whatever_else_fails_in_spark_is_a_failure_of_the_work(error: Exception, said: str) -> None:
     found = translated(error)
-    assert (type(found), found.exit_code) == (ProcessingFailed, 6)
+    assert (type(found), found.exit_code) == (DiskFull if "is full" in said else ProcessingFailed, 6)
     assert said in str(found)
     # It is printed as the job's last line, which is all that Airflow shows.
     assert len(str(found).splitlines()) == 1

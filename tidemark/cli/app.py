@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from contextlib import suppress
 from inspect import cleandoc
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -39,7 +40,7 @@ from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, Until
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
 from tidemark.clients.environment import from_environment
-from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
+from tidemark.errors import EXIT_INTERNAL, DiskFull, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.book import View, now_ms
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
@@ -374,8 +375,11 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     try:
-        # What a script in front of it has been called as.
-        app(prog_name=os.environ.get("TIDEMARK_CALLED_AS"))
+        try:
+            # What a script in front of it has been called as.
+            app(prog_name=os.environ.get("TIDEMARK_CALLED_AS"))
+        finally:
+            sys.stdout.flush()
     except TidemarkError as problem:
         error(f"tidemark: {type(problem).__name__}: {problem}")
         sys.exit(problem.exit_code)
@@ -383,9 +387,19 @@ def main() -> None:
         error(f"tidemark: {problem}. What was not committed does not count.")
         # The exit code that shells give for a program that a signal has ended.
         sys.exit(128 + problem.number)
-    except Exception:
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
+            _say_that_it_is_not_whole(DiskFull.of(problem.filename or "what this command prints to"))
         traceback.print_exc()
         sys.exit(EXIT_INTERNAL)
+
+
+def _say_that_it_is_not_whole(problem: DiskFull) -> NoReturn:
+    # Python tries at its end to write the rest.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):
+        error(f"tidemark: DiskFull: {problem}. What was printed is not whole")
+    sys.exit(problem.exit_code)
 
 
 def _interrupted(number: int, _: FrameType | None) -> None:

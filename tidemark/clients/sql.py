@@ -18,6 +18,7 @@ from tidemark.clients.dialects import BEGIN, LOCKED
 from tidemark.errors import (
     SQL_PACKAGES,
     AuthenticationFailed,
+    DiskFull,
     NotAuthorized,
     PackageMissing,
     Unreachable,
@@ -224,6 +225,8 @@ def asked(
 def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _RIGHTS) -> None:
     """Raises what a repetition does not mend. The server has refused the request: nothing was changed."""
     words, first = describe_problem(problem), tables[0]
+    if code(problem) in _NO_ROOM:
+        raise DiskFull.of(str(where)) from problem
     if where.kind == "sqlite":
         if "no such table" in words or ("unable to open" in words and _could_be(Path(where.host))):
             raise NothingPrepared(f"{where} has no table {first} yet")
@@ -369,7 +372,8 @@ class NothingPrepared(WrongUse):
     """Raised when the tables are not there yet: they have no values."""
 
 
-# What the servers answer: texts are states of PostgreSQL, numbers are MySQL's.
+# What the servers answer: texts are states of PostgreSQL, or words of SQLite; numbers are MySQL's.
+_NO_ROOM: tuple[object, ...] = ("SQLITE_FULL", "53100", 1021, 1114)
 _MISSING: tuple[object, ...] = ("42P01", 1146)
 # The last ones: a server that takes no writes.
 _NO_RIGHTS: tuple[object, ...] = ("42501", 1142, 1143, 1227, "25006", 1290, 1792, 1836)

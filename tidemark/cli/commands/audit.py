@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -196,11 +197,24 @@ def _share(asked: AuditRequest) -> list[str]:
 def _write(html: Path | None, first: AuditReport, again: AuditReport | None) -> None:
     if html is None:
         return
+    text = page_of(first, again)
     try:
-        html.write_text(page_of(first, again), encoding="utf-8")
+        if html.exists() and not html.is_file():
+            # Such as /dev/stdout.
+            html.write_text(text, encoding="utf-8")
+        else:
+            _replace(html.resolve(), text)
     except OSError as problem:
         raise WrongUse(f"--html {html}: the page cannot be written: {problem.strerror}") from None
     error(f"The report as a page: {html}")
+
+
+def _replace(file: Path, text: str) -> None:
+    """The whole page or none: an older one stays where there is no room."""
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".report-") as folder:
+        page = Path(folder) / file.name
+        page.write_text(text, encoding="utf-8")
+        page.replace(file)
 
 
 # A line of a terminal; `--json` has more.

@@ -108,7 +108,7 @@ def prepare(
         # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the
         # same time, it is there even if this one has lost. It must not try again: with the library's own retries, a creation
         # that finds version 0 taken becomes version 1, and replaces the owner's mark.
-        with suppress(CommitFailedError):
+        with suppress(CommitFailedError), folders.naming(base):
             DeltaTable.create(
                 folders.escaped(base),
                 wanted,
@@ -120,7 +120,7 @@ def prepare(
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         change(base, checked)
-    except (TableNotFoundError, OSError) as problem:
+    except TableNotFoundError as problem:
         raise Unreachable(f"{base}: {problem}") from problem
     except DeltaError as problem:
         raise WrongUse(

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidemark.clients.object_stores import Access, access_to
-from tidemark.errors import Unreachable, WrongUse
+from tidemark.errors import NO_ROOM, DiskFull, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 
 OWNER_FILE = "_tidemark_owner.json"
@@ -39,7 +39,7 @@ def escaped(folder: str) -> str:
 def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
     """Arrow's file system of a folder or file, and the path there.
 
-    Raises WrongUse for a folder that Arrow cannot open. An OSError in the block becomes Unreachable.
+    Raises WrongUse for a folder that Arrow cannot open. An OSError in the block becomes Unreachable or DiskFull.
     """
     with naming(folder):
         yield _located(folder)
@@ -47,11 +47,18 @@ def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
 
 @contextmanager
 def naming(folder: str) -> Iterator[None]:
-    """Within this, an OSError becomes Unreachable, with the name of the folder."""
+    """Within this, an OSError becomes Unreachable, with the name of the folder; a full disk becomes DiskFull."""
     try:
         yield
-    except OSError as problem:
-        raise Unreachable(f"{folder}: {problem}") from problem
+    except TidemarkError:
+        raise
+    except Exception as problem:
+        # The library of Delta tables has errors of its own, with the system's words.
+        if NO_ROOM in str(problem):
+            raise DiskFull.of(folder) from problem
+        if isinstance(problem, OSError):
+            raise Unreachable(f"{folder}: {problem}") from problem
+        raise
 
 
 def has_mark(base: str) -> bool:

@@ -11,8 +11,10 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark import errors
 from tidemark.errors import (
+    NO_ROOM,
     AuthenticationFailed,
     ComputedAgain,
+    DiskFull,
     NotAuthorized,
     OffsetsOutOfRange,
     ProcessingFailed,
@@ -34,8 +36,6 @@ _AWAY = re.compile(
 )
 _NOT_LET_IN = re.compile(r"((?:Sasl|Ssl)AuthenticationException: .+)")
 _NOT_ALLOWED = re.compile(r"((?:Topic|Group|Cluster|TransactionalId)AuthorizationException: .+)")
-# Linux's error text, in Java and in Python.
-_FULL = "No space left on device"
 _WRITTEN = re.compile(r"Task failed while writing rows to (\S+?)\.? SQLSTATE")
 _HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
 # What ended a task, as the error of its job says it. Only Spark's own words stand before, so no message can write this.
@@ -91,8 +91,8 @@ def translate(error: BaseException) -> TidemarkError | None:
         return ComputedAgain(COMPUTED_AGAIN)
     if of_kafka := _of_kafka(text):
         return of_kafka
-    if _FULL in text:
-        return ProcessingFailed(f"{_full_disk(text)}: {_FULL}. Make room there, and run it again")
+    if NO_ROOM in text:
+        return _full_disk(text)
     if named := _of_spark(causes):
         return ProcessingFailed(named)
     lines = text.strip().splitlines() or [type(error).__name__]
@@ -168,14 +168,15 @@ def _of_kafka(text: str) -> TidemarkError | None:
     return None
 
 
-def _full_disk(text: str) -> str:
-    """Which disk is full, as far as Spark says."""
-    written, host = _WRITTEN.search(text), _HOST.search(text)
-    if written:
-        return f"The disk of {written.group(1)} is full"
+def _full_disk(text: str) -> DiskFull:
+    """The error that names the full disk, as far as Spark does."""
+    if written := _WRITTEN.search(text):
+        return DiskFull.of(written.group(1))
+    host = _HOST.search(text)
     where = f"on host {host.group(1)}" if host else "on one of Spark's hosts"
-    return (
-        f"A disk {where} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there)"
+    return DiskFull(
+        f"A disk {where} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there): "
+        f"{NO_ROOM}. Make room there, and run it again"
     )
 
 
