@@ -53,7 +53,7 @@ from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import ReplayRequest, checked
 from tidemark.runs.requests.plan import digest, plan_request
 from tidemark.runs.windows import lanes
-from tidemark.views import to_erase
+from tidemark.views import erasure_preview
 from tidemark.views.event_time.completeness import Span
 from tidemark.views.event_time.progress import hour_name, progress
 from tidemark.views.messages.fates import Fate
@@ -776,7 +776,7 @@ def test_what_would_be_erased_is_shown_before_and_a_key_is_for_those_who_may_era
         answer = asked(**{field: "customer 4711"})
         assert (answer.status_code, "orders__erase" in answer.json()["detail"]) == (403, True)
     may.add("orders__erase")
-    monkeypatch.setattr(to_erase, "MOST_READ", 3)
+    monkeypatch.setattr(erasure_preview, "MOST_READ", 3)
     answer = asked(key="customer 4711")
     assert (answer.status_code, "a page reads up to 3 to look for a key" in answer.json()["detail"]) == (400, True)
     (told,) = noted

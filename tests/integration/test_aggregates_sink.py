@@ -27,9 +27,9 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.runs.requests import keys
 from tidemark.runs.windows import lanes
-from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, encode, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import AggregateTable, aggregate_table, totals
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.compare import compare

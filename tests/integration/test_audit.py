@@ -155,7 +155,7 @@ def test_the_sinks_are_audited_without_reading_kafka(live: LiveStream, monkeypat
         asked.append(ranges)
         return read_offsets(spark, cluster, isolation, ranges, *more, **others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tidemark.spark.jobs.expected.read_offsets", read)
+    monkeypatch.setattr("tidemark.spark.jobs.expected_rows.read_offsets", read)
     report = audited(live, level=Level.SINKS)
     assert not any(asked)
     assert (report.level, report.by_tallies, report.unproven) == (Level.SINKS, 300, 0)

@@ -24,7 +24,7 @@ from tidemark.ledger.records import JobProgress, LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.hbase.table import ResultTable
-from tidemark.spark.jobs import expected
+from tidemark.spark.jobs import expected_rows
 from tidemark.spark.jobs.audit import _most_dead_letters, audit
 from tidemark.spark.jobs.compare import compare
 from tidemark.spark.readers.places import hbase_places
@@ -131,7 +131,7 @@ def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch:
         report = audited(live, level=level)
         assert report.unchanged == (400 if level is Level.FULL else 0)
         assert read(report.run).done == whole
-    monkeypatch.setattr(expected, "takes_one_pass", lambda stream: False)
+    monkeypatch.setattr(expected_rows, "takes_one_pass", lambda stream: False)
     assert read(audited(live, level=Level.RECOMPUTE).run).done == whole
     run, everything = live.new_run(), live.opened.book.store_selection(live.opened.book.authority().covered())
     found = compare(live.opened, run, everything.digest)

@@ -19,7 +19,7 @@ from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views.messages.message import as_values
-from tidemark.views.messages.where import located
+from tidemark.views.messages.trace import located
 from tidemark.views.values import as_plain
 
 

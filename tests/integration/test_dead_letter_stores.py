@@ -32,7 +32,7 @@ from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.spark.jobs.audit import audit
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
-from tidemark.views.messages.where import coordinate, located
+from tidemark.views.messages.trace import coordinate, located
 
 LEDGERS = {
     "sqlite": {"type": "sql", "sql": "sqlite_default"},

@@ -32,7 +32,7 @@ from tidemark.sinks.hbase.aggregates.rows import decode
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.kafka import messages
-from tidemark.sinks.mounted import Mounts
+from tidemark.sinks.mounts import Mounts
 from tidemark.sinks.owners import OWNER_ROW
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.stored import Mark

@@ -27,7 +27,7 @@ from tidemark.spark.sinks.parquet.compacting import compact
 from tidemark.views.browsing.items import Meter
 from tidemark.views.browsing.messages import MessageQuery, messages
 from tidemark.views.browsing.places import Scope as Place
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 from tidemark.views.messages.message import MessageTrace, as_values
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def answers(live: LiveStream, topic: int, offsets: range, partition: int = 0) -> dict[int, tuple[str, str | None]]:
     """The fate of each offset, and what Kafka has there now."""
     opened, at = live.opened, TopicPartition(live.topics[topic], partition)
-    found = {offset: as_values(where.located(opened, Coordinate(at, offset))) for offset in offsets}
+    found = {offset: as_values(trace.located(opened, Coordinate(at, offset))) for offset in offsets}
     return {offset: (one.fate, one.kafka.slot) for offset, one in found.items()}
 
 
@@ -185,7 +185,7 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     at = TopicPartition(topic, 0)
 
     def shown(offset: int) -> MessageTrace:
-        return as_values(where.located(live.opened, Coordinate(at, offset)))
+        return as_values(trace.located(live.opened, Coordinate(at, offset)))
 
     # Its counts say `stored or skipped`: the files say which.
     assert [shown(offset).fate for offset in (12, 13)] == ["stored", "skipped"]
@@ -232,7 +232,7 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     # A sink that is away takes no other with it.
     folder = Path(live.opened.stream.sinks[1].base(live.opened.connections).removeprefix("file://"))  # type: ignore[attr-defined]
     folder.rename(folder.with_name("away"))
-    quick = as_values(where.located(live.opened, Coordinate(at, 12), all_sinks=False))
+    quick = as_values(trace.located(live.opened, Coordinate(at, 12), all_sinks=False))
     assert (quick.fate, quick.not_asked) == ("read", ["parquet", "delta", "kafka"])
     left = shown(12)
     assert {one.place for one in left.rows} == {"parquet", "kafka"}

@@ -34,7 +34,7 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
-from tidemark.sinks.mounted import Mounts
+from tidemark.sinks.mounts import Mounts
 from tidemark.sinks.stored import Mark
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.sinks import make_sinks

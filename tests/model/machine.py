@@ -77,7 +77,7 @@ from tidemark.offsets.coordinates import Coordinate as Place
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import planner
 from tidemark.runs import erasing, skipping
-from tidemark.runs.live.discovery import known_now
+from tidemark.runs.live.kafka_now import known_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import ingest, lanes

@@ -18,7 +18,7 @@ from tests.support.quick import MUTANTS, quick
 from tidemark.ledger import selections
 from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import LedgerStore
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.sinks.parquet import parts
 
 # How often each operation is on the menu.
@@ -103,7 +103,7 @@ def explore(
     counts: Counter[str] = Counter()
     with (
         patch.object(doubt, "_PAUSE_SECONDS", 0.0),
-        patch.object(discovery, "_STALE_PAUSE_SECONDS", 0.0),
+        patch.object(kafka_now, "_STALE_PAUSE_SECONDS", 0.0),
         # A few offsets in each piece, so that actors die between two of them.
         patch.object(selections, "PIECE_BYTES", 90),
         # The model's folders are in memory: no disk of theirs could be away.

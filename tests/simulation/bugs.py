@@ -20,7 +20,7 @@ REGISTER = "tidemark.ledger.register"
 SINCE = "tidemark.runs.windows.changes_since_pin"
 WHOLE = "tidemark.runs.windows.whole_blocks"
 ERASE, SELECTED = "tidemark.cli.commands.erase", "tidemark.cli.commands.replay"
-CONFIRMING = "tidemark.cli.confirming"
+CONFIRMING = "tidemark.cli.confirmation"
 TABLE = "tidemark.sinks.hbase.aggregates.table"
 
 
@@ -163,7 +163,7 @@ PLANTED: dict[str, Bug] = {
         "new",
         (
             (
-                "tidemark.runs.live.discovery",
+                "tidemark.runs.live.kafka_now",
                 "    return held - RangeSet(\n",
                 "    return held if ends is not None else held - RangeSet(\n",
             ),
@@ -203,7 +203,7 @@ PLANTED: dict[str, Bug] = {
         "new",
         (
             (
-                "tidemark.runs.live.discovery",
+                "tidemark.runs.live.kafka_now",
                 "        if (at.topic, at.partition) in ends\n",
                 "        if at in known.epoch_ends\n",
             ),
@@ -462,7 +462,7 @@ PLANTED |= {
         "new",
         (
             (
-                "tidemark.runs.live.discovery",
+                "tidemark.runs.live.kafka_now",
                 "        if learn and now is not None and now.head != head:\n",
                 "        if False:\n",
             ),
@@ -476,11 +476,11 @@ PLANTED |= {
         "new",
         (
             (
-                "tidemark.sinks.mounted",
+                "tidemark.sinks.mounts",
                 "        if mark is None or self._marks.setdefault(base, mark) != mark:\n",
                 "        if False:\n",
             ),
-            ("tidemark.sinks.mounted", "            if must and folder", "            if False and folder"),
+            ("tidemark.sinks.mounts", "            if must and folder", "            if False and folder"),
         ),
     ),
     "what the pages know of a lane ends before its last window": Bug(
@@ -558,13 +558,13 @@ LETTERS = "tidemark.runs.requests.dead_letters"
 PLANTED |= {
     "a topic that was left is missed at the next run": Bug(
         "new",
-        (("tidemark.runs.live.discovery", "        left=frozenset(\n", "        left=frozenset() and frozenset(\n"),),
+        (("tidemark.runs.live.kafka_now", "        left=frozenset(\n", "        left=frozenset() and frozenset(\n"),),
     ),
     "a topic of a pattern that is gone is forgotten": Bug(
         "new",
         (
             (
-                "tidemark.runs.live.discovery",
+                "tidemark.runs.live.kafka_now",
                 "for topic in opened.log.names() | read if",
                 "for topic in opened.log.names() if",
             ),
@@ -676,7 +676,7 @@ PLANTED |= {
         "new",
         (
             (
-                "tidemark.runs.live.discovery",
+                "tidemark.runs.live.kafka_now",
                 "        for window, range_ in _last_ranges(opened):\n",
                 "        for window, range_ in ():\n",
             ),
@@ -747,7 +747,7 @@ PLANTED |= {
         ),
     ),
 }
-LOOKING, BROWSING = "tidemark.runs.live.looking", "tidemark.views.browsing"
+LOOKING, BROWSING = "tidemark.runs.live.message_lookup", "tidemark.views.browsing"
 # Of what people look up.
 PLANTED |= {
     "a message above a cut that nobody has met is shown as the one that was read": Bug(
@@ -768,7 +768,7 @@ PLANTED |= {
         "new",
         (
             (
-                "tidemark.runs.live.discovery",
+                "tidemark.runs.live.kafka_now",
                 "    cut = {at.topic for at, end in known.epoch_ends.items() if end < read.get(at, 0)}\n",
                 "    cut = set()\n",
             ),

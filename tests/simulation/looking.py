@@ -26,7 +26,7 @@ from tidemark.views.browsing.results import results
 from tidemark.views.dead_letters import dead_letters
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import page_of
-from tidemark.views.messages.where import DEAD_LETTERS, Located, coordinate, located
+from tidemark.views.messages.trace import DEAD_LETTERS, Located, coordinate, located
 
 if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle

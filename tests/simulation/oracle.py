@@ -33,7 +33,7 @@ from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind, LaneSt
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
-from tidemark.sinks.hbase.aggregates.computed import Aggregate
+from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
 from tidemark.sinks.hbase.rows import MARK_FAMILY, PartitionKeys, parse_key

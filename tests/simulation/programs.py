@@ -16,7 +16,7 @@ from tests.simulation.audits import audit, audited
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
-from tidemark.cli import confirming, finding, lanes_of_runs, submitting
+from tidemark.cli import confirmation, lanes_of_runs, stream_lookup, submitting
 from tidemark.cli.commands import audit as audit_command
 from tidemark.cli.commands import compact, erase, replay, steer
 from tidemark.cli.commands import run as run_command
@@ -284,7 +284,7 @@ def _quiet(*_: object, **__: object) -> None: ...
 def commands() -> Iterator[None]:
     """While the block runs, the commands work in the simulated world, and print nothing."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(finding, "opened", opened_here))
+        stack.enter_context(patch.object(stream_lookup, "opened", opened_here))
         for module in (run_command, lanes_of_runs, erase):
             stack.enter_context(patch.object(module, "process", _process))
         stack.enter_context(patch.object(lanes_of_runs, "process_together", _process_together))
@@ -297,7 +297,7 @@ def commands() -> Iterator[None]:
         stack.enter_context(compacted(opened_here))
         stack.enter_context(audited(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
-        quiets = (run_command, replay, lanes_of_runs, erase, steer, submitting, compact, confirming, audit_command)
+        quiets = (run_command, replay, lanes_of_runs, erase, steer, submitting, compact, confirmation, audit_command)
         for module in quiets:
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):

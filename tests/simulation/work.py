@@ -32,7 +32,7 @@ from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.latest import rows as latest
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
-from tidemark.sinks.mounted import Mounts
+from tidemark.sinks.mounts import Mounts
 from tidemark.sinks.reading import pieces, rows_of_pieces
 from tidemark.sinks.stored import Mark
 

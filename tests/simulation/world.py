@@ -38,7 +38,7 @@ from tidemark.ledger.stores import doubt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_iso
 from tidemark.planning import merging, splitting
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters import copies
 from tidemark.sinks.delta import table
@@ -228,7 +228,7 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(copies.Copies, "check", lambda self: effect()))
         stack.enter_context(patch.object(KafkaLog, "message_limits", lambda self, topics: {}))
         stack.enter_context(patch.object(messages, "_messages", lambda *_: now().target.read()))
-        for module in (doubt, discovery, fence, gateway, table):
+        for module in (doubt, kafka_now, fence, gateway, table):
             stack.enter_context(patch.object(module, "time", time))
         stack.enter_context(patch.object(selections, "PIECE_BYTES", _PIECE_BYTES))
         # A log of some tens of messages is read in several reads.

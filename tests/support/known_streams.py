@@ -30,7 +30,7 @@ from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.stored import Mark, Place, StoredRow
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 from tidemark.views.messages.fates import Fate
 
 OUTCOMES = (Fate.STORED, Fate.DEAD_LETTER, Fate.SKIPPED, Fate.NO_MESSAGE)
@@ -192,8 +192,8 @@ class KnownStream(StreamInMemory):
         lanes.finish(self.opened, lane)
         return lane
 
-    def where(self, offset: int, partition: int = 0) -> where.Located:
-        return where.located(self.opened, where.coordinate(self.opened, f"orders/{partition}@{offset}"))
+    def where(self, offset: int, partition: int = 0) -> trace.Located:
+        return trace.located(self.opened, trace.coordinate(self.opened, f"orders/{partition}@{offset}"))
 
 
 _WORLDS: dict[int, KnownStream] = {}
@@ -224,4 +224,4 @@ def _dead_letter_table(opened: OpenStream) -> Rows:
 def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables of known streams, in the places of HBase's."""
     monkeypatch.setattr(OpenStream, "dead_letter_table", _dead_letter_table)
-    monkeypatch.setattr(where, "kind_of", lambda type_: _Kind())
+    monkeypatch.setattr(trace, "kind_of", lambda type_: _Kind())

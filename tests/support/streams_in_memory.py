@@ -22,7 +22,7 @@ from tidemark.runs import erasing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import ingest, lanes
-from tidemark.runs.windows.unread import commit_unread
+from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.streams.loading import load
 
 TEXT = MINIMAL.replace("  topics: [orders]\n", "  topics: [orders]\n  start: earliest\n")

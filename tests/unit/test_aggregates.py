@@ -18,7 +18,6 @@ from tidemark.ledger.book import Committed
 from tidemark.ledger.records import LaneKind, SinkReceipt
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.first_reads import FirstWindows
-from tidemark.sinks.hbase.aggregates.computed import Aggregate, Function, merged
 from tidemark.sinks.hbase.aggregates.rows import (
     Contribution,
     block_of,
@@ -28,6 +27,7 @@ from tidemark.sinks.hbase.aggregates.rows import (
     key_of,
     row_key,
 )
+from tidemark.sinks.hbase.aggregates.states import Aggregate, Function, merged
 from tidemark.sinks.hbase.aggregates.table import Layout, counting, place_of
 from tidemark.sinks.hbase.keyed_rows import mark_of
 from tidemark.sinks.stored import Mark

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.audit.report import AuditReport, PlaceReport
-from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.app import app
 from tidemark.cli.commands import audit as cli_auditing
 from tidemark.cli.commands import replay as replay_command
@@ -82,7 +82,7 @@ def test_a_request_whose_user_is_not_known_can_be_approved_by_anybody(made: Stre
 def test_on_the_command_line_a_person_names_who_has_approved(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     # No Spark here: the lane is opened, and its first window pinned.
     monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
     monkeypatch.setenv("LOGNAME", "somebody-else")
@@ -129,7 +129,7 @@ def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_
         auditing.store_report(made.opened, found)
         return found
 
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     monkeypatch.setattr(cli_auditing, "audited", audited)
     monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
     me, page = pwd.getpwuid(os.getuid()).pw_name, tmp_path / "report.html"

@@ -26,7 +26,7 @@ from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger,
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.time_limit import limited
 from tidemark.plugin import streams
-from tidemark.plugin.asking import (
+from tidemark.plugin.questions import (
     MOST_LONG_OF_ONE,
     MOST_OF_ONE,
     Answer,

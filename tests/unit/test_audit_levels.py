@@ -155,7 +155,7 @@ def test_what_kafka_says_against_the_ledger(
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that seems too short is asked for again after a second."""
-    monkeypatch.setattr("tidemark.runs.live.discovery._STALE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("tidemark.runs.live.kafka_now._STALE_PAUSE_SECONDS", 0)
 
 
 OFFSETS = st.integers(0, 60)

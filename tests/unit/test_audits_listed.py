@@ -14,7 +14,7 @@ from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.audit.report import AuditReport, CoverageReport, PlaceReport
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.commands import audit as commands
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import TopicIncarnation
@@ -176,7 +176,7 @@ def test_the_command_lists_the_audits(
     stored(made, "run 1", 1_000, places=(PLACE,))
     for at in range(2, MOST + 2):
         stored(made, f"run {at}", at * 1_000)
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     commands.report("orders", "", None, as_json=False)
     said = capsys.readouterr()
     assert "1970-01-01 00:01:41Z" in said.out
@@ -197,7 +197,7 @@ def test_the_command_names_holes_and_overlaps(
     overlap = structs.replace(COVERAGE, holes=(), overlaps=("orders/2@5-9",))
     stored(made, "run 1", 1_000, coverage=(COVERAGE, many, overlap))
     stored(made, "run 2", 2_000, coverage=(overlap,))
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     commands.report("orders", "run 1")
     said = capsys.readouterr()
     lines = [one for one in said.out.splitlines() if one.startswith("coverage: ")]

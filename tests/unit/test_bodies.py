@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 
 from tidemark.plugin import bodies, serving
 from tidemark.plugin.access import get_user
-from tidemark.plugin.asking import Answer, Questions
 from tidemark.plugin.bodies import MOST_BESIDE_TEXTS, beside_texts, read_body
+from tidemark.plugin.questions import Answer, Questions
 from tidemark.plugin.routes.plans import RequestToPlan
 from tidemark.plugin.settings import Settings
 from tidemark.runs.requests.forms import MOST_TEXT

@@ -41,14 +41,14 @@ from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import MessageQuery, messages
+from tidemark.views.browsing.page_items import MOST_HEADERS, MOST_SHOWN, SAID, page_of
 from tidemark.views.browsing.places import Scope
-from tidemark.views.browsing.shown import MOST_HEADERS, MOST_SHOWN, SAID, page_of
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import as_values, message_shown
 from tidemark.views.messages.payloads import Masked, Value
-from tidemark.views.messages.reading_again import again
-from tidemark.views.messages.where import located as located_at
+from tidemark.views.messages.rereading import again
+from tidemark.views.messages.trace import located as located_at
 
 __all__ = ["tables"]
 

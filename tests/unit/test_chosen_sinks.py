@@ -14,7 +14,7 @@ from msgspec import json, structs
 
 from tests.support.protocol_world import AT, RUN, NoWork, World, hold, plan
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LaneClosed, ProcessingFailed, VerificationFailed, WrongUse
@@ -238,7 +238,7 @@ def test_a_backfill_into_some_sinks_reads_only_what_windows_have_read(made: Stre
 def test_the_command_opens_a_lane_into_these_sinks_and_says_so(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     monkeypatch.setattr(
         lanes_of_runs, "process", lambda opened, command, lane, run, pending, **_: pinned.append(pending)
     )
@@ -270,7 +270,7 @@ def test_what_is_left_out_has_its_table_before_the_job_begins(
     def killed(*_: Any, **__: Any) -> None:
         raise ProcessingFailed("the job was killed")
 
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     monkeypatch.setattr(lanes_of_runs, "process", killed)
     with pytest.raises(ProcessingFailed):
         replay.replay("orders", yes=True, ranges=["orders/0@38-45"], reason="a new sink")

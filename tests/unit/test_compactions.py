@@ -31,8 +31,8 @@ from tidemark.sinks.parquet.compactions import (
     spans,
 )
 from tidemark.sinks.parquet.files import attempt_folder, own, tables_that_count
-from tidemark.sinks.parquet.looking import rows_within
 from tidemark.sinks.parquet.parts import FolderPart, parts, steady
+from tidemark.sinks.parquet.row_lookup import rows_within
 
 
 @pytest.fixture(autouse=True)

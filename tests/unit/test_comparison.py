@@ -21,7 +21,7 @@ from tidemark.audit.comparison import (
     ReplayComparison,
     merged,
 )
-from tidemark.cli import finding, lanes_of_runs, submitting
+from tidemark.cli import lanes_of_runs, stream_lookup, submitting
 from tidemark.cli.commands import audit
 from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import Conflict, LedgerContradiction, WrongUse
@@ -223,7 +223,7 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInM
     stream, begun = StreamInMemory(tmp_path), []
     stream.ends((0, 10))
     stream.ingest()
-    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda _: stream.opened)
 
     def submit(opened: Any, script: str, arguments: list[str], **_: Any) -> submitting.Ended:
         begun.append(f"{script} {sorted(all_lanes(opened.book))}")

@@ -18,7 +18,7 @@ from tests.support.commands import COMMANDS
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tests.support.terminal import CTRL_C, typed
 from tidemark.audit.report import AuditReport
-from tidemark.cli import confirming, finding, lanes_of_runs
+from tidemark.cli import confirmation, lanes_of_runs, stream_lookup
 from tidemark.cli.app import app, main
 from tidemark.cli.commands import audit as audit_command
 from tidemark.cli.commands import compact as compact_command
@@ -74,7 +74,7 @@ def test_without_a_terminal_and_without_a_word_nothing_is_even_looked_at(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(finding, "opened", looked.append)
+    monkeypatch.setattr(stream_lookup, "opened", looked.append)
     done = CliRunner().invoke(app, example(name), input="y\n")
     assert isinstance(done.exception, NotConfirmed)
     assert done.exception.exit_code == 2
@@ -87,7 +87,7 @@ def test_without_a_terminal_and_without_a_word_nothing_is_even_looked_at(
 @pytest.mark.parametrize("name", ["audit", "ledger clock", "ledger backup"])
 def test_a_command_whose_options_change_nothing_does_not_ask(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(finding, "opened", looked.append)
+    monkeypatch.setattr(stream_lookup, "opened", looked.append)
     done = CliRunner().invoke(app, example(name)[: -len(OPTIONS[name].split())])
     assert looked == ["orders"]
     assert not isinstance(done.exception, NotConfirmed)
@@ -103,7 +103,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     stream.ends((0, 60))
     lane = claim_lane(stream.opened, LaneKind.REPLAY, "mine", offsets((0, 0, 10)), "bug 17")
     assert lanes.plan_lane(stream.opened, lane, "mine") is not None
-    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda _: stream.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     monkeypatch.chdir(tmp_path)
     for command in (lanes_of_runs, erase_command):
@@ -155,7 +155,7 @@ def test_it_asks_and_changes_nothing_until_somebody_agrees(
         assert "changed" in shown.stderr or "dry run" in shown.stderr
         assert state(made) == before
 
-    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
     # The end of the input, Return, a no.
     for answer in ("", "\n", "n\n"):
         refused = called(text, answer=answer)
@@ -302,7 +302,7 @@ def test_what_fills_an_empty_ledger_asks_too(made: StreamInMemory, monkeypatch: 
     _emptied(made, monkeypatch)
     assert called(text, "--dry-run").exit_code == 0
     assert made.store.values == {}
-    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
     assert called(text, answer="n\n").exit_code == 2
     assert made.store.values == {}
     assert called(text, answer="y\n").exit_code == 0
@@ -314,7 +314,7 @@ def test_what_was_shown_is_skipped_although_the_end_has_moved(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody has agreed to ten offsets, and more came while the question stood."""
-    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
 
     def agree(*_: Any, **__: Any) -> bool:
         made.ends((0, 90))
@@ -332,7 +332,7 @@ def test_what_was_shown_is_skipped_although_the_end_has_moved(
 def test_only_the_window_that_was_shown_is_given_up(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the question stood, the window was committed, and the next run has pinned another."""
     assert ingest.plan_ingest(made.opened, "run 2") is not None
-    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
 
     def agree(*_: Any, **__: Any) -> bool:
         made.process("ingest", "run 2")
@@ -353,7 +353,7 @@ def test_only_the_window_that_was_shown_is_given_up(made: StreamInMemory, monkey
 @pytest.mark.covers("N61")
 def test_a_run_that_goes_on_is_asked_for_too(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """It replaces or removes as much as when it began."""
-    monkeypatch.setattr(confirming, "at_terminal", lambda: True)
+    monkeypatch.setattr(confirmation, "at_terminal", lambda: True)
     assert called("replay orders --records orders/0@15 --reason test --run r", "--yes").exit_code == 0
     before = state(made)
     refused = called("replay orders --run r", answer="n\n")

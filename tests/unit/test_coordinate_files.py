@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.cli.coordinates import coordinates, ranges, records
 from tidemark.errors import WrongUse
@@ -126,7 +126,7 @@ def test_a_file_of_more_than_a_form_takes_is_read_here(
     made.kafka.logs = {topic: [(0, 10_000)]}
     while made.ingest("run 1"):
         pass
-    monkeypatch.setattr(finding, "opened", lambda _: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda _: made.opened)
     file = tmp_path / "many.txt"
     end = "-{}" if option == "ranges" else ""
     file.write_text("".join(f"{topic}/0@{one}{end.format(one + 1)}\n" for one in range(0, 10_000, 2)))

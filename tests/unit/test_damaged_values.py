@@ -33,7 +33,7 @@ from tidemark.views.lane_progress import progress_of
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import page_of
 from tidemark.views.overview import overview
-from tidemark.views.planned import planned
+from tidemark.views.plan import planned
 from tidemark.views.window import window_of
 
 __all__ = ["tables"]

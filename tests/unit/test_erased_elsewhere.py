@@ -17,7 +17,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import lanes
-from tidemark.runs.windows.unread import commit_unread
+from tidemark.runs.windows.empty_windows import commit_unread
 
 MESSAGES = 400
 

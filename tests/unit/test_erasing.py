@@ -49,13 +49,13 @@ from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.requests.selecting import divided
 from tidemark.runs.windows import ingest, lanes
 from tidemark.runs.windows.changes_since_pin import changes_since_pin, lost_since_pin
-from tidemark.runs.windows.unread import commit_unread
+from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 from tidemark.sinks.hbase.aggregates.table import counting, place_of
 from tidemark.sinks.hbase.plain import PlainHBase
 from tidemark.sinks.kinds import by_order
 from tidemark.sinks.sweeping import SinkSweeper
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 from tidemark.views.messages.fates import Covering, Fate, possible
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
@@ -471,7 +471,7 @@ ACCEPTING = TEXT.replace("start: earliest", "start: earliest\n  on_recreated: ac
 @pytest.fixture
 def anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     """The first incarnation was read from 0 to 20 in partition 0, and was cut at 8. Of the second, [8, 12) was read."""
-    monkeypatch.setattr("tidemark.runs.live.discovery._STALE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("tidemark.runs.live.kafka_now._STALE_PAUSE_SECONDS", 0)
     made = StreamInMemory(tmp_path, text=ACCEPTING)
     made.ends((0, 20))
     made.ingest("run 1")
@@ -494,7 +494,7 @@ def test_what_is_erased_is_what_show_shows(anew: StreamInMemory) -> None:
     assert named(anew, "\n".join(said[:2])) == ["orders/0@3-4", "orders#2/0@9-10"]
     for one in said:
         (erased_one,) = named(anew, one)
-        shown = where.coordinate(anew.opened, one)
+        shown = trace.coordinate(anew.opened, one)
         assert erased_one == str(shown.as_range())
     record = erase(anew, erasing.wanted(anew.opened, EraseRequest(records="orders/0@3", reason=REASON))[0])
     authority = anew.opened.book.authority()

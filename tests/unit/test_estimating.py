@@ -28,7 +28,7 @@ from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import ingest
 from tidemark.runs.windows.estimates import describe_estimate, estimated
 from tidemark.views.messages.fates import Fate
-from tidemark.views.planned import planned
+from tidemark.views.plan import planned
 
 __all__ = ["tables"]
 

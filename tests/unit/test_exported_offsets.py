@@ -37,7 +37,7 @@ def test_a_recreated_topic_shows_no_partition_that_it_no_longer_has(tmp_path: Pa
 @pytest.mark.covers("O3")
 def test_the_first_offsets_of_a_recreated_topic_may_be_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of ZooKeeper never fall, except there: they kept the larger offset of the topic before."""
-    monkeypatch.setattr("tidemark.runs.live.discovery._STALE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("tidemark.runs.live.kafka_now._STALE_PAUSE_SECONDS", 0)
     store = TransactionalStore()
     text = TEXT.replace("start: earliest", "start: earliest\n  on_recreated: accept")
     made = StreamInMemory(tmp_path, text=text, store=store)

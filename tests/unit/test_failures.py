@@ -10,7 +10,7 @@ from tidemark import errors
 from tidemark.errors import DiskFull, OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
 from tidemark.spark.rows.failing_messages import Cause, cause_of
 from tidemark.spark.runtime.failures import translate
-from tidemark.spark.runtime.once import COMPUTED_AGAIN
+from tidemark.spark.runtime.single_computation import COMPUTED_AGAIN
 
 STAGE_FAILED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times, most recent "

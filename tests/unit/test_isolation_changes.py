@@ -12,7 +12,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.source import source_reports
 from tidemark.errors import Conflict, LogTruncated
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import lanes
 from tidemark.streams.loading import load
@@ -30,7 +30,7 @@ def test_what_an_open_transaction_holds_back_is_no_cut(
     tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last stable offset lies below what uncommitted readers have read, and the log is as long as before."""
-    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
     text = ISOLATED.replace("source:\n", f"source:\n  on_truncated: {policy}\n")
     made = StreamInMemory(tmp_path, text=text.replace("ISOLATION", "read_uncommitted"))
     made.ends((0, 20))

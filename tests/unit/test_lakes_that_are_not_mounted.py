@@ -31,7 +31,7 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
-from tidemark.sinks.mounted import Mounts, check_mounted
+from tidemark.sinks.mounts import Mounts, check_mounted
 from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.folders import OWNER_FILE
 from tidemark.sinks.parquet.parts import FolderPart

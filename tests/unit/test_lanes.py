@@ -44,7 +44,7 @@ from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 
@@ -335,7 +335,7 @@ def test_what_kafka_refuses_for_a_while_closes_no_lane(made: StreamInMemory, pro
 
 def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-7703: asked again, the leader gives the end that was read."""
-    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
     lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 40, 50)), "bug")
     topics, asked = made.kafka.topics, []
 

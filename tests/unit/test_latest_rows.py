@@ -23,7 +23,7 @@ from tidemark.sinks.hbase.latest.table import LatestInHBase
 from tidemark.sinks.hbase.packed import pack, unpack
 from tidemark.sinks.hbase.rows import split_keys
 from tidemark.sinks.stored import Mark, Place, StoredRow
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 
 VERSIONS = st.builds(ValueVersion, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 
@@ -209,7 +209,7 @@ def test_the_newest_value_of_a_key_is_none_that_another_stream_has_erased(
     found = look_up(made.opened.book, Coordinate(at(0), 1))
 
     def newest() -> bytes:
-        under_keys, problems = where._under_keys(made.opened, found, {"hbase": [row]})
+        under_keys, problems = trace._under_keys(made.opened, found, {"hbase": [row]})
         assert problems == {}
         ((_, _, under),) = under_keys
         return under.fields["value"]

@@ -38,7 +38,7 @@ from tidemark.runs.windows import lanes
 from tidemark.runs.windows.ingest import plan_ingest
 from tidemark.sinks.latest.rows import newest
 from tidemark.sinks.latest.table import LatestTable
-from tidemark.sinks.mounted import check_mounted
+from tidemark.sinks.mounts import check_mounted
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.parts import steady
 

@@ -28,9 +28,9 @@ from tidemark.runs.requests.selecting import between_offsets
 from tidemark.sinks.reading import LookedUp, hbase_rows
 from tidemark.streams.loading import load
 from tidemark.views.dead_letters import dead_letters
-from tidemark.views.messages import message, where
+from tidemark.views.messages import message, trace
 from tidemark.views.messages.fates import Fate
-from tidemark.views.messages.reading_again import again
+from tidemark.views.messages.rereading import again
 
 __all__ = ["tables"]
 
@@ -77,7 +77,7 @@ def beside(world: KnownStream, folder: Path, **more: Any) -> StreamInMemory:
 
 
 def shown(world: KnownStream, said: str) -> message.MessageShown:
-    return message.page_of(where.located(world.opened, where.coordinate(world.opened, said)), payload=True)
+    return message.page_of(trace.located(world.opened, trace.coordinate(world.opened, said)), payload=True)
 
 
 @pytest.mark.covers("Q26")
@@ -91,7 +91,7 @@ def test_a_topic_of_others_is_not_looked_at(tmp_path: Path) -> None:
     said = []
     for topic in ("salaries", "nowhere"):
         with pytest.raises(WrongUse) as problem:
-            where.coordinate(world.opened, f"{topic}/0@1970-01-01T00:00:01Z")
+            trace.coordinate(world.opened, f"{topic}/0@1970-01-01T00:00:01Z")
         said.append(str(problem.value).replace(topic, "T"))
         with pytest.raises(WrongUse) as problem:
             between_offsets(world.opened, parse_coordinates(f"{topic}/0@1"), [])
@@ -125,7 +125,7 @@ def test_a_topic_that_only_windows_have_read_is_shown(tmp_path: Path) -> None:
 def test_an_incarnation_that_the_ledger_does_not_know_is_refused(tmp_path: Path, said: str) -> None:
     world = a_stream(tmp_path)
     with pytest.raises(WrongUse, match=r"the ledger knows no incarnation \d of .* it knows 1\."):
-        where.coordinate(world.opened, said)
+        trace.coordinate(world.opened, said)
     assert not asked(world)
 
 
@@ -172,7 +172,7 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     assert (found.fate, found.rows, found.under_keys) == (Fate.ERASED, [], [])
     assert found.sentence.startswith("not shown: erased by erase-")
     assert found.sentence.endswith("of the stream copies, reason 'request 4711', asked by ann")
-    assert again(where.located(world.opened, where.coordinate(world.opened, "orders/0@3"))).kind is None
+    assert again(trace.located(world.opened, trace.coordinate(world.opened, "orders/0@3"))).kind is None
     # Without Kafka too.
     world.log.away = True
     assert shown(world, "orders/0@3").rows == []
@@ -253,7 +253,7 @@ def test_only_one_place_looks_at_a_message_in_kafka() -> None:
         for path in (REPOSITORY / "tidemark").rglob("*.py")
         if ".slot(" in path.read_text()
     }
-    assert found == {"tidemark/runs/live/looking.py"}
+    assert found == {"tidemark/runs/live/message_lookup.py"}
 
 
 def test_nothing_counts_where_it_is_hidden() -> None:

@@ -11,7 +11,7 @@ from _pytest.outcomes import Failed
 
 from tests.model.planting import planted
 from tests.support.stream_text import MINIMAL
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.app import app
 from tidemark.clients import on_one_machine
 from tidemark.clients.environment import from_environment
@@ -56,7 +56,7 @@ def test_a_disk_that_is_not_mounted_begins_no_second_ledger(
     assert f"a new ledger and new results begin below {mounted}\n" in capfd.readouterr().err
     app(["init"], standalone_mode=False)
     assert "begin" not in capfd.readouterr().err
-    assert finding.folders() == [Path("dags/streams"), mounted / "streams"]
+    assert stream_lookup.folders() == [Path("dags/streams"), mounted / "streams"]
     mounted.rename(tmp_path / "elsewhere")
     if disk == "empty":
         mounted.mkdir()
@@ -67,7 +67,7 @@ def test_a_disk_that_is_not_mounted_begins_no_second_ledger(
             from_environment(name)
     assert on_one_machine.describe_stand_ins(NAMES, from_environment) is None
     assert [*mounted.iterdir()] == [] if disk == "empty" else not mounted.exists()
-    assert finding.folders() == [Path("dags/streams")]
+    assert stream_lookup.folders() == [Path("dags/streams")]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPat
     with pytest.raises(WrongUse, match=r"no home folder.*: set TIDEMARK_HOME"):
         app(["init"], standalone_mode=False)
     # Who has all connections needs none.
-    assert finding.folders() == [Path("dags/streams")]
+    assert stream_lookup.folders() == [Path("dags/streams")]
     with pytest.raises(ConnectionMissing, match="there is no connection sql_default"):
         from_environment("sql_default")
 
@@ -201,9 +201,9 @@ def test_a_local_spark_brings_the_connector(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.covers("N71")
 def test_streams_of_this_machine_are_found_by_name(tmp_path: Path) -> None:
-    assert finding.folders() == [Path("dags/streams")]
+    assert stream_lookup.folders() == [Path("dags/streams")]
     on_one_machine.begin()
-    assert finding.folders() == [Path("dags/streams"), tmp_path / ".tidemark" / "streams"]
+    assert stream_lookup.folders() == [Path("dags/streams"), tmp_path / ".tidemark" / "streams"]
 
 
 @pytest.mark.covers("N70")

@@ -31,7 +31,7 @@ from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views.event_time.progress import progress
 from tidemark.views.events import events
-from tidemark.views.planned import planned
+from tidemark.views.plan import planned
 
 SUMS = "  - {type: hbase_aggregates, name: sums, table: sums, key: id, values: {n: count}, block_offsets: 10}\n"
 BLOCKS = TEXT.replace("dead_letters:", f"{SUMS}dead_letters:")

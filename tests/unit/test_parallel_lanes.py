@@ -12,7 +12,7 @@ import typer
 
 from tests.support.claiming import Claimed, claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, lanes_of_runs, submitting
+from tidemark.cli import lanes_of_runs, stream_lookup, submitting
 from tidemark.cli.commands import replay
 from tidemark.errors import ClaimOverlap, LaneClosed, LanePaused, WrongUse
 from tidemark.ledger.closed import all_lanes
@@ -199,7 +199,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
 ) -> None:
     """Programs that say their lane stand for the jobs. What they would read is read here."""
     here = replace(made.opened, connections=cast("Any", lambda name: None))
-    monkeypatch.setattr(finding, "opened", lambda stream: here)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: here)
     monkeypatch.setattr(replay, "answers_of", lambda opened, records: [])
     begun: list[list[str]] = []
     dies: list[str] = []
@@ -237,7 +237,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
 def test_a_lane_that_was_cancelled_is_named_when_all_others_are_done(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     jobs = opened(made, found_in(made))
     steering.cancel(made.opened, jobs[1][0], "not this one")
 

@@ -26,7 +26,7 @@ from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import InDoubt, Key
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.selecting import between_offsets
 from tidemark.runs.skipping import skip
@@ -122,7 +122,7 @@ class Stream:
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_log_is_cut_again_before_anything_of_it_is_read(stream: Stream) -> Non
 @pytest.mark.covers("E20")
 def test_a_topic_is_recreated_before_the_ingest_begins(stream: Stream) -> None:
     """The ledger has learned of it, and the run that began the stream died then."""
-    discovery.known_now(stream.opened, ("logs",), learn=True)
+    kafka_now.known_now(stream.opened, ("logs",), learn=True)
     stream.log.topic_id = "B"
     (record,) = stream.ingest("run 1")
     assert [(one.incarnation, one.start, one.until) for one in record.window.ranges] == [(2, 0, 1000), (2, 0, 1000)]

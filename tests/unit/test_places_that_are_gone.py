@@ -15,7 +15,7 @@ from tests.support.streams_in_memory import StreamInMemory, offsets
 from tests.support.sums_in_memory import ANN, REASON, Killed
 from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.commands import ledger
 from tidemark.clients.connections import Connection
 from tidemark.clients.hbase.gateway import TableMissing
@@ -264,7 +264,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     made = StreamInMemory(tmp_path)
     made.ends((0, 10))
     made.ingest()
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     other = SinkReceipt(name="rows", type="hbase", place={"connection": "hbase_new", "table": "my orders"})
     note_places(made.opened.book, [ELSEWHERE, other])
     with pytest.raises(

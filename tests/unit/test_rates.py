@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.closed import all_lanes
@@ -119,7 +119,7 @@ def test_a_command_keeps_its_rate_for_those_who_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = limited(tmp_path, 100, (0, 1_000))
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     # No Spark here: the lane is opened, and its first window pinned.
     monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
 

@@ -20,7 +20,7 @@ from tests.support.memory import MemoryStore
 from tests.support.naive import Scan, named
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.commands import backups
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner
@@ -52,7 +52,7 @@ from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import ingest
@@ -280,7 +280,7 @@ def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_resu
         del made.store.values[REGISTER]
     else:
         made.store.values[REGISTER] = register
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: SimpleNamespace(owner=dict))
     with pytest.raises(WrongUse, match="does not say which ledger it belonged to"):
         backups.rebuild("orders", tmp_path / "rebuilt", yes=True)
@@ -328,7 +328,7 @@ def test_where_partitions_were_added_is_found_in_the_history(tmp_path: Path) -> 
 def test_an_order_that_had_begun_to_rise_where_a_log_was_cut_rises_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
     made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_truncated: accept\n"))
     for number, logs in enumerate([[20], [25, 3], [8, 3], [9, 4]]):
         made.ends(*((0, end) for end in logs))
@@ -394,7 +394,7 @@ def test_newest_values_with_versions_of_a_lost_order_are_refused(
 
 def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the log was cut, offsets below belong to the earlier incarnation: no backfill reads them again."""
-    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
     made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_truncated: accept\n"))
     made.ends((0, 20), (0, 4))
     made.ingest("run 1")
@@ -404,7 +404,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
     before = made.opened.book.register()
     assert before is not None
     assert selecting.before_the_first_window(made.opened) == RangeSet()
-    held = discovery.held_now(made.opened, ("orders",))
+    held = kafka_now.held_now(made.opened, ("orders",))
     del made.store.values[REGISTER]
     there, _ = rebuilt(made.opened.book, tmp_path)
     after = there.register()
@@ -416,7 +416,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
     assert begun is not None
     assert (begun.change, begun.policy) == (TopicChange.TRUNCATED, "found in the history")
     anew = replace(made.opened, book=there)
-    assert discovery.held_now(anew, ("orders",)) == held
+    assert kafka_now.held_now(anew, ("orders",)) == held
     assert selecting.before_the_first_window(anew) == RangeSet()
     assert assign_incarnations(after[1].topics, offsets((0, 3, 4), (0, 7, 8))) == RangeSet(
         [OffsetRange(at(0, 1), 3, 4), OffsetRange(at(0, 2), 7, 8)]
@@ -424,7 +424,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_cut_whose_first_window_is_pending_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
     made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_truncated: accept\n"))
     made.ends((0, 20))
     made.ingest("run 1")

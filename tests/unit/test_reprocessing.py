@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.claiming import Claimed, claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.errors import ClaimOverlap, Conflict, LanePaused, NotApproved, WrongUse
 from tidemark.ledger.closed import all_lanes
@@ -169,7 +169,7 @@ def test_what_no_window_has_read_cannot_be_read_again(way: str) -> None:
 def test_the_command_works_off_one_lane_after_the_other_and_goes_on(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     begun: list[str] = []
 
     def process(opened: Any, command: str, lane: str, run: str, pending: Any, **_: Any) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from tests.support.claiming import claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.cli import finding, lanes_of_runs
+from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import erase as erase_command
 from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, RecordsGone, WrongUse
@@ -38,7 +38,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     while stream.ingest("run 1"):
         pass
     stream.ends((0, 60))
-    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda _: stream.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     for command in (lanes_of_runs, erase_command):
         monkeypatch.setattr(command, "process", lambda *_, **__: None)
@@ -123,7 +123,7 @@ def test_a_dry_run_under_a_name_that_has_begun_changes_nothing(
     erase(**ASKED)
     replay(records=["orders/0@15"], reason=REASON)
     monkeypatch.undo()
-    monkeypatch.setattr(finding, "opened", lambda _: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda _: made.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     started: list[Any] = []
     for command in (lanes_of_runs, erase_command):

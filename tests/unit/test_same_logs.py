@@ -19,12 +19,12 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
 from tidemark.runs import skipping
-from tidemark.runs.live import looking
+from tidemark.runs.live import message_lookup
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import earlier_counts
 from tidemark.views.event_time.completeness import HOUR_MS, Span
 from tidemark.views.event_time.progress import progress
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 
 SINCE = "1970-01-01T00:00:25Z"
 FROM_A_TIME = TEXT.replace("start: earliest", "start: {time: '1970-01-01T00:00:05Z', if_none: end}")
@@ -105,9 +105,9 @@ CHANGES = {
 ASKS: dict[str, tuple[str, Callable[[StreamInMemory], object]]] = {
     "a replay since a time": ("time", lambda made: selecting.within_times(made.opened, SINCE, "", "end")),
     "a skip to a time": ("time", lambda made: skipping.skip(made.opened, read_time(SINCE), "why", "s", write=False)),
-    "a message at a time": ("time", lambda made: where._at_time(made.opened, "orders", 0, SINCE)),
+    "a message at a time": ("time", lambda made: trace._at_time(made.opened, "orders", 0, SINCE)),
     "what Kafka has": ("messages", lambda made: earlier_counts._there(made.opened, HERE, "read_committed")),
-    "why an offset has no message": ("slot", lambda made: looking.slot_at(made.opened, Coordinate(at(0), 5))),
+    "why an offset has no message": ("slot", lambda made: message_lookup.slot_at(made.opened, Coordinate(at(0), 5))),
     "whether an hour is complete": ("time", lambda made: progress(made.opened).answers(HOUR)),
     "which hours are complete": ("time", lambda made: progress(made.opened).look_at([0, 5_000])),
 }
@@ -160,9 +160,9 @@ def test_an_ingest_that_begins_at_a_time_begins_in_the_log_that_it_has_looked_at
 
 def test_why_there_is_no_message_is_not_asked_of_another_incarnation(made: StreamInMemory) -> None:
     assert isinstance(made.kafka, Changing)
-    assert looking.slot_at(made.opened, Coordinate(at(0), 5)) is not None
+    assert message_lookup.slot_at(made.opened, Coordinate(at(0), 5)) is not None
     recreated(made.kafka)
-    assert looking.slot_at(made.opened, Coordinate(at(0), 5)) is None
+    assert message_lookup.slot_at(made.opened, Coordinate(at(0), 5)) is None
     assert earlier_counts._there(made.opened, HERE, "read_committed") == RangeSet()
 
 
@@ -178,5 +178,5 @@ def test_times_are_asked_for_where_the_logs_are_looked_at_again() -> None:
         # They ask for many times, and look at the logs once after them.
         "tidemark/views/coverage/times.py",
         "tidemark/views/event_time/progress.py",
-        "tidemark/sinks/kafka/looking.py",
+        "tidemark/sinks/kafka/message_lookup.py",
     }

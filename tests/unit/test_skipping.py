@@ -15,7 +15,7 @@ from tidemark.ledger.records import INGEST, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.skipping import skip
 from tidemark.runs.windows import ingest
-from tidemark.runs.windows.unread import NothingToRead
+from tidemark.runs.windows.empty_windows import NothingToRead
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
-from tidemark.cli import app, finding
+from tidemark.cli import app, stream_lookup
 from tidemark.errors import Unreachable
 from tidemark.runs.live.open_stream import OpenStream
 
@@ -36,7 +36,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
             raise Unreachable("ZooKeeper at zk:2181 does not answer")
         return made.opened
 
-    monkeypatch.setattr(finding, "folders", lambda: [streams])
+    monkeypatch.setattr(stream_lookup, "folders", lambda: [streams])
     monkeypatch.setattr(app, "open_stream", opened)
     for name in ("open_transactions", "retention", "timestamps"):
         monkeypatch.setattr(type(made.kafka), name, getattr(LookedAt, name), raising=False)

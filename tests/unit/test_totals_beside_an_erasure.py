@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.streams_in_memory import at, offsets
 from tests.support.sums_in_memory import Sums
-from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.plain import PlainAggregates
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
+from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import SteadyRows
 
 N = (Aggregate("n", "count", None, "integer"),)

@@ -27,10 +27,10 @@ from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.windows import ingest
 from tidemark.views.dead_letters import dead_letters
-from tidemark.views.messages import message, where
+from tidemark.views.messages import message, trace
 from tidemark.views.messages.fates import Covering, Facts, Fate, OutcomeCounts, fate, possible
 from tidemark.views.messages.payloads import Masked, Value
-from tidemark.views.messages.reading_again import again
+from tidemark.views.messages.rereading import again
 from tidemark.views.summary import committed_by
 from tidemark.views.window import window_of
 
@@ -183,7 +183,7 @@ def test_what_is_no_offset_of_the_stream(tmp_path: Path) -> None:
     world.ingest()
     assert world.where(1, partition=7).fate == Fate.GONE
     other = Coordinate(TopicPartition("elsewhere", 0), 5)
-    found = where.located(world.opened, other)
+    found = trace.located(world.opened, other)
     assert found.fate == Fate.NOT_OF_THE_STREAM
     assert "no window of it has read elsewhere/0@5" in message.sentence(found)
 
@@ -266,8 +266,8 @@ def test_what_can_be_read_again_is_offered_as_the_request_that_does_it(tmp_path:
 def test_a_time_names_the_first_message_at_or_after_it(tmp_path: Path) -> None:
     world = KnownStream(tmp_path, [Fate.STORED] * 6)
     world.ends((0, 6))
-    assert where.coordinate(world.opened, "orders/0@1970-01-01T00:00:03.5Z") == Coordinate(at(0), 4)
-    assert where.coordinate(world.opened, "orders/0@4") == Coordinate(at(0), 4)
+    assert trace.coordinate(world.opened, "orders/0@1970-01-01T00:00:03.5Z") == Coordinate(at(0), 4)
+    assert trace.coordinate(world.opened, "orders/0@4") == Coordinate(at(0), 4)
     for said, why in {
         "orders/0@1970-01-01T00:00:09Z": "orders/0 has no message at or after 1970-01-01T00:00:09Z",
         "orders/7@1970-01-01T00:00:00Z": "Kafka has no partition orders/7",
@@ -276,7 +276,7 @@ def test_a_time_names_the_first_message_at_or_after_it(tmp_path: Path) -> None:
         "orders/0": "is not a coordinate",
     }.items():
         with pytest.raises(WrongUse, match=why):
-            where.coordinate(world.opened, said)
+            trace.coordinate(world.opened, said)
 
 
 @pytest.mark.covers("N14")
@@ -292,7 +292,7 @@ def test_a_window_into_some_sinks_changes_no_outcome(tmp_path: Path) -> None:
     # The row of 0 is gone, and what its own window counted does not say which message gave which row.
     assert [one.fate for one in after.values()] == [Fate.READ, Fate.DEAD_LETTER, Fate.STORED, Fate.SKIPPED, Fate.STORED]
     assert [len(one.rows["hbase"]) for one in after.values()] == [0, 1, 1, 0, 1]
-    assert after[1].rows[where.DEAD_LETTERS] == before[1].rows[where.DEAD_LETTERS] != []
+    assert after[1].rows[trace.DEAD_LETTERS] == before[1].rows[trace.DEAD_LETTERS] != []
     assert all(one.counting is not None and one.counting.lane == INGEST for one in after.values())
     alone, ingest = message.as_values(after[2]).windows
     assert (alone.lane, alone.counts, alone.only_sinks, alone.counts_in) == (

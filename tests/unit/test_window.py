@@ -21,15 +21,15 @@ from tidemark.runs.auditing import audit_without_spark, find_report
 from tidemark.runs.requests.forms import EraseRequest, ReplayRequest
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.windows import ingest, lanes
+from tidemark.views.erasure_preview import to_erase
 from tidemark.views.events import events
 from tidemark.views.lane_progress import progress_of
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import as_values
-from tidemark.views.messages.where import located
+from tidemark.views.messages.trace import located
 from tidemark.views.overview import overview
-from tidemark.views.planned import planned
+from tidemark.views.plan import planned
 from tidemark.views.summary import committed_by, said_of, windows
-from tidemark.views.to_erase import to_erase
 from tidemark.views.window import MessagesOfWindow, parse_window, window_of
 from tidemark.views.windows_of_lane import windows_of_lane
 

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tidemark.cli import finding, many_streams, plans
+from tidemark.cli import many_streams, plans, stream_lookup
 from tidemark.cli.commands import (
     audit,
     backups,
@@ -46,7 +46,7 @@ from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_words
 from tidemark.planning.checking import check_topics
-from tidemark.runs.live.discovery import known_now
+from tidemark.runs.live.kafka_now import known_now
 from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import ingest
@@ -108,7 +108,7 @@ def check(
     """
     bad = 0
     good = []
-    paths = list(dict.fromkeys(files or stream_files(*finding.folders())))
+    paths = list(dict.fromkeys(files or stream_files(*stream_lookup.folders())))
     for path in paths:
         try:
             file = _checked(path, against_ledger=against_ledger)
@@ -213,7 +213,7 @@ def status(
     if not stream:
         _status_of_all(as_json=as_json)
         return
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     view = opened.book.view()
     overview = _overview(opened, view)
     columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
@@ -248,8 +248,8 @@ def _overview(opened: OpenStream, view: View) -> Overview:
 
 def _status_of_all(*, as_json: bool) -> None:
     """Show all streams of the folders, a line each, the worst first. A stream that cannot be read takes no other with it."""
-    looked = many_streams.looked_at(stream_files(*finding.folders()), open_stream, _line)
-    finding.say_where(stream.opened for stream in looked if stream.opened is not None)
+    looked = many_streams.looked_at(stream_files(*stream_lookup.folders()), open_stream, _line)
+    stream_lookup.say_where(stream.opened for stream in looked if stream.opened is not None)
     ordered = in_order([stream.now for stream in looked], StreamFilter())
     data([_as_plain(stream) for stream in ordered], as_json=as_json, rows=map(_in_words, ordered), columns=_OF_ALL)
     for stream in ordered:
@@ -300,7 +300,7 @@ def plan(
 
     Example: tidemark plan orders
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     if from_ or until or since or until_time:
         plans.show_within(opened, from_, until, since, until_time, if_none, as_json=as_json)
         return

@@ -25,7 +25,7 @@ _REPEATED: Mapping[str, Callable[[list[str] | None], object]] = {
     "ranges": coordinates.ranges,
     "sinks": lambda given: given,
 }
-# On a command line, `tidemark.cli.confirming` has the option.
+# On a command line, `tidemark.cli.confirmation` has the option.
 _OWN = frozenset({"dry_run"})
 
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException as HTTPError
 
 from tidemark.plugin import serving, settings
 from tidemark.plugin.access import get_user
-from tidemark.plugin.asking import Questions
+from tidemark.plugin.questions import Questions
 from tidemark.plugin.routes import (
     audits,
     browse,

@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from tidemark.plugin.access import name_of
-from tidemark.plugin.asking import Answer, Questions
+from tidemark.plugin.questions import Answer, Questions
 from tidemark.plugin.serving import MOST_BYTES
 from tidemark.plugin.viewing import User
 

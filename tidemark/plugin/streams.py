@@ -19,7 +19,7 @@ from tidemark.errors import ConnectionMissing, InvalidStreamFile, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.stores.kind import Waits
 from tidemark.offsets.ranges import RangeSet
-from tidemark.plugin.asking import WithoutKafka
+from tidemark.plugin.questions import WithoutKafka
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import WithSchemas
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders

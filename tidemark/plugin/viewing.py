@@ -12,8 +12,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.access import get_user, may_see, may_see_files, name_of
-from tidemark.plugin.asking import OK, Answer, Question, Questions
 from tidemark.plugin.parsing import near_limits
+from tidemark.plugin.questions import OK, Answer, Question, Questions
 from tidemark.plugin.streams import KnownStreams, Servers
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile

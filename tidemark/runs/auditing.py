@@ -26,7 +26,7 @@ from tidemark.ledger.records import INGEST, AuditOutcome, Guarantee, Register
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import StoredMessages
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.reports import as_asked, report_of
 from tidemark.runs.requests import answers, plan, selecting, window_names
@@ -126,7 +126,7 @@ def _source(opened: OpenStream, ledger: Ledger) -> tuple[SourceReport, ...]:
     positions = ledger.view.ingested if stored else {}
     covered = ledger.view.authority.covered()
     topics = tuple(sorted({at.topic for at in (*positions, *covered.partitions)}))
-    known = discovery.known_up_to(opened, topics, positions, learn=False)
+    known = kafka_now.known_up_to(opened, topics, positions, learn=False)
     read = {at.topic for at in positions}
     added = {at for at in known.to_read() if at.topic in read and at not in positions}
     return source_reports(positions, covered, known.logs, ledger.register.topics, added)

@@ -48,7 +48,7 @@ from tidemark.ledger.register import NewLane, note_places, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs.live.discovery import held_now
+from tidemark.runs.live.kafka_now import held_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers, keys, selecting
 from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
@@ -56,7 +56,7 @@ from tidemark.runs.requests.forms import EraseRequest
 from tidemark.runs.requests.identity import fields_of_offsets
 from tidemark.runs.requests.record_tables import named_records
 from tidemark.runs.windows import lanes, whole_blocks
-from tidemark.runs.windows.unread import commit_unread
+from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.sinks.contract import Erasing
 from tidemark.sinks.kinds import kind_of, plain_of
 

@@ -32,7 +32,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes, pacing
 from tidemark.runs.windows.changes_since_pin import lost_since_pin
 from tidemark.runs.windows.chosen_sinks import check_still_there
-from tidemark.runs.windows.unread import commit_unread
+from tidemark.runs.windows.empty_windows import commit_unread
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known
 from tidemark.runs.live.conditions import request
-from tidemark.runs.live.discovery import known_to_ingest, topics_now
+from tidemark.runs.live.kafka_now import known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.windows import lanes, pinning
-from tidemark.runs.windows.unread import commit_unread
+from tidemark.runs.windows.empty_windows import commit_unread
 
 # "latest", a time, or an offset for each (topic, partition).
 Target = str | datetime | Mapping[tuple[str, int], int]

@@ -27,7 +27,7 @@ from tidemark.ledger.records import (
 )
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import in_words
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.retention import Forecasted, forecasts
 from tidemark.streams.alarm import LAST_WINDOWS

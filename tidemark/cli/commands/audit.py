@@ -14,10 +14,10 @@ from tidemark.audit.comparison import ReplayComparison
 from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
-from tidemark.cli import finding, request_options
+from tidemark.cli import request_options, stream_lookup
 from tidemark.cli.audit_job import audited
 from tidemark.cli.comparison_job import show_comparison
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.lanes_of_runs import repair as replay_findings
 from tidemark.cli.options import (
     ApprovedBy,
@@ -66,7 +66,7 @@ def audit(
 
     Example: tidemark audit orders --ranges orders/3@0-5000 --repair plan
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     values = request_options.values(given)
     asked = checked(AuditRequest, values, values, here=True)
     name = run_name or new_run()
@@ -143,7 +143,7 @@ def report(
 
     Example: tidemark report orders orders__audit/manual__2026-11-21T07:00:00+00:00 --html report.html
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     if not run:
         if html is not None:
             raise WrongUse("--html: say which run's report; without a run, the newest audits are listed")

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from tidemark.audit.levels import Level
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.audit_job import audited
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, Stream, Verbose
 from tidemark.cli.output import data, error, moment
 from tidemark.cli.submitting import new_run
@@ -46,7 +46,7 @@ def backup(
 
     Example: tidemark ledger backup orders orders-2026-11-23.ledger
     """
-    book = finding.opened(stream).book
+    book = stream_lookup.opened(stream).book
     if final:
         protocol.check_reason("backup --final", reason)
         check_new(file)
@@ -81,7 +81,7 @@ def restore(
 
     Example: tidemark ledger restore orders orders-2026-11-23.ledger --audit full
     """
-    opened, depth = finding.opened(stream), checked(AuditRequest, {"level": level}, {}).depth
+    opened, depth = stream_lookup.opened(stream), checked(AuditRequest, {"level": level}, {}).depth
     if asking.shows:
         _show(restorable(opened.book, file), as_json=as_json and asking.dry_run)
         if not asking.agrees(f"Write this into the empty ledger of {opened.book.stream}?"):
@@ -119,7 +119,7 @@ def rebuild(
 
     Example: tidemark ledger rebuild orders orders-rebuilt.ledger
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     check_new(file)
     left = left_of(opened.book, lambda: _ledger_of_results(opened), by_order)
     for lane in left.missing:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli import finding
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli import stream_lookup
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, number
 from tidemark.cli.progress import ShownJob
@@ -44,7 +44,7 @@ def compact(
 
     Example: tidemark compact orders --before 2026-11-21T00:00:00Z
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     chosen = sink_to_compact(opened.stream.sinks, opened.stream.name, sink)
     until = milliseconds(read_time(before)) if before else None
     if asking.shows:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.terminal import reading_shown
@@ -35,7 +35,7 @@ def complete(
     Example: tidemark complete orders --hour 2026-11-21T13Z
     """
     span = _span(hour, since, until)
-    seen = progress(finding.opened(stream))
+    seen = progress(stream_lookup.opened(stream))
     answers = seen.answers(span)
     if count:
         reading = Reading()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json
 from tidemark.cli.output import data, error, number
 from tidemark.clients.environment import from_environment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from tidemark.cli import finding, request_options
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli import request_options, stream_lookup
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
 from tidemark.cli.output import data, error, number
@@ -46,7 +46,7 @@ def erase(
 
     Example: tidemark erase orders --records orders/3@17 --reason "request 4711"
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     name = run_name or new_run()
     begun = erasing.begun(opened, name) is not None
     before: dict[str, RangeSet] = {}

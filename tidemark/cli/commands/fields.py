@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli import finding
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli import stream_lookup
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Stream
 from tidemark.cli.output import data, error, line
 from tidemark.clients.kafka.topics import READ_COMMITTED
@@ -24,7 +24,7 @@ from tidemark.drafts.columns import VARIANT, Column
 from tidemark.drafts.json_objects import unnamed
 from tidemark.drafts.sampling import newest
 from tidemark.errors import InvalidStreamFile, WrongUse
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import JsonScheme
 from tidemark.streams.loading import load
@@ -45,7 +45,7 @@ def add_fields(
 
     Example: tidemark streams add-fields orders
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     scheme = opened.stream.scheme
     others = (opened.stream.explode, opened.stream.decompress)
     if not isinstance(scheme, JsonScheme) or scheme.wire_format is not None or any(others):

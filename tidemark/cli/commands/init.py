@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.output import data, error, line
 from tidemark.clients import on_one_machine
 from tidemark.clients.environment import from_environment
@@ -58,7 +58,7 @@ def init(
     _check(Topic, topic or stream, "topic")
     target = _folder() / f"{stream}.yaml"
     # The folder of the file may not be there yet.
-    there = stream_files(*filter(Path.is_dir, finding.folders()))
+    there = stream_files(*filter(Path.is_dir, stream_lookup.folders()))
     if known := [path for path in there if path == target or name_in(path) == stream]:
         raise WrongUse(f"{known[0]} describes {stream} already, and is not replaced: choose another name, or remove it")
     text = _drafted(stream, topic or stream, kafka, registry, messages)
@@ -102,7 +102,7 @@ def _folder() -> Path:
     """The folder of a new stream file: the first of TIDEMARK_STREAMS, `dags/streams` if it exists, or else the one for
     this machine.
     """
-    first = finding.folders()[0]
+    first = stream_lookup.folders()[0]
     if os.environ.get(FOLDERS) or first.is_dir():
         return first
     return on_one_machine.streams_folder()

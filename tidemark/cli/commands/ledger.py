@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tidemark.audit.coverage import coverage as coverage_of
-from tidemark.cli import finding
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli import stream_lookup
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment, number
 from tidemark.cli.people import user
@@ -44,7 +44,7 @@ def show(
     Example: tidemark ledger show orders
     """
     lanes = []
-    book = finding.opened(stream).book
+    book = stream_lookup.opened(stream).book
     register = book.register()
     heads = book.heads() if closed or register is None else open_heads(book, register[1])
     entries = all_lanes(book) if closed else register[1].lanes if register else {}
@@ -84,7 +84,7 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
 
     Example: tidemark ledger coverage orders --json
     """
-    view = finding.opened(stream).book.view()
+    view = stream_lookup.opened(stream).book.view()
     partitions = coverage_of(view.windows, Ingest.seen(view))
     plain = [
         {
@@ -118,7 +118,7 @@ def verify(stream: Stream) -> None:
 
     Example: tidemark ledger verify orders
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     problems = problems_of(opened.book)
     for problem in problems:
         error(problem)
@@ -143,7 +143,7 @@ def abandon(
 
     Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     pending = required_head(opened.book, lane).head.pending
     if pending is not None and not asking.agrees(
         f"Give up window {pending.window.seq} of {opened.book.stream}/{lane}, which may be at work?"
@@ -175,7 +175,7 @@ def clock(
 
     Example: tidemark ledger clock orders
     """
-    book = finding.opened(stream).book
+    book = stream_lookup.opened(stream).book
     if accept:
         protocol.check_reason("clock --accept", reason)
         if asking.shows:
@@ -217,7 +217,7 @@ def forget_place(
 
     Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     chosen = places.named(opened.book, place, erasing.places_now(opened))
     words = " ".join(chosen.words)
     if back:
@@ -239,7 +239,7 @@ def events(stream: Stream, as_json: Json = False) -> None:
 
     Example: tidemark ledger events orders
     """
-    values = [asdict(event) for event in events_of(finding.opened(stream).book)]
+    values = [asdict(event) for event in events_of(stream_lookup.opened(stream).book)]
     rows = [(moment(event["at"]), *(event[name] for name in ("what", "where", "why", "run"))) for event in values]
     data(values, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
 
@@ -262,7 +262,7 @@ def skip(
 
     Example: tidemark ledger skip orders --to latest --reason "a load test filled the topic"
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     run = f"tidemark ledger skip {new_token()[:8]}"
     target = _target(to)
     if asking.shows:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tidemark.cli import finding
-from tidemark.cli.browsed import Reader, answers
+from tidemark.cli import stream_lookup
+from tidemark.cli.browsing import Reader, answers
 from tidemark.cli.options import Since, Stream, UntilTime
 from tidemark.cli.output import contents, data, error, moment, number
 from tidemark.views.browsing import dead_letters as letters
@@ -62,7 +62,7 @@ def messages(
 
     Example: tidemark messages orders orders/3 --filter '$.amount < 0' --limit 5
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     asked = MessageQuery(Scope(where, window, since, until_time), filter_, tail or limit, tail is not None)
     reader: Reader = letters.dead_letters if dead_letters else in_kafka
     parts = list(answers(reader, opened, asked))

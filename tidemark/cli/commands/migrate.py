@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli import stream_lookup
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
 from tidemark.clients.hbase.endpoint import hbase_endpoint
@@ -20,7 +20,7 @@ from tidemark.ledger.records import INGEST, exported, next_offsets
 from tidemark.ledger.stores.contract import Offsets
 from tidemark.ledger.stores.zookeeper import OffsetLayouts
 from tidemark.migrate import exporting, importing
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest
 
@@ -50,7 +50,7 @@ def import_(
 
     Example: tidemark ledger import orders --from hbase:stream_kafka_offsets --group old-job
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     if others not in ("earliest", "latest"):
         raise WrongUse(f"--others {others!r}: expected earliest or latest")
     offsets = stored_offsets(opened, source, group, connection)
@@ -96,7 +96,7 @@ def export(
 
     Example: tidemark ledger export orders --to csv:offsets.csv --group orders
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     kind, _, place = to.partition(":")
     if kind not in _KINDS or (kind in ("csv", "storm") and not place):
         raise WrongUse(f"--to {to}: expected csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT")

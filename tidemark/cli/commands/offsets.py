@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
 from tidemark.ledger.records import INGEST, next_offsets
 from tidemark.offsets.times import milliseconds, read_time
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.same_logs import first_at
 
 
@@ -26,7 +26,7 @@ def offsets(
 
     Example: tidemark offsets orders --at 2026-11-21T07:00:00Z
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     time = read_time(at) if at else None
     topics = topics_now(opened)
     logs = opened.log.topics(topics, opened.stream.source.isolation)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.audit.comparison import ReplayComparison
-from tidemark.cli import coordinates, finding, request_options
+from tidemark.cli import coordinates, request_options, stream_lookup
 from tidemark.cli.comparison_job import compared, show_comparison
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.lanes_of_runs import work_off
 from tidemark.cli.options import (
@@ -116,7 +116,7 @@ def _selected(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     values = _values(opened, given, bounds, dry_run=asking.dry_run)
     people, kind, name = People(user(), approved_by or None), request.kind, run_name or new_run()
     begun = lanes.begun(opened, kind, name) is not None

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli import finding
-from tidemark.cli.browsed import answers
+from tidemark.cli import stream_lookup
+from tidemark.cli.browsing import answers
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.errors import WrongUse
@@ -30,7 +30,7 @@ from tidemark.views.browsing.items import Item
 from tidemark.views.browsing.messages import MessageQuery
 from tidemark.views.browsing.places import Scope
 from tidemark.views.messages import message as message_view
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 from tidemark.views.messages.payloads import Value
 from tidemark.views.messages.record import record_of
 from tidemark.views.values import as_plain
@@ -53,8 +53,8 @@ def show(
 
     Example: tidemark show orders orders/3@91234
     """
-    opened = finding.opened(stream)
-    located = where.located(opened, where.coordinate(opened, coordinate))
+    opened = stream_lookup.opened(stream)
+    located = trace.located(opened, trace.coordinate(opened, coordinate))
     values = message_view.as_values(located)
     the_message = record = None
     if message:
@@ -119,7 +119,7 @@ def results(
     filter_: Annotated[
         str, typer.Option("--filter", help="""only rows whose fields fit, such as 'amount < 0 and state = "open"'""")
     ] = "",
-    where: Annotated[str, typer.Option(help="only those of TOPIC, TOPIC/PARTITION or TOPIC/PARTITION@FROM-UNTIL")] = "",
+    trace: Annotated[str, typer.Option(help="only those of TOPIC, TOPIC/PARTITION or TOPIC/PARTITION@FROM-UNTIL")] = "",
     window: Annotated[str, typer.Option(help="only those of this lane, or of one window of it, LANE/NUMBER")] = "",
     since: Annotated[
         str, typer.Option(help="only those of windows that have read a message at or after this time")
@@ -134,9 +134,9 @@ def results(
 
     Example: tidemark results orders --limit 5 --filter 'amount < 0'
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    asked = MessageQuery(Scope(where, window, since, until_time), filter_, limit)
+    asked = MessageQuery(Scope(trace, window, since, until_time), filter_, limit)
     if asked != MessageQuery(count=limit):
         if dead_letters:
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.options import Json, RunName, Stream, TakeOver, Verbose
 from tidemark.cli.output import error
 from tidemark.cli.submitting import new_run, process, show_committed
@@ -23,7 +23,7 @@ def run(
 
     Example: tidemark run orders
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     name = run_name or new_run()
     pending = ingest.plan_ingest(opened, name, again=bool(run_name))
     if pending is None:

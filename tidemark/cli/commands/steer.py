@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding
-from tidemark.cli.confirming import Confirmation, changes
+from tidemark.cli import stream_lookup
+from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import Json, Reason, Stream
 from tidemark.cli.output import data, error, line, number
@@ -26,7 +26,7 @@ def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
 
     Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     outcomes = steering.steer_lanes(steering.lanes_of(opened, lane), lambda name: steering.pause(opened, name, reason))
     line(f"{_named(opened, outcomes)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
 
@@ -36,7 +36,7 @@ def resume(stream: Stream, lane: Lane) -> None:
 
     Example: tidemark resume orders replay-1f0c2d3e4b5a
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     outcomes = steering.steer_lanes(steering.lanes_of(opened, lane), lambda name: steering.resume(opened, name))
     line(f"{_named(opened, outcomes)} may go on: run it again under its name, or clear its failed task in Airflow")
 
@@ -49,7 +49,7 @@ def cancel(stream: Stream, asking: Confirmation, lane: Lane, reason: Reason, as_
 
     Example: tidemark cancel orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
     """
-    opened = finding.opened(stream)
+    opened = stream_lookup.opened(stream)
     named = steering.lanes_of(opened, lane)
     if asking.shows:
         open_now = steering.steer_lanes(named, lambda name: steering.would_cancel(opened, name, reason))

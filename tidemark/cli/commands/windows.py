@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.errors import WrongUse
@@ -28,7 +28,7 @@ def window(
     Example: tidemark window orders ingest/17
     """
     lane, seq = parse_window(named)
-    shown = window_of(finding.opened(stream), lane, seq)
+    shown = window_of(stream_lookup.opened(stream), lane, seq)
     if shown is None:
         raise WrongUse(f"{stream} has no window {named}")
     if as_json:
@@ -67,7 +67,7 @@ def dead_letters(
 
     Example: tidemark dead-letters orders --window ingest/17
     """
-    letters = in_groups(finding.opened(stream), DeadLetterFilter(reason, window))
+    letters = in_groups(stream_lookup.opened(stream), DeadLetterFilter(reason, window))
     rows = [
         (
             group.number,

@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse
 
 from tidemark.plugin import serving
 from tidemark.plugin.access import may_trigger, note_look
-from tidemark.plugin.asking import dead_letters_of, sinks_of
+from tidemark.plugin.questions import dead_letters_of, sinks_of
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import MOST_TIME, WINDOW_PATTERN
@@ -19,9 +19,9 @@ from tidemark.views.browsing.exports import Format, exported
 from tidemark.views.browsing.filters import MOST_CHARACTERS
 from tidemark.views.browsing.items import Found, Meter
 from tidemark.views.browsing.messages import MessageQuery, messages
+from tidemark.views.browsing.page_items import Browsed, page_of
 from tidemark.views.browsing.places import Scope
 from tidemark.views.browsing.results import results
-from tidemark.views.browsing.shown import Browsed, page_of
 
 # What one question may look at; and how much of the time that a person waits.
 _MOST_ITEMS, _MOST_BYTES, _SHARE = 20_000, 16_000_000, 0.6

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.plugin import serving
-from tidemark.plugin.asking import dead_letters_of
+from tidemark.plugin.questions import dead_letters_of
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetterFilter

@@ -10,10 +10,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.access import may_trigger, note_look
-from tidemark.plugin.asking import dead_letters_of, kafka_of, sinks_of
+from tidemark.plugin.questions import dead_letters_of, kafka_of, sinks_of
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.messages import where
+from tidemark.views.messages import trace
 from tidemark.views.messages.message import MessageShown, page_of
 from tidemark.views.messages.record import has_records, record_of
 
@@ -92,7 +92,7 @@ def routes(viewing: Viewing) -> APIRouter:
 
 
 def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> MessageShown:
-    located = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
+    located = trace.located(opened, trace.coordinate(opened, named), all_sinks=whole)
     record = record_of(opened.stream, opened.connections, located.message) if whole and payload else None
     order, records = list(opened.stream.fields), has_records(opened.stream)
     return page_of(located, payload=payload, order=order, has_record=records, record=record)

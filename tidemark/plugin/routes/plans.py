@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 from tidemark.errors import WrongUse
 from tidemark.plugin import serving
 from tidemark.plugin.access import may_trigger, note_key_search
-from tidemark.plugin.asking import WRONG, Answer, dead_letters_of, sinks_of
 from tidemark.plugin.bodies import body, described
+from tidemark.plugin.questions import WRONG, Answer, dead_letters_of, sinks_of
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.requests.forms import BackfillRequest, EraseRequest, ReplayRequest, checked
-from tidemark.views.planned import PlanShown, planned
-from tidemark.views.to_erase import ErasureShown, to_erase
+from tidemark.views.erasure_preview import ErasureShown, to_erase
+from tidemark.views.plan import PlanShown, planned
 
 _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
     "replay": ReplayRequest,

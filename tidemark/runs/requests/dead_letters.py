@@ -14,7 +14,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.offsets.times import milliseconds
 from tidemark.planning.planner import offsets_within
-from tidemark.runs.live.discovery import known_now
+from tidemark.runs.live.kafka_now import known_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, hbase_rows, pieces, rows_of_pieces

@@ -9,7 +9,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs.live.discovery import as_read, held_now, topics_now
+from tidemark.runs.live.kafka_now import as_read, held_now, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.reading import pieces, rows_of_pieces
 

@@ -9,7 +9,7 @@ from tidemark.errors import AuthenticationFailed, Conflict, NotAuthorized, Unrea
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs.live.looking import slot_at
+from tidemark.runs.live.message_lookup import slot_at
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.answers import OffsetAnswer

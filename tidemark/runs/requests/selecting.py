@@ -17,8 +17,8 @@ from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, 
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking, planner
 from tidemark.planning.inputs import Known
-from tidemark.runs.live.discovery import known_now, newest_incarnations, topics_now
-from tidemark.runs.live.looking import of_the_stream
+from tidemark.runs.live.kafka_now import known_now, newest_incarnations, topics_now
+from tidemark.runs.live.message_lookup import of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.requests import answers, dead_letters, window_names

@@ -11,7 +11,7 @@ from tidemark.errors import SourceChanged
 from tidemark.ledger.records import BlockTallies, Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.live.discovery import newer_epochs
+from tidemark.runs.live.kafka_now import newer_epochs
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.earlier_counts import Attempted, check_widened
 

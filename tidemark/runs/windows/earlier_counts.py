@@ -19,7 +19,7 @@ from tidemark.offsets.blocks import WHOLE, BlockTally
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
 from tidemark.offsets.vanished import CountedMessages, vanished
-from tidemark.runs.live.discovery import held_in
+from tidemark.runs.live.kafka_now import held_in
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.windows.chosen_sinks import Sinks

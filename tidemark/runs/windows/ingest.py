@@ -20,7 +20,7 @@ from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known, Request
 from tidemark.runs.live.conditions import request, sized
-from tidemark.runs.live.discovery import known_now, known_to_ingest, topics_now
+from tidemark.runs.live.kafka_now import known_now, known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.windows import pinning

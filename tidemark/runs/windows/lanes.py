@@ -40,7 +40,7 @@ from tidemark.planning import planner
 from tidemark.planning.dividing import MOST_LANES
 from tidemark.planning.inputs import Known
 from tidemark.runs.live.conditions import request, sized
-from tidemark.runs.live.discovery import known_up_to, with_epoch_ends
+from tidemark.runs.live.kafka_now import known_up_to, with_epoch_ends
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_blocks
 

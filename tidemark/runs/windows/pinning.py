@@ -8,7 +8,7 @@ from tidemark.commit import protocol
 from tidemark.ledger.records import INGEST, Head, Pending, Window
 from tidemark.planning.checking import check_reached
 from tidemark.planning.inputs import Known
-from tidemark.runs.live.discovery import note_partitions
+from tidemark.runs.live.kafka_now import note_partitions
 from tidemark.runs.live.open_stream import OpenStream
 
 # The next window for a settled head (None when there is nothing to read), and what was known about Kafka then.

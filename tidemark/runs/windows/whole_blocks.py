@@ -13,7 +13,7 @@ from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.book import View
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import AtOnce, offsets_within
-from tidemark.runs.live.discovery import known_now
+from tidemark.runs.live.kafka_now import known_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.chosen_sinks import Sinks
 from tidemark.runs.windows.earlier_counts import gone_by_now

@@ -61,7 +61,7 @@ class PlainDelta(PlainSink):
 
     def rows_at(self, opened: Opened, settings: DeltaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
         from tidemark.sinks.delta.table import check_there, files_of
-        from tidemark.sinks.parquet.looking import rows_of_message
+        from tidemark.sinks.parquet.row_lookup import rows_of_message
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
         if place is not None:
@@ -77,7 +77,7 @@ class PlainDelta(PlainSink):
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
         from tidemark.sinks.delta.table import parts_that_count
-        from tidemark.sinks.parquet.looking import rows_within
+        from tidemark.sinks.parquet.row_lookup import rows_within
 
         authority, parts = parts_that_count(opened.book, settings.name)
         return take(rows_within(parts, authority, within, NEVER))

@@ -90,7 +90,7 @@ class PlainIceberg(PlainSink):
         from tidemark.sinks.iceberg.catalog import located
         from tidemark.sinks.iceberg.reading import files_of_window
         from tidemark.sinks.iceberg.table import names_of
-        from tidemark.sinks.parquet.looking import rows_of_message
+        from tidemark.sinks.parquet.row_lookup import rows_of_message
         from tidemark.sinks.versions import versions_of
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
@@ -109,7 +109,7 @@ class PlainIceberg(PlainSink):
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
         from tidemark.sinks.iceberg.reading import names_of_tables, parts_that_count
-        from tidemark.sinks.parquet.looking import rows_within
+        from tidemark.sinks.parquet.row_lookup import rows_within
 
         authority, parts = parts_that_count(opened.book, settings.name, opened.connections)
         was = names_of_tables(parts, settings.name, opened.connections)

@@ -24,7 +24,7 @@ class PlainKafka(PlainSink):
         return {"connection": settings.kafka, "topics": ",".join(settings.targets())}
 
     def rows_at(self, opened: Opened, settings: KafkaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
-        from tidemark.sinks.kafka.looking import messages_of
+        from tidemark.sinks.kafka.message_lookup import messages_of
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
         if place is None:

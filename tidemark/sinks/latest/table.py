@@ -24,8 +24,8 @@ from tidemark.sinks.latest.rows import GENERATION, history_of
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
 from tidemark.sinks.parquet.files import Counts, is_within
-from tidemark.sinks.parquet.looking import tables_within
 from tidemark.sinks.parquet.parts import FolderPart, steady
+from tidemark.sinks.parquet.row_lookup import tables_within
 
 T = TypeVar("T")
 # Writes all rows of a bucket into a file that no version names yet, and gives its name; None for no rows.

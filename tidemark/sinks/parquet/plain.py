@@ -90,7 +90,7 @@ class PlainFolders(InFolders):
                     yield f"plain readers see it in {attempt.folder}, which an attempt has left: remove this folder"
 
     def rows_at(self, opened: Opened, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
-        from tidemark.sinks.parquet.looking import rows_of_message
+        from tidemark.sinks.parquet.row_lookup import rows_of_message
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
         if place is None:
@@ -132,7 +132,7 @@ class PlainParquet(PlainFolders):
     def rows_within(
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
-        from tidemark.sinks.parquet.looking import rows_within
+        from tidemark.sinks.parquet.row_lookup import rows_within
 
         return steady(opened.book, settings.name, lambda parts, authority: take(rows_within(parts, authority, within)))
 

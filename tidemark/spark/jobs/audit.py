@@ -32,7 +32,7 @@ from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
 from tidemark.planning.inputs import Known
 from tidemark.runs import auditing
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.requests import selecting
@@ -51,7 +51,7 @@ from tidemark.spark.audit.differences import (
 )
 from tidemark.spark.audit.gaps import gap_reports
 from tidemark.spark.audit.unchanged import unchanged
-from tidemark.spark.jobs.expected import Expected, expected_rows
+from tidemark.spark.jobs.expected_rows import Expected, expected_rows
 from tidemark.spark.jobs.steps import Steps
 from tidemark.spark.readers.parquet import rows_at_a_time
 from tidemark.spark.runtime.session import stream_session
@@ -113,7 +113,7 @@ def _audit(
     in_kafka = _known(opened, covered)
     held = planner.offsets_within(in_kafka, everything.only(covered.partitions) - not_finished)
     # Above a cut that no run has met, Kafka has other messages than those that were read.
-    held = discovery.as_read(opened, view.heads[INGEST], held) if held else held
+    held = kafka_now.as_read(opened, view.heads[INGEST], held) if held else held
     to_read = held & covered if level.reads_messages else RangeSet()
     # Nothing is expected there, and its messages are read no more.
     without = erased(view.windows)
@@ -121,7 +121,7 @@ def _audit(
 
     steps = kept.enter_context(Steps(spark, opened, "audit", run))
     steps.begin(f"reading {readable.count()} offsets", readable)
-    incarnations = discovery.newest_incarnations(ledger.register)
+    incarnations = kafka_now.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read - without
     forgotten = forgotten_blocks(opened, view, not_read)
@@ -235,7 +235,7 @@ def _most_dead_letters(view: View, covered: RangeSet) -> int:
 def _known(opened: OpenStream, covered: RangeSet) -> Known:
     """What Kafka has of the covered topics, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
-    return discovery.known_now(opened, topics, learn=False) if topics else Known({}, {})
+    return kafka_now.known_now(opened, topics, learn=False) if topics else Known({}, {})
 
 
 def _places(

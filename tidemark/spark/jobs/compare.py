@@ -23,7 +23,7 @@ from tidemark.offsets.tallies import check_read
 from tidemark.planning import checking
 from tidemark.planning.dividing import divide_by_size
 from tidemark.runs import comparisons
-from tidemark.runs.live import discovery
+from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.requests import selecting
@@ -34,7 +34,7 @@ from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
 from tidemark.spark.audit.replay_comparison import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
-from tidemark.spark.jobs.expected import expected_rows
+from tidemark.spark.jobs.expected_rows import expected_rows
 from tidemark.spark.jobs.steps import Steps
 from tidemark.spark.readers.places import COUNTS, hbase_places
 from tidemark.spark.rows import outcomes
@@ -81,9 +81,9 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to compare")
     spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
     check_rows(spark, opened.stream)
-    incarnations = discovery.newest_incarnations(view.register)
+    incarnations = kafka_now.newest_incarnations(view.register)
     topics = {at.topic for at in offsets.partitions}
-    known = discovery.known_now(opened, tuple(sorted(topics)), learn=False)
+    known = kafka_now.known_now(opened, tuple(sorted(topics)), learn=False)
     checking.check_topics(known, tuple(sorted(topics)), topics)
     # A reason may say what is in a message. What another stream has erased is read here, and not shown.
     hidden = for_readers(opened.book).hidden

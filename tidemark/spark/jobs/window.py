@@ -25,7 +25,7 @@ from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.live.own_output import check_own_output
 from tidemark.runs.windows import lanes
 from tidemark.schemes.kinds import WithSchemas
-from tidemark.sinks.mounted import Mounts
+from tidemark.sinks.mounts import Mounts
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.rows.one_pass import takes_one_pass
 from tidemark.spark.rows.pipeline import check_rows

@@ -37,9 +37,9 @@ from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.processing import LongerWay
 from tidemark.runs.windows.changes_since_pin import check_since_pin
-from tidemark.sinks.mounted import Mounts
+from tidemark.sinks.mounts import Mounts
 from tidemark.spark.columns import COORDINATE
-from tidemark.spark.jobs.redriven import dead_letters_so_far
+from tidemark.spark.jobs.redrive_counts import dead_letters_so_far
 from tidemark.spark.readers.parquet import rows_at_a_time
 from tidemark.spark.rows import outcomes, unknown_names
 from tidemark.spark.rows.failing_messages import cause_of

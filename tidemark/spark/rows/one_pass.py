@@ -56,7 +56,7 @@ from tidemark.spark.rows.tallying import count_of, digest_of
 from tidemark.spark.rows.transform import given_to, made_of
 from tidemark.spark.runtime.compiling import compiled, new_instance
 from tidemark.spark.runtime.frames import frame_of, rows_of
-from tidemark.spark.runtime.once import draws, made_of_each_row, may_read_a_time_of_today, repeatable
+from tidemark.spark.runtime.single_computation import draws, made_of_each_row, may_read_a_time_of_today, repeatable
 from tidemark.streams.model import Stream
 
 _SEPARATING, _DEAD_LETTERS = (Path(__file__).with_name(name) for name in ("Separating.java", "DeadLetters.java"))

@@ -49,13 +49,13 @@ from tidemark.spark.rows.constants import wrong_constant
 from tidemark.spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark.spark.rows.failing_messages import DETAIL, ERROR, Cause
 from tidemark.spark.rows.unwrapping import NOT_WRAPPED, WRAPPED, is_wrapped, unwrapped
-from tidemark.spark.runtime.caught import null_if_it_alone_throws, null_if_it_throws
-from tidemark.spark.runtime.once import meets_others
+from tidemark.spark.runtime.safe_expressions import null_if_it_alone_throws, null_if_it_throws
 from tidemark.spark.runtime.session import setting
+from tidemark.spark.runtime.single_computation import meets_others
 from tidemark.spark.schemes import parse
 from tidemark.spark.schemes.fields import not_utf8
 from tidemark.spark.schemes.function import called
-from tidemark.spark.schemes.kept import kept
+from tidemark.spark.schemes.kept_parts import kept
 from tidemark.streams.model import Stream
 from tidemark.types.fields import type_of
 

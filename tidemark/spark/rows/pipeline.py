@@ -30,7 +30,7 @@ from tidemark.spark.rows.selecting import only
 from tidemark.spark.rows.tallying import AS_READ, as_read, read_tallies
 from tidemark.spark.rows.transform import given_to, made_of, refuse_invented, repeats, transformed
 from tidemark.spark.rows.trials import failing_messages
-from tidemark.spark.runtime.once import computed_once, draws, marked, repeatable
+from tidemark.spark.runtime.single_computation import computed_once, draws, marked, repeatable
 from tidemark.spark.schemes.function import check_function
 from tidemark.spark.schemes.registered import schemas_of
 from tidemark.streams.model import Stream

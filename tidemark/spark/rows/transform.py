@@ -34,7 +34,7 @@ from tidemark.spark.columns import (
     field,
     has,
 )
-from tidemark.spark.runtime.once import depends_on_order, repeatable
+from tidemark.spark.runtime.single_computation import depends_on_order, repeatable
 from tidemark.spark.schemes.fields import INTEGERS, accepted
 from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
 from tidemark.types.fields import spark_type

@@ -21,7 +21,7 @@ from tidemark.errors import (
     TidemarkError,
     Unreachable,
 )
-from tidemark.spark.runtime.once import COMPUTED_AGAIN
+from tidemark.spark.runtime.single_computation import COMPUTED_AGAIN
 
 # The last lines of a Python traceback from a worker. The tracebacks of the error's causes stand before them.
 _RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)

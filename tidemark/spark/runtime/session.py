@@ -17,9 +17,9 @@ from tidemark.errors import WrongUse
 from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import AvroScheme
-from tidemark.spark.runtime.calls import look_up_once
 from tidemark.spark.runtime.connectors import check_connectors
 from tidemark.spark.runtime.engine_run import EngineRun, attach, current
+from tidemark.spark.runtime.java_calls import look_up_once
 from tidemark.spark.runtime.shipping import PY_FILES, own_modules, ship_code
 from tidemark.streams.engine import STAGES
 

@@ -23,8 +23,8 @@ from tidemark.schemes.kinds import (
     StringScheme,
 )
 from tidemark.schemes.union import OF_PACKAGES, Scheme
-from tidemark.spark.schemes import as_it_is, avro_record, delimited, json_object, protobuf, regex
-from tidemark.spark.schemes.kept import kept
+from tidemark.spark.schemes import avro_record, delimited, json_object, passthrough, protobuf, regex
+from tidemark.spark.schemes.kept_parts import kept
 
 # Each parser gives messages a column for each field, and REASON: null, or why the message is invalid.
 PARSERS: dict[type[Any], Callable[[DataFrame, Any], DataFrame]] = {
@@ -33,10 +33,10 @@ PARSERS: dict[type[Any], Callable[[DataFrame, Any], DataFrame]] = {
     AvroScheme: avro_record.parse,
     ProtobufScheme: protobuf.parse,
     DelimitedScheme: delimited.parse,
-    RawScheme: as_it_is.raw,
-    StringScheme: as_it_is.string,
-    KeyValueScheme: as_it_is.key_value,
-    MessageMetadataScheme: as_it_is.message_metadata,
+    RawScheme: passthrough.raw,
+    StringScheme: passthrough.string,
+    KeyValueScheme: passthrough.key_value,
+    MessageMetadataScheme: passthrough.message_metadata,
 }
 
 

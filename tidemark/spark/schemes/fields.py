@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from tidemark.schemes.kinds import TextType
 from tidemark.schemes.texts import DATE, LOCAL_TIME, OF_TYPE
 from tidemark.spark.columns import VALUE
-from tidemark.spark.runtime.caught import null_if_it_throws
+from tidemark.spark.runtime.safe_expressions import null_if_it_throws
 from tidemark.types.ddl import Type, quoted, type_alone
 from tidemark.types.fields import FieldType, holds, spark_type, text_of, type_of
 

@@ -14,7 +14,7 @@ from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.offsets.coordinates import Named, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
-from tidemark.runs.live.looking import check_met, of_the_stream
+from tidemark.runs.live.message_lookup import check_met, of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same, first_at
 from tidemark.runs.requests.selecting import times

@@ -10,7 +10,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import INGEST, GapKind, Head, Register
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.coverage.picture import GAPS, Block, Name, OffsetsOfPartition, bar, bounds, stretches
 from tidemark.views.coverage.window_index import WindowIndex

@@ -11,7 +11,7 @@ from typing import Literal
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST
-from tidemark.runs.live.discovery import topics_now
+from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.views.coverage.bars import MOST_BARS, BarQuery, PartitionOfBar, seen_of

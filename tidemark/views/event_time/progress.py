@@ -18,7 +18,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso
 from tidemark.planning.inputs import Known
-from tidemark.runs.live.discovery import known_up_to, topics_now
+from tidemark.runs.live.kafka_now import known_up_to, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.views.event_time.completeness import (

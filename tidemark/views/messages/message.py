@@ -15,9 +15,9 @@ from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import texts
 from tidemark.views.messages.fates import Fate, in_words
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
-from tidemark.views.messages.reading_again import Again, again
 from tidemark.views.messages.record import RecordRead
-from tidemark.views.messages.where import DEAD_LETTERS, Located, newest_gap
+from tidemark.views.messages.rereading import Again, again
+from tidemark.views.messages.trace import DEAD_LETTERS, Located, newest_gap
 from tidemark.views.values import Number
 
 # The most headers that are shown. A message of a megabyte may have 300,000.

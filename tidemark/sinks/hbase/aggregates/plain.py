@@ -13,9 +13,9 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import NO_KEY, Columns, Erasing, Opened, PlainSink, UnderKey
 from tidemark.sinks.first_reads import reads_first
-from tidemark.sinks.hbase.aggregates.computed import Aggregate, merged
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.states import Aggregate, merged
 from tidemark.sinks.hbase.aggregates.table import (
     AggregateTable,
     MadeOfErased,

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from tidemark.schemes.kinds import named_once
 from tidemark.settings.parts import FieldName, Items, Name
 from tidemark.sinks.contract import Surroundings
-from tidemark.sinks.hbase.aggregates.computed import Aggregate, Function
+from tidemark.sinks.hbase.aggregates.states import Aggregate, Function
 from tidemark.sinks.hbase.settings import HBaseTableSettings
 from tidemark.types.fields import FieldType
 

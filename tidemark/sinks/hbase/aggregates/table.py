@@ -21,7 +21,6 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.first_reads import FirstWindows, reads_first
-from tidemark.sinks.hbase.aggregates.computed import Aggregate, merged
 from tidemark.sinks.hbase.aggregates.rows import (
     TYPE,
     Contribution,
@@ -31,6 +30,7 @@ from tidemark.sinks.hbase.aggregates.rows import (
     decode,
     key_of,
 )
+from tidemark.sinks.hbase.aggregates.states import Aggregate, merged
 from tidemark.sinks.hbase.keyed_rows import salt_range
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, SALTS
 from tidemark.sinks.hbase.table import ResultTable

@@ -30,7 +30,7 @@ from tidemark.spark.columns import (
     literal,
 )
 from tidemark.spark.rows.outcomes import BYTES_OF_AT_MOST
-from tidemark.spark.schemes.kept import HEADERS_JSON
+from tidemark.spark.schemes.kept_parts import HEADERS_JSON
 from tidemark.spark.sinks.acknowledging import COUNTED
 from tidemark.spark.sinks.contract import WriteContext
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.first_reads import FirstWindows
-from tidemark.sinks.hbase.aggregates.computed import Aggregate
+from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, OFFSET, ROW_HASH, field, flat_text
 from tidemark.spark.runtime.workers import in_workers
 

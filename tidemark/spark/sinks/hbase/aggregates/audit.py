@@ -18,9 +18,9 @@ from tidemark.audit.report import SHOWN_COORDINATES, PlaceReport
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet
 from tidemark.sinks.first_reads import FirstWindows
-from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.rows import block_of
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import Layout, SteadyRows, aggregate_table
 from tidemark.spark.audit.differences import Audit
 from tidemark.spark.audit.replay_comparison import AFTER, BECAUSE, BEFORE, COLUMNS, Comparing, counted

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.sinks.hbase.aggregates.computed import Aggregate
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import SteadyRows, aggregate_table
 from tidemark.spark.readers.places import of_text
 from tidemark.spark.readers.salts import read_by_salts

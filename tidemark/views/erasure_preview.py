@@ -14,7 +14,7 @@ from tidemark.runs import erasing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.approval import needs_approval
 from tidemark.runs.requests.forms import EraseRequest
-from tidemark.views.planned import MOST_LINES, Ranges, ranges_shown
+from tidemark.views.plan import MOST_LINES, Ranges, ranges_shown
 from tidemark.views.values import Number
 
 # Offsets of Kafka that a page reads to look for a key. The question has a bound in time too.

@@ -25,7 +25,7 @@ from tidemark.ledger.records import INGEST, Gap, Pending, Record
 from tidemark.offsets.coordinates import Coordinate, Named, parse_records
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
-from tidemark.runs.live.looking import check_known, look, of_the_stream
+from tidemark.runs.live.message_lookup import check_known, look, of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import first_at
 from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey

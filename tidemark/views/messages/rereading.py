@@ -7,7 +7,7 @@ from typing import Literal
 
 from tidemark.clients.kafka.slots import OffsetContents, Slot
 from tidemark.views.messages.fates import Fate
-from tidemark.views.messages.where import Located
+from tidemark.views.messages.trace import Located
 
 # What a backfill reads: what no window has read, below the ingest's position.
 _UNREAD = (Fate.HOLE, Fate.BEFORE, Fate.LOST, Fate.PASSED_OVER)

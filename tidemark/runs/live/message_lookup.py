@@ -20,7 +20,7 @@ from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import INGEST, TopicIncarnation, erases
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.offsets.ranges import FIRST_INCARNATION, RangeSet, TopicPartition
-from tidemark.runs.live.discovery import topics_now, unmet_cuts
+from tidemark.runs.live.kafka_now import topics_now, unmet_cuts
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 
