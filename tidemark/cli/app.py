@@ -100,9 +100,9 @@ def check(
     """Check stream files, and name the errors in each. Packages that their sinks need must be installed.
 
     Also finds two streams of a folder that have one name, or write to one table or folder, and a folder with so many
-    streams that Airflow may drop their DAGs. Java is asked about regular expressions, if it is here. If the connections
-    are known here, it also checks whether a file of SQLite works with Spark. With `--against-ledger`, it says before a
-    deployment what a run would refuse: a field that a table or folder has in another type, or under another name.
+    streams that Airflow may drop their DAGs. If Java is here, it checks the regular expressions. If the
+    connections are known here, it also checks whether a file of SQLite works with Spark. With `--against-ledger`, it says
+    before a deployment what a run would refuse: a field that a table or folder has in another type or under another name.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
@@ -205,8 +205,8 @@ def status(
     """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
     Also shows the worst partition's status with its rule, holes, a raised latency alarm, open transactions that hold an end
-    back, and keys of JSON messages that the stream file does not name. Of all streams, the worst comes first: by its state,
-    then by how long the oldest unread message waits.
+    back, and keys of JSON messages that the stream file does not name. Without STREAM it shows all streams, the worst first:
+    by state, then by how long the oldest unread message waits.
 
     Example: tidemark status orders
     """

@@ -33,9 +33,9 @@ Which = Annotated[str, typer.Option("--connection", help="only engines of this S
 
 @app.command()
 def start(connection: Connection = "spark_default") -> None:
-    """Start the engine of a Spark connection, unless it lives, and return when it takes runs.
+    """Start the engine of a Spark connection, unless it runs already, and return when it accepts runs.
 
-    Nobody has to: the first run starts it. After this, the first run is as quick as the others.
+    You need not do this: the first run starts the engine. Afterwards, the first run is as quick as the others.
 
     Example: tidemark engine start
     """

@@ -40,7 +40,7 @@ def add_fields(
 ) -> None:
     """Look at the newest messages for keys that the stream file does not name, and add them to its fields.
 
-    For the scheme `json`. Shows the change, and asks. All other lines of the file stay, with their comments. Rows of before
+    For the scheme `json`. Shows the change, and asks. All other lines of the file stay, with their comments. Older rows
     have null in a new field, until they are replayed.
 
     Example: tidemark streams add-fields orders

@@ -211,9 +211,9 @@ def forget_place(
         bool, typer.Option("--back", help="it is there again: clear there what was erased, and let runs write to it")
     ] = False,
 ) -> None:
-    """Say that a place with results is gone for good, and what it holds with it. No erasure or sweep goes there any more.
+    """Say that a place is gone for good, with the results that it holds. No erasure or sweep goes there any more.
 
-    A place that is only away has to be brought back instead: an erasure clears all places first, and says so.
+    If the place is only away for a while, bring it back instead: an erasure has to clear every place.
 
     Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
     """

@@ -56,9 +56,9 @@ def messages(
 ) -> None:
     """Messages by what is in them, as Kafka holds them. Erased ones are left out.
 
-    A filter joins comparisons by `and`: of key, value, header NAME or a path into JSON, Avro or Protobuf such as
-    $.items[0].price, with a number, a text in quotes, true or false by =, !=, <, <=, >, >=; with a text by `contains`; or
-    `is null`, `is not null`. Of dead letters also of reason, error, detail, outcome, attempts and redrives.
+    A filter is comparisons joined by `and`. On the left is key, value, header NAME, or a path into JSON, Avro or Protobuf
+    such as $.items[0].price; for dead letters also reason, error, detail, outcome, attempts or redrives. After it comes =,
+    !=, <, <=, > or >= and a number, a text in quotes, true or false; or `contains` and a text; or `is null`, `is not null`.
 
     Example: tidemark messages orders orders/3 --filter '$.amount < 0' --limit 5
     """

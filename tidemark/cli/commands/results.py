@@ -127,10 +127,11 @@ def results(
     until_time: Annotated[str, typer.Option(help="only those of windows that have read a message before it")] = "",
     as_json: Json = False,
 ) -> None:
-    """Result rows that count: of HBase in the order of their coordinates or keys, of Parquet window by window, of Kafka as
-    they stand in the topic. With a filter, a window or a time, in the order of their coordinates.
+    """The rows of a sink that count, or the dead letters.
 
-    `tidemark messages --help` says how a filter is written.
+    Rows in HBase come in the order of their coordinates or keys, rows in files window by window, and messages in the order
+    of their topic. With a filter, a window or a time, all come in the order of their coordinates. `tidemark messages
+    --help` says how a filter is written.
 
     Example: tidemark results orders --limit 5 --filter 'amount < 0'
     """
