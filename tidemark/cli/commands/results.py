@@ -119,7 +119,7 @@ def results(
     filter_: Annotated[
         str, typer.Option("--filter", help="""only rows whose fields fit, such as 'amount < 0 and state = "open"'""")
     ] = "",
-    trace: Annotated[str, typer.Option(help="only those of TOPIC, TOPIC/PARTITION or TOPIC/PARTITION@FROM-UNTIL")] = "",
+    where: Annotated[str, typer.Option(help="only those of TOPIC, TOPIC/PARTITION or TOPIC/PARTITION@FROM-UNTIL")] = "",
     window: Annotated[str, typer.Option(help="only those of this lane, or of one window of it, LANE/NUMBER")] = "",
     since: Annotated[
         str, typer.Option(help="only those of windows that have read a message at or after this time")
@@ -137,7 +137,7 @@ def results(
     """
     opened = stream_lookup.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    asked = MessageQuery(Scope(trace, window, since, until_time), filter_, limit)
+    asked = MessageQuery(Scope(where, window, since, until_time), filter_, limit)
     if asked != MessageQuery(count=limit):
         if dead_letters:
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
