@@ -11,16 +11,18 @@ from msgspec import structs
 
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import StreamInMemory, offsets
+from tidemark.audit.comparison import DeadLetterReason, Example, PlaceComparison, ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
-from tidemark.audit.report import AuditReport, CoverageReport, PlaceReport
+from tidemark.audit.report import AuditReport, CoverageReport, ForgottenReport, PlaceReport, TombstoneReport
 from tidemark.cli import stream_lookup
 from tidemark.cli.commands import audit as commands
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.ledger.stores.contract import Key
-from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.runs.auditing import audit_without_spark, find_report, store_report
+from tidemark.runs.comparisons import find_comparison, store_comparison
 from tidemark.views.audits import MOST, AuditList, AuditShown, PlaceOfAudit, Repaired, audits
 
 PLACE = PlaceReport(
@@ -91,8 +93,45 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
     # Once the topic was made anew, what is named without its incarnation would be another message.
     anew = TopicIncarnation(topic_id="new", incarnation=2, since=2)
     change_topics(made.opened.book, lambda topics: {"orders": (*topics["orders"], anew)})
-    (place,) = listed(made)[-1].found.places
+    last = listed(made)[-1]
+    (place,) = last.found.places
     assert place.at["missing"] == ["orders#1/0@1", "orders#2/0@2", "orders#1/0@9007199254740993"]
+    report = find_report(made.opened, last.run)
+    assert report is not None
+    assert [one.partition for one in report.coverage] == ["orders#1/0"]
+
+
+@pytest.mark.covers("U11")
+def test_what_people_and_messages_say_in_a_report_stays_as_they_have_said_it(tmp_path: Path) -> None:
+    """Also where it looks like a message."""
+    said, known = "orders/0@5", "orders#1/0@5"
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+    made.ingest()
+    stone = TombstoneReport(
+        window=said, at=1, run=said, reason=said, asked_by=said, approved_by=said, offsets=1, ranges=(said,)
+    )
+    gone = ForgottenReport(name=said, type="parquet", place=said, at=1, reason=said, by=said)
+    reason = DeadLetterReason(reason=said, number=1, first=said)
+    example = Example(at=said, index=0, columns=(said,), why=said)
+    place = PlaceComparison(name=said, before=1, after=1, same=0, changed=1, new=0, gone=0, changed_at=(example,))
+    stored(made, said, 1, tombstones=(stone,), forgotten=(gone,), not_compared=(said,), ledger_problems=(said,))
+    given: dict[str, Any] = {
+        **dict.fromkeys(("at", "offsets", "messages", "stored", "skipped", "dead_letters"), 1),
+        **dict.fromkeys(("stream", "run", "code_version", "stream_digest", "selection"), said),
+    }
+    store_comparison(made.opened, ReplayComparison(**given, places=(place,), reasons=(reason,), sinks=(said,)))
+    anew = TopicIncarnation(topic_id="new", incarnation=2, since=2)
+    change_topics(made.opened.book, lambda topics: {"orders": (*topics["orders"], anew)})
+    report, comparison = find_report(made.opened, said), find_comparison(made.opened, said)
+    assert report is not None
+    assert (report.run, report.not_compared, report.ledger_problems) == (said, (said,), (said,))
+    assert report.tombstones == (structs.replace(stone, ranges=(known,)),)
+    assert report.forgotten == (gone,)
+    assert comparison is not None
+    assert (comparison.run, comparison.sinks) == (said, (said,))
+    assert comparison.reasons == (structs.replace(reason, first=known),)
+    assert comparison.places == (structs.replace(place, changed_at=(structs.replace(example, at=known),)),)
 
 
 @pytest.mark.covers("U11")

@@ -13,6 +13,7 @@ from tidemark.ledger.incarnations import (
     assign_incarnations,
     learned,
     newest,
+    rewritten,
     written,
     written_partition,
 )
@@ -93,3 +94,34 @@ def test_ranges_after_their_partition_name_these_very_offsets(
     assert assign_incarnations(topics, named.open) | named.exact == ranges
     if not cuts:
         assert place == "logs/0"
+
+
+@pytest.mark.covers("Q26")
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ("logs/0", "logs#1/0"),
+        ("logs#2/0", "logs#2/0"),
+        # Below the cut of a log, what names no incarnation is of the first one.
+        ("cut/0@4", "cut/0@4"),
+        ("cut/0@4-5", "cut/0@4-5"),
+        ("cut/0@4-7", "cut#1/0@4-7"),
+        ("cut/0@5", "cut#1/0@5"),
+        ("cut/0", "cut#1/0"),
+        ("block logs/0@1000", "block logs#1/0@1000"),
+        # Contributions to keys, which messages bring.
+        ("logs/0@12000 host, logs/0@5", "logs#1/0@12000 host, logs/0@5"),
+        ("logs/0@5 #x@y\nlogs/0@6", "logs#1/0@5 #x@y\nlogs/0@6"),
+        # No offsets, whatever topics are called.
+        ("window logs/12", "window logs/12"),
+        ("other/0", "other/0"),
+        ("other/0@5", "other/0@5"),
+        ("logs/0@5-", "logs/0@5-"),
+    ],
+)
+def test_what_a_report_has_kept_names_the_incarnation_that_was_meant(kept: str, asked: str) -> None:
+    topics = {
+        "logs": accepted(FIRST, change(TopicChange.RECREATED, "b", 1), "run", 1)["logs"],
+        "cut": accepted(FIRST, change(TopicChange.TRUNCATED, "a", 1, (0, 5)), "run", 1)["logs"],
+    }
+    assert rewritten(topics, kept) == asked

@@ -8,6 +8,7 @@ from itertools import chain
 
 from msgspec import Struct, structs
 
+from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import FORMAT
 from tidemark.offsets.ranges import FIRST_INCARNATION
 
@@ -51,7 +52,7 @@ class Example(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     is 0.
     """
 
-    at: str
+    at: At
     index: int
     keys: int = 0
     columns: tuple[str, ...] = ()
@@ -126,7 +127,7 @@ class DeadLetterReason(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     reason: str
     number: int
-    first: str
+    first: At
 
 
 class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

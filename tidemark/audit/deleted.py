@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from tidemark.ledger.book import Committed
+from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
@@ -36,7 +37,7 @@ class BlockReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     window has taken in part, the numbers count messages (`messages`). The expected ones may include those that were taken.
     """
 
-    at: str
+    at: At
     window: str
     expected: int
     found: int

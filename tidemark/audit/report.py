@@ -15,6 +15,7 @@ from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
 from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.holes import Ingest, Reached, holes, jumped_over
+from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import FORMAT, Guarantee, Register, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
@@ -32,14 +33,14 @@ class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     `before`: offsets below the start that Kafka had and no lane has read; a backfill can fill them.
     """
 
-    partition: str
+    partition: At
     start: int
     position: int
     covered: int
-    holes: tuple[str, ...]
-    overlaps: tuple[str, ...]
-    lost: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
+    holes: tuple[At, ...]
+    overlaps: tuple[At, ...]
+    lost: tuple[At, ...] = ()
+    skipped: tuple[At, ...] = ()
 
 
 class GapReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,14 +51,14 @@ class GapReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `unexplained`. `ranges`: where these offsets are, the first hundred ranges.
     """
 
-    partition: str
+    partition: At
     offsets: int
     messages: int
     aborted: int
     markers: int
     compacted: int
     unexplained: int
-    ranges: tuple[str, ...] = ()
+    ranges: tuple[At, ...] = ()
 
 
 class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -79,10 +80,10 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     replaced: int = 0
     # For a sink with aggregates: contributions of windows that were not audited whole, or that Kafka no longer holds whole.
     unproven: int = 0
-    missing_at: tuple[str, ...] = ()
-    different_at: tuple[str, ...] = ()
-    extra_at: tuple[str, ...] = ()
-    twice_at: tuple[str, ...] = ()
+    missing_at: tuple[At, ...] = ()
+    different_at: tuple[At, ...] = ()
+    extra_at: tuple[At, ...] = ()
+    twice_at: tuple[At, ...] = ()
     # Blocks with offsets that Kafka has deleted, whose results differ from what was stored. The first hundred are named.
     blocks: int = 0
     blocks_at: tuple[BlockReport, ...] = ()
@@ -109,7 +110,7 @@ class TombstoneReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     asked_by: str | None
     approved_by: str | None
     offsets: int
-    ranges: tuple[str, ...] = ()
+    ranges: tuple[At, ...] = ()
 
 
 class ForgottenReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

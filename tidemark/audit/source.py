@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.ledger.incarnations import Topics, newest
+from tidemark.ledger.incarnations import At, Topics, newest
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 
@@ -18,7 +18,7 @@ class SourceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     offsets. `position` is absent for a stream that stores none. `problem`: what cannot be, or is lost.
     """
 
-    partition: str
+    partition: At
     log_start: int | None = None
     end: int | None = None
     position: int | None = None

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from msgspec import structs
+from msgspec import Meta, structs
 
-from tidemark.errors import WrongUse
 from tidemark.ledger.records import Accepted, RaisedOrder, TopicChange, TopicIncarnation
-from tidemark.offsets.coordinates import Coordinate, exactly, parse_ranges
+from tidemark.offsets.coordinates import Coordinate, exactly
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+
+# Where a value that is kept names offsets, as `str` writes them: a partition, a range or a coordinate, maybe that of a block,
+# and a key after it. The first incarnation is left out. That is another one than the newest as soon as a topic was recreated.
+At = Annotated[str, Meta(extra={"names": "offsets"})]
+_AT = re.compile(r"((?:block )?)([A-Za-z0-9._-]+)(?:#(\d+))?/(\d+)(?:@(\d+)(?:-(\d+))?)?(|\s.*)", re.DOTALL)
 
 # As in the register.
 Topics = dict[str, tuple[TopicIncarnation, ...]]
@@ -70,12 +76,16 @@ def written_range(topics: Topics, range_: OffsetRange) -> str:
 
 
 def rewritten(topics: Topics, text: str) -> str:
-    """What `str` has made of a coordinate or a range, as people take it into a request. Any other text stays as it is."""
-    try:
-        ranges = [range_ for _, range_ in parse_ranges(text).ranges()] if "@" in text else []
-    except WrongUse:
+    """An `At`, as people take it into a request."""
+    place = _AT.fullmatch(text)
+    if place is None:
         return text
-    return f"{written_partition(topics, RangeSet(ranges))}@{text.rpartition('@')[2]}" if len(ranges) == 1 else text
+    before, topic, incarnation, partition, start, until, after = place.groups()
+    at = TopicPartition(topic, int(partition), int(incarnation or FIRST_INCARNATION))
+    if start is None:
+        return f"{before}{at if len(topics.get(topic, ())) < 2 else exactly(at)}{after}"
+    named = OffsetRange(at, int(start), int(until or int(start) + 1))
+    return f"{before}{written_range(topics, named) if until else written(topics, Coordinate(at, named.start))}{after}"
 
 
 def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect, structs
 
 from tidemark.ledger.codec import decode
 from tidemark.ledger.incarnations import Topics, rewritten
 from tidemark.runs.live.open_stream import OpenStream
 
 Report = TypeVar("Report", bound=msgspec.Struct)
-
-# What people and messages have said, which may look like a coordinate.
-_SAID = {"run", "reason", "by", "asked_by", "approved_by"}
 
 
 def report_of(opened: OpenStream, name: str, kind: type[Report], what: str) -> Report | None:
@@ -23,19 +21,22 @@ def report_of(opened: OpenStream, name: str, kind: type[Report], what: str) -> R
 
 
 def as_asked(opened: OpenStream, report: Report) -> Report:
-    """The same report, with its coordinates and ranges as people take them into a request.
-
-    The ledger keeps them without the first incarnation, which is another one than the newest as soon as a topic was recreated.
-    """
+    """The same report, with each `At` in it as people take it into a request."""
     topics = opened.book.topics()
     if all(len(incarnations) == 1 for incarnations in topics.values()):
         return report
-    return msgspec.convert(_asked(topics, msgspec.to_builtins(report)), type(report))
+    asked: Report = _asked(topics, inspect.type_info(type(report)), report)
+    return asked
 
 
-def _asked(topics: Topics, value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: one if name in _SAID else _asked(topics, one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_asked(topics, one) for one in value]
-    return rewritten(topics, value) if isinstance(value, str) else value
+def _asked(topics: Topics, kind: inspect.Type, value: Any) -> Any:
+    match kind:
+        case inspect.Metadata():
+            # No other type has any.
+            return rewritten(topics, value)
+        case inspect.StructType(fields=fields):
+            parts = {one.name: _asked(topics, one.type, getattr(value, one.name)) for one in fields}
+            return structs.replace(value, **parts)
+        case inspect.VarTupleType(item_type=item):
+            return tuple(_asked(topics, item, one) for one in value)
+    return value
