@@ -21,7 +21,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.parquet.plain import PlainParquet
+from tidemark.sinks.parquet.sink import PlainParquet
 from tidemark.sinks.sweeping import SinkSweeper
 
 SCHEMA = pa.schema(
@@ -101,8 +101,8 @@ class Lake:
 
     def erase(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # The table of the dead letters, which nothing here writes.
-        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
-        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.reach", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.erase", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.reach", lambda *_: None)
         opened = self.stream.opened
         lane = erasing.open_erasure(opened, "e", erasing.choose(opened, offsets((0, 5, 6))), REASON, ANN)
         assert erasing.erase_without_spark(opened, lane, "e") is None

@@ -38,16 +38,16 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest, Replaceable
 from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.delta.latest.compacting import DeltaLatestCompaction, vacuum
-from tidemark.sinks.delta.latest.plain import PlainDeltaLatest
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
+from tidemark.sinks.delta.latest.sink import PlainDeltaLatest
 from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg.latest import table as iceberg_latest
 from tidemark.sinks.iceberg.latest.compacting import IcebergLatestCompaction, expire, where_of
-from tidemark.sinks.iceberg.latest.plain import PlainIcebergLatest
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
-from tidemark.sinks.latest.plain import PlainLatestRows
+from tidemark.sinks.iceberg.latest.sink import PlainIcebergLatest
 from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
 from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.latest.sink import PlainLatestRows
 from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.sweeping import SinkSweeper

@@ -99,10 +99,10 @@ class Sums:
         self.place = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase_default", "sums", block))
         self.writes, self.dies = True, False
         self.table = table = TableInMemory(self.cells, "sums", block)
-        monkeypatch.setattr("tidemark.sinks.hbase.aggregates.plain.aggregate_table", lambda *_: table)
+        monkeypatch.setattr("tidemark.sinks.hbase.aggregates.sink.aggregate_table", lambda *_: table)
         # The other sinks of the stream file are tables of rows, which nothing here writes.
-        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
-        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.reach", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.erase", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.reach", lambda *_: None)
         sweeper = SinkSweeper(self.stream.opened.connections)
         self.stream.opened = replace(self.stream.opened, sweeper=sweeper)
 

@@ -11,7 +11,7 @@ from tidemark.clients.connections import Connection
 from tidemark.errors import InvalidStreamFile
 from tidemark.ledger.records import SinkReceipt
 from tidemark.sinks.dead_letters.kinds import KINDS
-from tidemark.sinks.hbase.plain import PlainHBase
+from tidemark.sinks.hbase.sink import PlainHBase
 from tidemark.sinks.kinds import plain_of
 from tidemark.streams.loading import StreamFile, load
 

@@ -52,7 +52,7 @@ from tidemark.runs.windows.changes_since_pin import changes_since_pin, lost_sinc
 from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier
 from tidemark.sinks.hbase.aggregates.table import counting, place_of
-from tidemark.sinks.hbase.plain import PlainHBase
+from tidemark.sinks.hbase.sink import PlainHBase
 from tidemark.sinks.kinds import by_order
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.views.messages import trace

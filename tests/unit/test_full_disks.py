@@ -11,7 +11,7 @@ import pytest
 from tests.support.disks import Disk, fill, small_disks  # noqa: F401
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.audit.levels import Level
-from tidemark.cli import finding
+from tidemark.cli import stream_lookup
 from tidemark.cli.commands import audit as commands
 from tidemark.clients.sql import Database
 from tidemark.errors import EXIT_FAILED, DiskFull, WrongUse
@@ -68,7 +68,7 @@ def test_a_report_that_has_no_room_leaves_the_older_page_whole(
     made.ends((0, 3))
     made.ingest()
     auditing.audit_without_spark(made.opened, "run 1", Level.LEDGER)
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     folder = disk("64k")
     page = folder / "report.html"
     commands.report("orders", "run 1", page)

@@ -25,8 +25,8 @@ from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import compacting, data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
 from tidemark.sinks.iceberg.live_files import files_of_all, live_files
-from tidemark.sinks.iceberg.plain import PlainIceberg
 from tidemark.sinks.iceberg.reading import listed, parts_that_count
+from tidemark.sinks.iceberg.sink import PlainIceberg
 
 HOUR = 3_600_000
 # The lane of the run `replay 1`.

@@ -26,8 +26,8 @@ from tidemark.settings.parts import Name
 from tidemark.sinks.contract import CompactionRequest, SinkSettings
 from tidemark.sinks.dead_letters.delta.settings import DeltaDeadLetters
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.delta.plain import PlainDelta
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.delta.sink import PlainDelta
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
@@ -35,8 +35,8 @@ from tidemark.sinks.mounts import Mounts, check_mounted
 from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.folders import OWNER_FILE
 from tidemark.sinks.parquet.parts import FolderPart
-from tidemark.sinks.parquet.plain import PlainParquet
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
+from tidemark.sinks.parquet.sink import PlainParquet
 from tidemark.sinks.parquet.steps import Listener
 from tidemark.sinks.reading import parquet_rows
 
@@ -96,8 +96,8 @@ ACTS: dict[str, Act] = {
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "an empty mount point"])
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_nothing_is_taken_for_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Act, there: bool) -> None:
-    monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
-    monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.reach", lambda *_: None)
+    monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.erase", lambda *_: None)
+    monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.reach", lambda *_: None)
     lake = Lake(tmp_path)
     lake.ingest()
     book = lake.stream.opened.book

@@ -18,9 +18,9 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.sinks.contract import Erasing
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.delta.plain import PlainDelta
+from tidemark.sinks.delta.sink import PlainDelta
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
-from tidemark.sinks.iceberg.plain import PlainIceberg
+from tidemark.sinks.iceberg.sink import PlainIceberg
 
 GONE = offsets((0, 5, 6))
 LEFT = "which an attempt has left: remove this folder"
@@ -34,7 +34,7 @@ def erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, str, 
     lake.ingest()
     lane = lake.cancelled_replay()
     (folder,) = (one for one in lake.holding(5) if lane in one)
-    monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.late", lambda *_: 0)
+    monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.late", lambda *_: 0)
     lake.erase(monkeypatch)
     return lake, lane, int(folder.rpartition("=")[2])
 

@@ -33,7 +33,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.auditing import audit_without_spark
 from tidemark.runs.windows import ingest, lanes
-from tidemark.sinks.hbase.plain import PlainHBase
+from tidemark.sinks.hbase.sink import PlainHBase
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.views.events import events
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.streams_in_memory import at, offsets
 from tests.support.sums_in_memory import Sums
-from tidemark.sinks.hbase.aggregates.plain import PlainAggregates
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
+from tidemark.sinks.hbase.aggregates.sink import PlainAggregates
 from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import SteadyRows
 

@@ -31,32 +31,32 @@ GROUP = "tidemark.sinks"
 
 
 _BUILT_IN: dict[str, Kind] = {
-    "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.plain:PlainHBase", "tidemark.spark.sinks.hbase:SparkHBase"),
+    "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.sink:PlainHBase", "tidemark.spark.sinks.hbase:SparkHBase"),
     "hbase_latest": Kind(
         HBaseLatestSink,
-        "tidemark.sinks.hbase.latest.plain:PlainLatest",
+        "tidemark.sinks.hbase.latest.sink:PlainLatest",
         "tidemark.spark.sinks.hbase.latest:SparkLatest",
     ),
     "hbase_aggregates": Kind(
         HBaseAggregatesSink,
-        "tidemark.sinks.hbase.aggregates.plain:PlainAggregates",
+        "tidemark.sinks.hbase.aggregates.sink:PlainAggregates",
         "tidemark.spark.sinks.hbase.aggregates:SparkAggregates",
     ),
     "parquet": Kind(
         ParquetSink,
-        "tidemark.sinks.parquet.plain:PlainParquet",
+        "tidemark.sinks.parquet.sink:PlainParquet",
         "tidemark.spark.sinks.parquet:SparkParquet",
         compaction="tidemark.sinks.parquet.compacting:ParquetCompaction",
     ),
     "delta": Kind(
         DeltaSink,
-        "tidemark.sinks.delta.plain:PlainDelta",
+        "tidemark.sinks.delta.sink:PlainDelta",
         "tidemark.spark.sinks.delta:SparkDelta",
         requires=(DELTALAKE,),
     ),
     "delta_latest": Kind(
         DeltaLatestSink,
-        "tidemark.sinks.delta.latest.plain:PlainDeltaLatest",
+        "tidemark.sinks.delta.latest.sink:PlainDeltaLatest",
         "tidemark.spark.sinks.latest.delta:SparkDeltaLatest",
         compaction="tidemark.sinks.delta.latest.compacting:DeltaLatestCompaction",
         requires=(DELTALAKE,),
@@ -64,7 +64,7 @@ _BUILT_IN: dict[str, Kind] = {
     ),
     "iceberg": Kind(
         IcebergSink,
-        "tidemark.sinks.iceberg.plain:PlainIceberg",
+        "tidemark.sinks.iceberg.sink:PlainIceberg",
         "tidemark.spark.sinks.iceberg:SparkIceberg",
         compaction="tidemark.sinks.iceberg.compacting:IcebergCompaction",
         requires=(PYICEBERG,),
@@ -72,13 +72,13 @@ _BUILT_IN: dict[str, Kind] = {
     ),
     "iceberg_latest": Kind(
         IcebergLatestSink,
-        "tidemark.sinks.iceberg.latest.plain:PlainIcebergLatest",
+        "tidemark.sinks.iceberg.latest.sink:PlainIcebergLatest",
         "tidemark.spark.sinks.latest.iceberg:SparkIcebergLatest",
         compaction="tidemark.sinks.iceberg.latest.compacting:IcebergLatestCompaction",
         requires=(PYICEBERG,),
         publishes=True,
     ),
-    "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.plain:PlainKafka", "tidemark.spark.sinks.kafka:SparkKafka"),
+    "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.sink:PlainKafka", "tidemark.spark.sinks.kafka:SparkKafka"),
 }
 
 

@@ -15,8 +15,8 @@ from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.kinds import kind_of
-from tidemark.sinks.latest.plain import PlainLatestRows
 from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.latest.sink import PlainLatestRows
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 

@@ -23,26 +23,26 @@ _BUILT_IN: dict[str, DeadLettersKind] = {
     "hbase": DeadLettersKind(
         HBaseDeadLetters,
         f"{_WITHOUT}.hbase.letters:open_letters",
-        "tidemark.sinks.hbase.plain:PlainHBase",
+        "tidemark.sinks.hbase.sink:PlainHBase",
         f"{_WITH}.hbase:InHBase",
     ),
     "parquet": DeadLettersKind(
         ParquetDeadLetters,
         f"{_WITHOUT}.parquet.letters:open_letters",
-        f"{_WITHOUT}.parquet.plain:LettersInFolders",
+        f"{_WITHOUT}.parquet.removal:LettersInFolders",
         f"{_WITH}.parquet:InParquet",
     ),
     "delta": DeadLettersKind(
         DeltaDeadLetters,
         f"{_WITHOUT}.delta.letters:open_letters",
-        "tidemark.sinks.delta.plain:PlainDelta",
+        "tidemark.sinks.delta.sink:PlainDelta",
         f"{_WITH}.delta:InDelta",
         requires=(DELTALAKE,),
     ),
     "sql": DeadLettersKind(
         SQLDeadLetters,
         f"{_WITHOUT}.sql.letters:open_letters",
-        f"{_WITHOUT}.sql.plain:LettersInTables",
+        f"{_WITHOUT}.sql.removal:LettersInTables",
         f"{_WITH}.sql:InSQL",
     ),
 }

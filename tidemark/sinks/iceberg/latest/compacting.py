@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.iceberg import catalog, compacting
 from tidemark.sinks.iceberg.catalog import CatalogTable
-from tidemark.sinks.iceberg.latest.plain import PlainIcebergLatest, located
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
+from tidemark.sinks.iceberg.latest.sink import PlainIcebergLatest, located
 from tidemark.sinks.parquet.compacting import ParquetCompaction
 
 

@@ -16,9 +16,9 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import kind_of
-from tidemark.sinks.latest.plain import PlainLatestRows
 from tidemark.sinks.latest.rows import DELETED
 from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.latest.sink import PlainLatestRows
 from tidemark.sinks.latest.table import Newest, read
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.spark.audit.differences import Audit, AuditedPlace

@@ -10,7 +10,7 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
-from tidemark.sinks.latest.plain import PlainLatestRows
+from tidemark.sinks.latest.sink import PlainLatestRows
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.latest.table import DeltaLatest

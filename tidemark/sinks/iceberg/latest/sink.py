@@ -11,7 +11,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.settings import place_of
-from tidemark.sinks.latest.plain import PlainLatestRows
+from tidemark.sinks.latest.sink import PlainLatestRows
 
 if TYPE_CHECKING:
     from tidemark.sinks.iceberg.catalog import CatalogTable

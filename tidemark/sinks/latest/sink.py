@@ -14,7 +14,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, Taken
 from tidemark.sinks.latest.rows import DELETED, ERASES, history_of
 from tidemark.sinks.latest.settings import LatestSettings
-from tidemark.sinks.parquet.plain import PlainFolders
+from tidemark.sinks.parquet.sink import PlainFolders
 from tidemark.sinks.texts import of_file
 
 if TYPE_CHECKING:
