@@ -153,29 +153,59 @@ def test_a_text_stays_selected_on_the_page_of_a_run_while_it_goes_on(airflow: Ai
 
 
 @pytest.mark.covers("U13")
-def test_a_run_says_what_was_asked_for_and_how_long_it_takes(airflow: Airflow, page: Page) -> None:
-    """Also of one without a lane, whose steps say how far it is. A key is not shown once more."""
+def test_a_run_says_what_was_asked_for_how_long_it_takes_and_what_it_has_read(airflow: Airflow, page: Page) -> None:
+    """Of an audit and an ingest, which have no lane of their own. A key is not shown once more."""
     begun = (datetime.now(UTC) - timedelta(seconds=65)).isoformat()
     records = "\n".join(f"cdn-logs/0@{offset}" for offset in range(10_000))
     conf = {"level": "full", "records": records, "reason": "a test", "key": "secret", "repair": None, "compare": False}
     run = {"state": "running", "start_date": begun, "end_date": None, "conf": conf, "note": None}
-    states = {"compare": "success", "report": "running", "judge": None}
+    states = {"compare": "running", "report": None, "judge": None}
     tasks = [{"task_id": name, "state": state, "map_index": -1, "try_number": 1} for name, state in states.items()]
-    of_run = "**/api/v2/dags/cdn_logs__audit/dagRuns/asked"
-    page.route(of_run, lambda route: route.fulfill(json=run))
-    page.route(f"{of_run}/taskInstances", lambda route: route.fulfill(json={"task_instances": tasks}))
-    page.route(f"{of_run}/**/xcomEntries?*", lambda route: route.fulfill(json={"total_entries": 0}))
+    part = {"partition": "cdn-logs/0", "offsets": "4000", "done": "1000"}
+    job = {"run": "cdn_logs__audit/asked", "window": None, "step": "reading 4000 offsets", "more_partitions": 3}
+    job |= {"offsets": "4000", "done": "1000", "beat": 5_000, "partitions": [part]}
+    progress: dict[str, Any] = {"run": job["run"], "now": 2, "lanes": [], "may_steer": False, "job": None, "ingest": None}
+    for kind in ("audit", "ingest"):
+        of_run = f"**/api/v2/dags/cdn_logs__{kind}/dagRuns/asked"
+        page.route(of_run, lambda route: route.fulfill(json=run))
+        page.route(f"{of_run}/taskInstances", lambda route: route.fulfill(json={"task_instances": tasks}))
+        page.route(f"{of_run}/**/xcomEntries?*", lambda route: route.fulfill(json={"total_entries": 0}))
+    page.route("**/api/streams/cdn_logs/progress?*", lambda route: route.fulfill(json=progress))
     page.goto(f"{airflow.url}/tidemark/run?dag_id=cdn_logs__audit&run_id=asked")
-    expect(page.locator("#took")).to_contain_text("Begun 1 min")
-    expect(page.locator("#took")).to_contain_text("1 of 3 steps")
-    expect(page.locator("#took progress")).to_have_attribute("value", "333")
+    expect(page.locator("#took")).to_have_text(re.compile(r"Begun 1 min( \d+ s)? ago\. 0 of 3 steps have ended\."))
+    expect(page.locator("#lanes")).to_have_text("Spark is starting.")
     asked = page.locator("#asked")
     expect(asked.locator("dt")).to_have_text(["level", "records", "reason", "key"])
     expect(asked.locator("dd").nth(1)).to_contain_text("cdn-logs/0@2\nand 9 997 more lines", use_inner_text=True)
     expect(asked).not_to_contain_text("secret")
+    # What the audit of another try, or after a repair, has read is not this one's.
+    progress["job"] = {**job, "run": f"{job['run']}/after-repair"}
+    expect(page.locator("#lanes")).to_have_text("Spark is starting.")
+    progress["job"] = job
+    expect(page.locator("#lanes p")).to_have_text("Reading 4000 offsets  1 000 of 4 000")
+    expect(page.locator("#lanes p progress")).to_have_attribute("value", "250")
+    progress["job"] = {**job, "beat": 7_000, "done": "2000", "partitions": [{**part, "done": "2000"}]}
+    expect(page.locator("#lanes p")).to_have_text("Reading 4000 offsets  2 000 of 4 000, 500 a second, about 4 s left")
+    expect(page.locator("#lanes tbody tr")).to_have_text(["cdn-logs/02 0004 000", "and 3 more partitions"])
     page.screenshot(path=SCREENSHOTS / "run-asked.png")
+    # Nothing of what Airflow says goes away with the ledger.
+    page.route("**/api/streams/cdn_logs/progress?*", lambda route: route.fulfill(status=503, json={"detail": "it is away"}))
+    expect(page.locator("#progress-problem")).to_have_text("it is away")
     run |= {"state": "success", "end_date": datetime.now(UTC).isoformat()}
     expect(page.locator("#took")).to_contain_text("It took 1 min")
+    page.unroute("**/api/streams/cdn_logs/progress?*")
+    # The window of an ingest, and those before it.
+    run |= {"state": "running", "end_date": None}
+    tasks[:] = [{"task_id": "process", "state": "running", "map_index": -1, "try_number": 1}]
+    job |= {"run": "cdn_logs__ingest/asked", "window": "ingest/4", "step": "storing cdn_logs_hbase"}
+    ingest = {"windows": 1, "committed": lane_of(range(1, 2), 9)["committed"]}
+    progress |= {"job": job, "ingest": ingest}
+    page.route("**/api/streams/cdn_logs/progress?*", lambda route: route.fulfill(json=progress))
+    page.goto(f"{airflow.url}/tidemark/run?dag_id=cdn_logs__ingest&run_id=asked")
+    expect(page.locator("#lanes p")).to_have_text("In work: window ingest/4, storing cdn_logs_hbase  1 000 of 4 000")
+    expect(page.locator("#lanes th").nth(1)).to_have_text("Stored")
+    expect(page.locator("#lanes h3")).to_have_text("Committed: 1 window")
+    page.screenshot(path=SCREENSHOTS / "run-ingest.png")
 
 
 @pytest.mark.full

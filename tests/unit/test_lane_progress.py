@@ -10,13 +10,14 @@ import pytest
 
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.commit import protocol
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import Attempt, Heartbeat, LaneKind, Record
+from tidemark.ledger.records import INGEST, Attempt, Heartbeat, JobProgress, LaneKind, Record
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs import steering
-from tidemark.runs.windows import lanes
+from tidemark.runs.windows import ingest, lanes
 from tidemark.views import lane_progress
-from tidemark.views.lane_progress import MOST_WINDOWS, progress_of
+from tidemark.views.lane_progress import MOST_WINDOWS, JobInWork, PartitionInWork, progress_of
 from tidemark.views.values import PartOf
 
 RUN = "orders__replay/manual__1"
@@ -106,6 +107,51 @@ def test_the_pace_of_a_run_is_that_of_its_windows_without_what_lies_between(made
     assert lane_progress._pace(records) == 20 / 4
     assert lane_progress._pace([msgspec.structs.replace(first, receipt=None)]) is None
     assert lane_progress._pace([]) is None
+
+
+@pytest.mark.covers("U13")
+def test_a_run_of_the_ingest_says_how_far_its_window_is_and_what_it_has_committed(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=f"{TEXT}limits: {{max_records: 10}}\n")
+    made.ends((0, 18), (0, 4))
+    run, book = "orders__ingest/scheduled__1", made.opened.book
+    made.ingest(run)
+    ingest.plan_ingest(made.opened, run)
+    seen = progress_of(made.opened, run)
+    assert seen.ingest is not None
+    assert ([one.window for one in seen.ingest.committed], seen.ingest.windows) == (["ingest/1"], 1)
+    assert seen.job is not None
+    left = seen.job.offsets
+    assert (seen.job.window, seen.job.step, seen.job.done, seen.job.beat) == ("ingest/2", None, None, None)
+    attempt = protocol.take(book, INGEST, 2, protocol.Run(run, "v1", "d")).attempt
+    beat = Heartbeat(generation=attempt.generation, run=run, at=77, step="reading", done={"orders/0": 3})
+    book.beat(INGEST, beat)
+    job = progress_of(made.opened, run).job
+    assert job is not None
+    assert sum(part.offsets for part in job.partitions) == left
+    assert [(part.partition, part.done) for part in job.partitions] == [("orders/0", 3), ("orders/1", 0)]
+    assert job == JobInWork(run, "ingest/2", "reading", left, 3, 77, job.partitions, 0)
+    # What another run does is not this one's.
+    other = progress_of(made.opened, "orders__ingest/scheduled__2")
+    assert (other.job, other.ingest and other.ingest.windows) == (None, 0)
+
+
+@pytest.mark.covers("U13")
+def test_an_audit_says_what_it_has_read(made: StreamInMemory) -> None:
+    run = "orders__audit/manual__1"
+    assert progress_of(made.opened, run).job is None
+    total = (("orders/0", 400), ("orders/1", 0), ("orders/2", 7))
+    for name in (run, f"{run}/after-repair"):
+        noted = JobProgress(run=name, at=9, step="reading 407 offsets", done={"orders/0": 500, "orders/2": 3}, total=total)
+        made.opened.book.note_progress(noted)
+        # Offsets that are read twice are counted twice.
+        parts = [PartitionInWork("orders/0", 400, 400), PartitionInWork("orders/2", 7, 3)]
+        assert progress_of(made.opened, run).job == JobInWork(name, None, noted.step, 407, 403, 9, parts, 0)
+    assert progress_of(made.opened, "orders__audit/manual__2").job is None
+    # A replay compares before it has a lane; afterwards its lanes say how far it is.
+    made.opened.book.note_progress(JobProgress(run=RUN, at=9, step="reading 7 offsets"))
+    assert progress_of(made.opened, RUN).job == JobInWork(RUN, None, "reading 7 offsets", 0, 0, 9, [], 0)
+    begun(made, 1)
+    assert progress_of(made.opened, RUN).job is None
 
 
 @pytest.mark.covers("U13")

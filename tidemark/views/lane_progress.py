@@ -1,21 +1,23 @@
-"""How far a backfill or replay is, per partition, by the ledger."""
+"""How far a run is, per partition, by the ledger: its lanes, or what its job says that it is at."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from tidemark.audit.repair import name_after_repair
 from tidemark.errors import WrongUse
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.newest import newest_of_lane
-from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState, Record
+from tidemark.ledger.records import INGEST, Head, JobProgress, LaneEntry, LaneKind, LaneState, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.planner import unread_part
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
 from tidemark.runs.windows import lanes
-from tidemark.views.summary import messages
+from tidemark.views.summary import committed_by, messages
 from tidemark.views.values import Number, PartOf, part_of
 
 MOST_PARTITIONS = 200
@@ -95,19 +97,61 @@ class ProgressOfLane:
 
 
 @dataclass(frozen=True)
+class PartitionInWork:
+    """The `offsets` of a partition that a job reads, and the messages that its step is `done` with."""
+
+    partition: str
+    offsets: Number
+    done: Number
+
+
+@dataclass(frozen=True)
+class JobInWork:
+    """What the job of a run without lanes of its own is at: the window of an ingest, or a step of an audit or comparison.
+
+    `done` and `beat` as of a window in work. A step that reads nothing from Kafka has no `offsets` and no partitions. `run`
+    is the job's own name: an audit after a repair has one of its own.
+    """
+
+    run: str
+    window: str | None
+    step: str | None
+    offsets: Number
+    done: Number | None
+    beat: int | None
+    partitions: list[PartitionInWork]
+    more_partitions: int
+
+
+@dataclass(frozen=True)
+class CommittedByIngest:
+    """`windows` counts the windows that a run of the ingest has committed, of which `committed` are the newest."""
+
+    windows: int
+    committed: list[CommittedByLane]
+
+
+@dataclass(frozen=True)
 class ProgressOfRun:
-    """The lanes of a run, in the order of work. `may_steer`: whether the person may pause, resume and cancel it."""
+    """The lanes of a run, in the order of work. `may_steer`: whether the person may pause, resume and cancel it.
+
+    A run that has none yet, or never has any: what its `job` was at last, which may have ended since; and of an ingest, what
+    it has committed.
+    """
 
     run: str | None
     now: int
     lanes: list[ProgressOfLane]
     may_steer: bool
+    job: JobInWork | None = None
+    ingest: CommittedByIngest | None = None
 
 
 def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
     """The lanes of a backfill or replay, which is named by its run or a lane, in the order of work. Raises WrongUse.
 
-    Of a run, also those that are done while others are not. A run of the stream's DAGs has none before it has claimed any.
+    Of a run, also those that are done while others are not. A run of the stream's DAGs has none before it has claimed any;
+    those of the ingest and of audits never have.
     """
     kinds = (LaneKind.BACKFILL, LaneKind.REPLAY, LaneKind.ERASE)
     of_run = [lane for kind in kinds for lane in lanes.lanes_of(opened, kind, named)]
@@ -117,7 +161,51 @@ def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
         if not (named.startswith(f"{opened.book.stream}__") and "/" in named):
             raise
         shown = []
-    return ProgressOfRun(shown[0].run if shown else named, opened.book.clock(), shown, may_steer=False)
+    found = ProgressOfRun(shown[0].run if shown else named, opened.book.clock(), shown, may_steer=False)
+    if shown:
+        return found
+    if named.startswith(f"{opened.book.stream}__{INGEST}/"):
+        return replace(found, job=_window_of_ingest(opened, named), ingest=_committed_by_ingest(opened, named))
+    noted = opened.book.last_progress()
+    mine = noted is not None and noted.run in (named, name_after_repair(named))
+    return replace(found, job=_job(noted)) if mine and noted is not None else found
+
+
+def _window_of_ingest(opened: OpenStream, run: str) -> JobInWork | None:
+    stored = opened.book.head(INGEST)
+    pending = stored.head.pending if stored else None
+    if stored is None or pending is None or run not in (pending.window.run, pending.attempt and pending.attempt.run):
+        return None
+    window = _pending(opened, INGEST, stored.head)
+    beat = opened.book.last_beat(INGEST)
+    if window is None:
+        return None
+    done = beat.done if beat is not None and window.beat is not None else {}
+    covers = opened.book.covers(pending.window)
+    total = [(str(at), covers.count(at)) for at in covers.partitions]
+    partitions, more = _partitions(total, done)
+    return JobInWork(run, window.window, window.step, window.offsets, window.done, window.beat, partitions, more)
+
+
+def _committed_by_ingest(opened: OpenStream, run: str) -> CommittedByIngest:
+    records, topics = committed_by(opened, INGEST, run), opened.book.topics()
+    return CommittedByIngest(len(records), [_shown(record, topics) for record in records[: -MOST_WINDOWS - 1 : -1]])
+
+
+def _job(noted: JobProgress) -> JobInWork:
+    partitions, more = _partitions(noted.total, noted.done)
+    offsets = sum(total for _, total in noted.total)
+    # Offsets that are read twice are counted twice.
+    done = sum(min(total, noted.done.get(name, 0)) for name, total in noted.total)
+    return JobInWork(noted.run, None, noted.step, offsets, done, noted.at, partitions, more)
+
+
+def _partitions(total: Sequence[tuple[str, int]], done: Mapping[str, int]) -> tuple[list[PartitionInWork], int]:
+    moved = [(name, offsets) for name, offsets in total if offsets]
+    shown = [
+        PartitionInWork(name, offsets, min(offsets, done.get(name, 0))) for name, offsets in moved[:MOST_PARTITIONS]
+    ]
+    return shown, max(0, len(moved) - MOST_PARTITIONS)
 
 
 def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:

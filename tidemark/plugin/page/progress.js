@@ -24,6 +24,8 @@ const OPTIONAL = new Set(["read_ledger", "compare", "show_changes", "approve", "
 // The kinds of runs, as people read them; and those with a lane of their own, which is asked for by the run's name.
 export const KINDS = { ingest: "Ingest", replay: "Replay", backfill: "Backfill", erase: "Erasure", audit: "Audit" };
 const OWN_LANE = new Set(["replay", "backfill", "erase"]);
+// The steps in which Spark works.
+const JOBS = new Set(["process", "compare", "compare_again"]);
 // These can be planned again.
 const PLANNED = new Set(["replay", "backfill", "erase"]);
 export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
@@ -105,28 +107,59 @@ function laneOf(one) {
     const { pending } = one;
     const said = element("p", one.pending.step ? "In work: window " : "Next: window ");
     said.append(windowLink(one.window_of, pending.window), pending.step ? `, ${pending.step}` : "", pending.stored === null ? "" : `, ${counted(pending.stored, "message")} stored so far`, ", pinned ", time(pending.since), ".");
-    if (pending.done !== null && pending.offsets !== "0") {
-      said.append(" ", bar(`window ${pending.window}`, pending.done, pending.offsets), ` ${grouped(pending.done)} of ${grouped(pending.offsets)}${paceOf(pending)}`);
-    }
+    said.append(...howFar(pending));
     made.append(said);
   }
+  const partitions = one.partitions.map((found) => ({ ...found, done: readOf(found), within: `within ${rangeText(found.partition, found.from, found.until)}` }));
+  made.append(partitionsTable(one.kind === "erase" ? "Erased" : "Read", partitions, one.more_partitions));
+  if (one.committed.length) made.append(...committedBy(one));
+  return made;
+}
+
+// How far a step of a job is, if it has said so.
+function howFar({ window: name, step, done, offsets, beat }) {
+  if (done === null || offsets === "0") return [];
+  return [" ", bar(name ? `window ${name}` : step, done, offsets), ` ${grouped(done)} of ${grouped(offsets)}${paceOf({ name, step, done, offsets, beat })}`];
+}
+
+function partitionsTable(what, partitions, more) {
   const table = element("table");
   const head = table.createTHead().insertRow();
-  for (const [name, kind] of [["Partition", ""], [one.kind === "erase" ? "Erased" : "Read", "number"], ["Of", "number"], ["How far", "wide"]]) head.append(element("th", name, kind));
+  for (const [name, kind] of [["Partition", ""], [what, "number"], ["Of", "number"], ["How far", "wide"]]) head.append(element("th", name, kind));
   const body = table.createTBody();
-  for (const found of one.partitions) {
+  for (const found of partitions) {
     const row = body.insertRow();
     cell(row, found.partition, "topic");
-    cell(row, grouped(readOf(found)), "number");
+    cell(row, grouped(found.done), "number");
     const all = cell(row, grouped(found.offsets), "number");
-    all.title = `within ${rangeText(found.partition, found.from, found.until)}`;
-    cell(row, bar(found.partition, readOf(found), found.offsets), "wide");
+    if (found.within) all.title = found.within;
+    cell(row, bar(found.partition, found.done, found.offsets), "wide");
   }
-  if (one.more_partitions) cell(body.insertRow(), `and ${counted(one.more_partitions, "more partition")}`, "quiet");
+  if (more) cell(body.insertRow(), `and ${counted(more, "more partition")}`, "quiet");
   const box = element("div", undefined, "box");
   box.append(table);
-  made.append(box);
-  if (one.committed.length) made.append(...committedBy(one));
+  return box;
+}
+
+// What a run without lanes is at, while its job is at work: the window of an ingest, or what an audit or comparison reads.
+function workOf(tasks, found, stream, named) {
+  const made = [];
+  const task = tasks.find((one) => JOBS.has(one.task_id) && one.state === "running");
+  if (task && !found.lanes.length) {
+    const { job } = found;
+    const name = task.task_id === "compare_again" ? `${named}/after-repair` : named;
+    // What an earlier try has said is over.
+    const mine = job?.run === name && (job.window || task.try_number <= 1 || job.beat >= Date.parse(task.start_date));
+    const said = element("p", "");
+    if (!mine || !job.step) said.append("Spark is starting", ...(mine && job.window ? [": its window is ", windowLink(stream, job.window)] : []), ".");
+    else if (job.window) said.append("In work: window ", windowLink(stream, job.window), `, ${job.step}`, ...howFar(job));
+    else said.append(`${job.step[0].toUpperCase()}${job.step.slice(1)}`, ...howFar(job));
+    made.push(said);
+    if (mine && job.done !== null && job.partitions.length) made.push(partitionsTable(job.step?.includes("storing") ? "Stored" : "Read", job.partitions, job.more_partitions));
+  }
+  // In the end, `publish` has all of them.
+  const { ingest } = found;
+  if (ingest?.windows && !tasks.some((one) => one.task_id === "publish" && one.state === "success")) made.push(...committedBy({ ...ingest, window_of: stream }));
   return made;
 }
 
@@ -155,7 +188,7 @@ function committedBy(one) {
 // What a window's job was done with when it gave a sign of life for the first time that this page saw, and since then its pace.
 const firstSigns = new Map();
 
-function paceOf({ window: name, step, done, offsets, beat }) {
+function paceOf({ name, step, done, offsets, beat }) {
   const key = `${name} ${step}`;
   const first = firstSigns.get(key);
   if (!first || first.done > BigInt(done)) {
@@ -181,7 +214,7 @@ function paceOfAll(lanes) {
 // What an ingest has committed, in one line: the run's note has it.
 const answerOf = (run) => /^Answer: (.+?)\.?$/m.exec(run.note ?? "")?.[1];
 
-function told(kind, run, lanes, refused, paused, doneBefore) {
+function told(kind, run, { lanes, away }, refused, paused, doneBefore) {
   const made = [];
   if (paused) made.push(paused);
   if (refused) made.push(`Refused: ${refused}`);
@@ -195,11 +228,11 @@ function told(kind, run, lanes, refused, paused, doneBefore) {
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
     made.push(`${grouped(done)} of ${counted(all, "offset")} ${isOne(done) ? "is" : "are"} ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
-  } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind)) made.push("Nothing is claimed or read yet.");
+  } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind) && !away) made.push("Nothing is claimed or read yet.");
   return made.join(" ");
 }
 
-// How long a run of Airflow has taken, and how many of its steps have ended, where no lane says how far it is.
+// How long a run of Airflow has taken, and how many of its steps have ended, where no lane says it.
 function tookSaid(about, tasks, lanes) {
   if (!about?.start_date) return [];
   const ms = Date.parse(about.end_date ?? new Date().toISOString()) - Date.parse(about.start_date);
@@ -207,7 +240,7 @@ function tookSaid(about, tasks, lanes) {
   const shown = tasks.filter((one) => ORDER.includes(one.task_id));
   if (lanes.length || about.end_date || !shown.length) return [said];
   const ended = shown.filter((one) => ENDED.has(one.state) || one.state === "skipped").length;
-  return [`${said} `, bar("steps", ended, shown.length), ` ${ended} of ${counted(shown.length, "step")}`];
+  return [`${said} ${ended} of ${counted(shown.length, "step")} ${isOne(ended) ? "has" : "have"} ended.`];
 }
 
 // What was asked for: the fields of the form that were filled in. Of many lines the first ones; and no key, which may be personal.
@@ -227,13 +260,20 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   let seen = "";
   let over = false;
   let verdictShown = "";
+  let known = null;
   const problem = place("progress-problem");
   const runs = `dags/${part(dag)}/dagRuns/${part(run)}`;
   const xcom = async (task, key) => (await airflow(`${runs}/taskInstances/${task}/xcomEntries/${key}`)).value;
 
+  // What Airflow says of a run is shown without the ledger too, beside what that has said last.
   async function progress() {
-    if (dag && !OWN_LANE.has(kindOf(dag))) return { lanes: [], may_steer: false };
-    return load(withQuery(address("api", "streams", stream, "progress"), { run: named }));
+    try {
+      known = await load(withQuery(address("api", "streams", stream, "progress"), { run: named }));
+      return known;
+    } catch (error) {
+      if (!dag) throw error;
+      return { lanes: [], may_steer: false, ...known, away: error.message };
+    }
   }
 
   function steer(action, reason = "") {
@@ -357,7 +397,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
       const paused = about && !ENDED.has(about.state) ? await pausedSaid(dag) : "";
       showPaused(paused);
-      place("told").textContent = told(kind, about, lanes, refused, paused, doneBefore);
+      place("told").textContent = told(kind, about, { ...found, lanes }, refused, paused, doneBefore);
       place("told").className = `sentence ${refused ? "bad" : paused || doneBefore ? "busy" : ""}`;
       mend(place("took"), holding(tookSaid(about, tasks, lanes)));
       mend(place("asked"), holding(askedFor(about?.conf)));
@@ -365,10 +405,10 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
       place("steering").replaceChildren(...steering(found, about, lanes, tasks, dry || about?.conf?.dry_run ? answer : null));
       [...place("steering").children].find((one) => one.textContent === focused)?.focus();
-      mend(place("lanes"), holding(lanes.map(laneOf)));
+      mend(place("lanes"), holding(lanes.length ? lanes.map(laneOf) : found.away ? [] : workOf(tasks, found, stream, named)));
       place("progress").hidden = false;
       over = about ? ENDED.has(about.state) : lanes.every((one) => one.state === "done" || one.state === "cancelled");
-      say(problem, "");
+      say(problem, found.away);
       const now = JSON.stringify(tasks.map((one) => [one.task_id, one.state, one.try_number]));
       if (now !== seen) {
         await show();
