@@ -133,7 +133,7 @@ def _check_hours(file: str, topic: str) -> None:
     late = ["--since", "2026-11-20T01:30:00Z", "--until", "2026-11-20T02:30:00Z"]
     out, said = tidemark("complete", file, *late, "--count", code=1)
     assert "2026-11-20 01:30:00Z to 2026-11-20 02:30:00Z is not complete; the watermark is " in out
-    assert "late: 1 messages\n" in said
+    assert "late: 1 message\n" in said
     assert "counting" not in said
     drawn = at_a_terminal("complete", file, *late, "--count", code=1)
     assert "counting late messages" in drawn

@@ -68,7 +68,7 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
     assert tidemark("status", file)[1] == ""
     # And how late is late: the window's messages were 160 hours old.
     live.rewrite(limits={"warn_retention_hours": 9}, alarm={"latency_minutes": 159 * 60, "windows": 1})
-    late = "latency: the last 1 windows were late: 6 d 16 h; the limit is 6 d 15 h\n"
+    late = "latency: the last 1 window was late: 6 d 16 h; the limit is 6 d 15 h\n"
     assert tidemark("status", file)[1] == late
     live.rewrite(limits={"warn_retention_hours": 9}, alarm={"latency_minutes": 161 * 60, "windows": 1})
     assert tidemark("status", file)[1] == ""

@@ -119,7 +119,7 @@ def test_an_audit_repairs_and_audits_again(live: LiveStream, tmp_path: Path) -> 
     # Neither of these looks at the sinks, and neither says that it does.
     out, _ = tidemark("audit", file, "--level", "source")
     assert out.startswith(
-        "source: 1 windows cover 200 offsets, 200 of them in Kafka, 0 no longer; 0 are not read yet\n"
+        "source: 1 window covers 200 offsets, 200 of them in Kafka, 0 no longer; 0 are not read yet\n"
     )
 
     before, page = dict(live.opened.book.store.scan(("head",))), tmp_path / "report.html"

@@ -283,7 +283,7 @@ def test_others_wait_in_order_and_an_ingest_does_not_wait_for_them(engine: Engin
     for before in range(2):
         # One after the other: of two that start together, either may be the first.
         waiting.append(engine.run(JOB, "say", "0"))
-        waiting[-1].says(f"waiting for the warm engine: 1 runs are at work, {before} wait before this one")
+        waiting[-1].says(f"waiting for the warm engine: 1 run is at work, and {before} before this one")
     ingest = engine.run(JOB, "say", "0", "", "--lane", "ingest")
     ingest.ends()
     assert "waiting" not in ingest.output

@@ -292,7 +292,7 @@ class DeltaLatestInMemory(LatestInMemory):
     """The sink `delta_latest`."""
 
     kind: str = "delta_latest"
-    expiring: str = "1 files of older versions"
+    expiring: str = "1 file of older versions"
 
     @property
     def plain(self) -> PlainLatestRows:

@@ -164,7 +164,14 @@ def test_a_run_says_what_was_asked_for_how_long_it_takes_and_what_it_has_read(ai
     part = {"partition": "cdn-logs/0", "offsets": "4000", "done": "1000"}
     job = {"run": "cdn_logs__audit/asked", "window": None, "step": "reading 4000 offsets", "more_partitions": 3}
     job |= {"offsets": "4000", "done": "1000", "beat": 5_000, "partitions": [part]}
-    progress: dict[str, Any] = {"run": job["run"], "now": 2, "lanes": [], "may_steer": False, "job": None, "ingest": None}
+    progress: dict[str, Any] = {
+        "run": job["run"],
+        "now": 2,
+        "lanes": [],
+        "may_steer": False,
+        "job": None,
+        "ingest": None,
+    }
     for kind in ("audit", "ingest"):
         of_run = f"**/api/v2/dags/cdn_logs__{kind}/dagRuns/asked"
         page.route(of_run, lambda route: route.fulfill(json=run))
@@ -189,7 +196,9 @@ def test_a_run_says_what_was_asked_for_how_long_it_takes_and_what_it_has_read(ai
     expect(page.locator("#lanes tbody tr")).to_have_text(["cdn-logs/02 0004 000", "and 3 more partitions"])
     page.screenshot(path=SCREENSHOTS / "run-asked.png")
     # Nothing of what Airflow says goes away with the ledger.
-    page.route("**/api/streams/cdn_logs/progress?*", lambda route: route.fulfill(status=503, json={"detail": "it is away"}))
+    page.route(
+        "**/api/streams/cdn_logs/progress?*", lambda route: route.fulfill(status=503, json={"detail": "it is away"})
+    )
     expect(page.locator("#progress-problem")).to_have_text("it is away")
     run |= {"state": "success", "end_date": datetime.now(UTC).isoformat()}
     expect(page.locator("#took")).to_contain_text("It took 1 min")

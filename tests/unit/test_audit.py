@@ -213,7 +213,7 @@ def test_a_report_without_a_difference_is_clean() -> None:
         ({"places": (place(twice=1),)}, "twice 1"),
         ({"places": (place(blocks=4),)}, "; blocks that differ: 4"),
         ({"coverage": (cover(), cover(holes=("h", "i")))}, "; coverage: 2 holes, 0 overlaps"),
-        ({"coverage": (cover(), cover(overlaps=("o",)))}, "; coverage: 0 holes, 1 overlaps"),
+        ({"coverage": (cover(), cover(overlaps=("o",)))}, "; coverage: 0 holes, 1 overlap"),
         ({"gaps": (gap(), gap(unexplained=3))}, "; 3 messages were counted when they were read and are gone"),
         ({"ledger_problems": ("the head is gone",)}, "; the head is gone"),
     ],

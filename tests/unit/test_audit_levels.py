@@ -103,12 +103,12 @@ def test_nothing_is_called_read_that_is_not(tmp_path: Path) -> None:
     stream.ends((0, 12), (3, 8))
     found = audit_without_spark(stream.opened, "audit", Level.SOURCE)
     assert (
-        found.sentence() == "source: 1 windows cover 10 offsets, 10 of them in Kafka, 0 no longer; 7 are not read yet"
+        found.sentence() == "source: 1 window covers 10 offsets, 10 of them in Kafka, 0 no longer; 7 are not read yet"
     )
     assert found.source[1] == SourceReport(partition="orders/1", log_start=3, end=8, unread=5)
     # Without positions nobody knows.
     found = structs.replace(found, source=(SourceReport(partition="orders/0", log_start=0, end=9, held=5),))
-    assert found.sentence() == "source: 1 windows cover 10 offsets, 5 of them in Kafka, 0 no longer"
+    assert found.sentence() == "source: 1 window covers 10 offsets, 5 of them in Kafka, 0 no longer"
 
 
 def test_what_the_level_sinks_has_not_compared_is_said() -> None:
@@ -221,7 +221,7 @@ def test_a_repair_is_clean_only_if_nothing_is_left() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"coverage": (structs.replace(COVERAGE, holes=("x",)),)}, "1 holes: a backfill reads them"),
+        ({"coverage": (structs.replace(COVERAGE, holes=("x",)),)}, "1 hole: a backfill reads them"),
         ({"coverage": (structs.replace(COVERAGE, overlaps=("x", "y")),)}, "2 overlaps"),
         ({"ledger_problems": ("window 3 is missing",)}, "window 3 is missing"),
         ({"gone": 5}, "5 offsets of blocks that differ, whose messages Kafka has deleted"),
@@ -339,7 +339,7 @@ def test_a_page_names_the_outcome_and_the_differences() -> None:
     text = Page(page_of(first)).text
     assert "Not clean" in text
     assert "missing orders/0@4" in text
-    assert "missing: 1 more rows" in text
+    assert "missing: 1 more row" in text
     assert "Clean" in Page(page_of(report())).text
     text = Page(page_of(first, again)).text
     assert "Repaired" in text

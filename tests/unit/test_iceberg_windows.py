@@ -145,7 +145,7 @@ def test_what_is_erased_is_gone_with_the_next_compaction(world: IcebergInMemory)
     assert world.seen() == world.counting() == left
     remains = PlainIceberg().remains(world.opened, "iceberg", erased)
     assert remains == (
-        "no reader of the newest snapshot sees it; 1 files of older snapshots hold it until they expire: "
+        "no reader of the newest snapshot sees it; 1 file of older snapshots holds it until they expire: "
         "tidemark compact orders --sink iceberg"
     )
     compact(world.opened, world.sink, "run 9", CompactionRequest())
@@ -247,7 +247,7 @@ def test_an_erasure_says_what_commits_that_died_have_left(
     world.now = world.table().snapshots()[-1].timestamp_ms + 25 * HOUR
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == (
-        "no reader of the newest snapshot sees it; 1 files that died on their way into the table hold it for a day: "
+        "no reader of the newest snapshot sees it; 1 file that died on its way into the table holds it for a day: "
         "tidemark compact orders --sink iceberg"
     )
     for one in world.files():

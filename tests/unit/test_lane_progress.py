@@ -141,7 +141,9 @@ def test_an_audit_says_what_it_has_read(made: StreamInMemory) -> None:
     assert progress_of(made.opened, run).job is None
     total = (("orders/0", 400), ("orders/1", 0), ("orders/2", 7))
     for name in (run, f"{run}/after-repair"):
-        noted = JobProgress(run=name, at=9, step="reading 407 offsets", done={"orders/0": 500, "orders/2": 3}, total=total)
+        noted = JobProgress(
+            run=name, at=9, step="reading 407 offsets", done={"orders/0": 500, "orders/2": 3}, total=total
+        )
         made.opened.book.note_progress(noted)
         # Offsets that are read twice are counted twice.
         parts = [PartitionInWork("orders/0", 400, 400), PartitionInWork("orders/2", 7, 3)]

@@ -450,7 +450,7 @@ def test_a_lane_whose_head_changes_while_it_is_closed_is_closed(world: World) ->
     assert all_lanes(world.book)[NAME].closed_early == "a test"
 
 
-@pytest.mark.parametrize(("number", "said"), [(5, r"28-29: at or above"), (6, r"28-29 and 1 more ranges: at or above")])
+@pytest.mark.parametrize(("number", "said"), [(5, r"28-29: at or above"), (6, r"28-29 and 1 more range: at or above")])
 def test_of_many_ranges_five_are_named(world: World, number: int, said: str) -> None:
     chosen = RangeSet(OffsetRange(AT, 20 + 2 * one, 21 + 2 * one) for one in range(number))
     with pytest.raises(ClaimOverlap, match=said):

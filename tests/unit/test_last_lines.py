@@ -29,7 +29,7 @@ def test_a_window_is_told_in_a_line_with_its_ranges_and_what_became_of_its_messa
     world.ingest("run 1")
     (line,) = said_of({}, committed(world, "run 1"))
     assert line.startswith(
-        "committed window ingest/1: orders/0@0-4: read 4 = 2 stored + 1 skipped + 1 dead letters; into hbase; "
+        "committed window ingest/1: orders/0@0-4: read 4 = 2 stored + 1 skipped + 1 dead letter; into hbase; "
     )
     assert said_of({}, []) == ["nothing was committed: there was nothing to read"]
 

@@ -131,10 +131,10 @@ def test_a_dry_run_under_a_name_that_has_begun_changes_nothing(
     before = dict(made.store.values)
     capsys.readouterr()
     erase(**{**ASKED, **again}, dry_run=True)
-    assert "1 offsets would be erased; nothing was changed" in capsys.readouterr().err
+    assert "1 offset would be erased; nothing was changed" in capsys.readouterr().err
     replay(**{"records": ["orders/0@15"], "reason": REASON, **again}, dry_run=True)
     said = capsys.readouterr().err
-    assert "dry run: 1 offsets would be read" in said
+    assert "dry run: 1 offset would be read" in said
     assert ("this would be refused: run r" if again else "would go on with what it has claimed") in said
     assert (started, gone(made)) == ([], RangeSet())
     assert {key for key in made.store.values if made.store.values[key] != before.get(key)} <= {
@@ -240,7 +240,7 @@ def test_a_key_with_newer_messages_is_not_erased_by_a_run_that_is_done(
     erase(key="ann@example.org", reason=REASON)
     erase(key="ann@example.org", reason=REASON)
     found[0] = offsets((0, 5, 6), (0, 9, 10))
-    with pytest.raises(AnotherRequest, match="1 offsets that the request means now are not erased"):
+    with pytest.raises(AnotherRequest, match="1 offset that the request means now is not erased"):
         erase(key="ann@example.org", reason=REASON)
     assert gone(made) == offsets((0, 5, 6))
     # A key may be a person's name: the ledger does not keep it.

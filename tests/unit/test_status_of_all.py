@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ ASKED: list[str] = []
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
-    """A stream that lags by 5, and two whose server is away. ASKED are the streams that were opened."""
+    """A stream that lags by 5, two whose server is away, and a file with a wrong key. ASKED are those that were opened."""
     ASKED.clear()
     made = StreamInMemory(tmp_path)
     made.ends((0, 9))
@@ -29,6 +30,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
         other = "" if name == "orders" else "ledger: {type: zookeeper, zookeeper: zk_other}\n"
         about = f"stream: {name}\nowner: team {name}\ntags: [money]"
         (streams / f"{name}.yaml").write_text(TEXT.replace("stream: orders", about) + other)
+
+    (streams / "payments.yaml").write_text(f"{TEXT.replace('stream: orders', 'stream: paid')}guarante: none\n")
 
     def opened(path: Path) -> OpenStream:
         ASKED.append(path.stem)
@@ -53,20 +56,24 @@ def test_a_stream_that_cannot_be_asked_hides_no_other(capsys: pytest.CaptureFixt
     said = capsys.readouterr()
     heading, *rows = said.out.splitlines()
     assert [row.split()[:3] for row in rows] == [
+        ["paid", "INVALID"],
         ["away", "UNREACHABLE", "team"],
         ["with_away", "UNREACHABLE", "team"],
         ["orders", "OK", "5"],
     ]
     # A number ends where its heading ends.
-    assert rows[2].index("5") == heading.index("lag") + 2
-    assert rows[2].split()[-3:] == ["team", "orders", "money"]
+    assert rows[3].index("5") == heading.index("lag") + 2
+    assert rows[3].split()[-3:] == ["team", "orders", "money"]
     assert "away: Unreachable: ZooKeeper at zk:2181 does not answer" in said.err
-    assert said.err.splitlines()[-1] == "2 UNREACHABLE, 1 OK"
+    assert said.err.splitlines()[-1] == "1 INVALID, 2 UNREACHABLE, 1 OK"
+    # It is the file that is wrong: its name, the line and the field.
+    assert re.search(r"^paid: InvalidStreamFile: \S+/payments\.yaml:\d+: guarante: unknown key", said.err, re.MULTILINE)
     # Servers that do not answer are waited for once, whatever the number of their streams.
     assert sorted(ASKED) == ["away", "orders"]
+    # That of the first one, in the order of the files.
     assert ended.value.exit_code == Unreachable.exit_code
     with pytest.raises(Exit):
         app.status(as_json=True)
-    away, _, orders = json.loads(capsys.readouterr().out)
+    paid, away, _, orders = json.loads(capsys.readouterr().out)
     assert (away["problem"], orders["lag"]) == ("Unreachable: ZooKeeper at zk:2181 does not answer", "5")
-    assert (away["state"], orders["state"]) == ("UNREACHABLE", "OK")
+    assert [one["state"] for one in (paid, away, orders)] == ["INVALID", "UNREACHABLE", "OK"]

@@ -970,3 +970,15 @@ def test_a_command_says_why_the_file_of_its_stream_is_not_valid(
     ):
         with pytest.raises(WrongUse, match=said):
             app(["offsets", stream], standalone_mode=False)
+
+
+def test_a_wrong_name_of_a_stream_has_the_nearest_one_and_some_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path))
+    for name in ("orders", *(f"clicks_{number}" for number in range(24))):
+        (tmp_path / f"{name}.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: {name}"))
+    said = r"no stream is called 'odrers' \(did you mean orders\?\) in \S+; there are: clicks_0, "
+    with pytest.raises(WrongUse, match=said) as ended:
+        app(["status", "odrers"], standalone_mode=False)
+    assert " and 5 more. Name a stream file" in str(ended.value)

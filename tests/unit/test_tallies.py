@@ -213,7 +213,7 @@ WANTED = RangeSet([OffsetRange(AT, 5, 8), OffsetRange(AT, 20, 22)])
         (2, 4, 21, WANTED, r"offsets 4 to 21 were read, of logs/0@5-22"),
         (2, 5, 22, WANTED, r"offsets 5 to 22 were read, of logs/0@5-22"),
         (2, None, None, WANTED, "offsets None to None were read"),
-        (1, 5, 5, RangeSet([OffsetRange(TopicPartition("logs", 1), 5, 8)]), "1 messages were read, and none is wanted"),
+        (1, 5, 5, RangeSet([OffsetRange(TopicPartition("logs", 1), 5, 8)]), "1 message was read, and none is wanted"),
     ],
     ids=["too many", "before", "after", "nowhere", "elsewhere"],
 )

@@ -9,6 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.errors import NotApproved
+from tidemark.offsets.counting import number_of
 from tidemark.runs.requests.approval import People, check_another, needs_approval
 
 if TYPE_CHECKING:
@@ -36,9 +37,8 @@ class SecondPerson(ApprovalOperator):
             self.log.info("%s offsets need no approval", counts["offsets"])
             return
         user, reason = context["dag_run"].triggering_user_name, context["params"]["reason"]
-        self.subject = (
-            f"{context['dag'].dag_id}: {counts['offsets']} offsets, for {user or 'a run that no user triggered'}"
-        )
+        offsets = number_of(counts["offsets"], "offset")
+        self.subject = f"{context['dag'].dag_id}: {offsets}, for {user or 'a run that no user triggered'}"
         self.body = f"Reason: {reason}\n\nOffsets: {', '.join(counts['ranges'])}"
         if (changes := context["ti"].xcom_pull(task_ids="show_changes", key="changes")) is not None:
             self.body += f"\n\nWhat it changes: {changes['sentence']}"

@@ -26,6 +26,7 @@ from tidemark.airflow.stream_dag import stream_dag
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.shares import seed_of
 from tidemark.runs.requests.forms import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
@@ -100,7 +101,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                     share, seed = asked.share, asked.seed
                 digest = opened.book.store_selection(offsets).digest if offsets else ""
             if offsets:
-                log.info("%s", describe_answers({f"an audit of {offsets.count()} offsets": offsets}))
+                log.info("%s", describe_answers({f"an audit of {number_of(offsets.count(), 'offset')}": offsets}))
             context["ti"].xcom_push(key="selection", value=digest)
             context["ti"].xcom_push(key="level", value=level.value)
             # The day of the request, even if the job is tried again tomorrow.
@@ -209,7 +210,7 @@ def _committed_lately(opened: OpenStream, level: Level, hours: int | None) -> Ra
         return RangeSet()
     offsets = committed_within(opened, hours)
     if not offsets:
-        raise AirflowSkipException(f"nothing was committed within {hours} hours")
+        raise AirflowSkipException(f"nothing was committed within {number_of(hours, 'hour')}")
     return offsets
 
 

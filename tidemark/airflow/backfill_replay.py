@@ -32,6 +32,7 @@ from tidemark.airflow.steps import (
     run_name,
 )
 from tidemark.airflow.stream_dag import stream_dag
+from tidemark.offsets.counting import number_of
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.streams.model import Stream
@@ -88,7 +89,7 @@ def _selected_dag(
             context["ti"].xcom_push(key="found", value=counts)
             wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(counts["offsets"])
             if asked.dry_run and not wanted:
-                said = f"dry run: {counts['offsets']} offsets would be read"
+                said = f"dry run: {number_of(counts['offsets'], 'offset')} would be read"
                 keep_answer(context, said)
                 raise AirflowSkipException(f"{said}: {counts['ranges']}")
             return "compare" if wanted else first

@@ -29,6 +29,7 @@ from tidemark.airflow.steps import (
 )
 from tidemark.airflow.stream_dag import stream_dag
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.counting import number_of
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import EraseRequest
 from tidemark.streams.model import Stream
@@ -61,7 +62,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             counts = _found(context, file)
             context["ti"].xcom_push(key="found", value=counts)
             if context["params"]["dry_run"]:
-                said = f"dry run: {counts['erases']} offsets would be erased"
+                said = f"dry run: {number_of(counts['erases'], 'offset')} would be erased"
                 keep_answer(context, said)
                 raise AirflowSkipException(f"{said}: {counts['ranges']}")
             if not counts["erases"]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.offsets.counting import number_of
+
 if TYPE_CHECKING:
     from tidemark.runs.live.open_stream import OpenStream
 
@@ -32,7 +34,7 @@ def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tup
     view = opened.book.view()
     left = with_incarnations(view, wanted) - view.authority.covered()
     topics = view.register.topics if view.register else {}
-    missing = f"{left.count()} offsets are not there yet: {named_ranges(left, topics)}"
+    missing = f"{number_of(left.count(), 'offset', 'is', 'are')} not there yet: {named_ranges(left, topics)}"
     return not left, missing if left else "all of it is there"
 
 
@@ -66,10 +68,12 @@ def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> S
     committed = None if last is None else last.window
     since = shown.unread_since
     if messages is not None and lag >= messages:
-        return Sign(shown.stream, f"{lag} messages are unread; the bound is {messages}", committed)
+        return Sign(
+            shown.stream, f"{number_of(lag, 'message', 'is', 'are')} unread; the bound is {messages}", committed
+        )
     if seconds is not None and lag:
         age = None if since is None else (opened.book.clock() - since) / 1000
         if (age is None and committed is None) or (age is not None and age >= seconds):
-            old = "from before the first window" if age is None else f"{age:.0f} seconds old"
+            old = "from before the first window" if age is None else f"{number_of(round(age), 'second')} old"
             return Sign(shown.stream, f"an unread message is {old}; the bound is {seconds:g} seconds", committed)
     return None

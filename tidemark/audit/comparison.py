@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import FORMAT
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import FIRST_INCARNATION
 
 # How many rows of each kind a comparison names. The counts are of all.
@@ -66,7 +67,7 @@ class Example(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def described(self) -> str:
         which = f"index {self.index}"
         if self.keys:
-            which = "1 key" if self.keys == 1 else f"{self.keys} keys"
+            which = number_of(self.keys, "key")
         return f"{self.at} {which}: {', '.join(self.columns) or self.why}"
 
 
@@ -162,8 +163,8 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def sentence(self) -> str:
         """The outcome in one line, for people."""
         text = (
-            f"{self.offsets} offsets compared, {self.messages} messages: stored {self.stored}, skipped {self.skipped}, "
-            f"dead letters {self.dead_letters}"
+            f"{number_of(self.offsets, 'offset')} compared, {number_of(self.messages, 'message')}: "
+            f"stored {self.stored}, skipped {self.skipped}, dead letters {self.dead_letters}"
         )
         parts = [text, *(place.sentence() for place in self.places)]
         if self.sinks is not None:

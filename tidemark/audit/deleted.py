@@ -18,6 +18,7 @@ from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.subsets import eliminated, reduced
 from tidemark.offsets.tallies import NOTHING, Count
@@ -46,7 +47,7 @@ class BlockReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def __str__(self) -> str:
         numbers = f"expected {self.expected} {self.what}, found {self.found}"
         if self.what == "contents":
-            numbers = f"{self.found} rows, and the contents of some are not what was stored"
+            numbers = f"{number_of(self.found, 'row')}, and the contents of some are not what was stored"
         elif self.expected == self.found:
             numbers += ", but not the same ones"
         return f"{self.at} of window {self.window}: {numbers}"

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.offsets.counting import number_of
 
 # Light or dark as the reader's system: the page stands alone, and knows no other choice.
 _STYLE = """
@@ -67,8 +68,8 @@ def _differences(place: PlaceReport) -> list[str]:
         shown: Sequence[str] = getattr(place, f"{kind}_at")
         lines += [f"{kind} {example}" for example in shown]
         if more := getattr(place, kind) - len(shown):
-            lines.append(f"{kind}: {more} more rows")
+            lines.append(f"{kind}: {number_of(more, 'more row')}")
     lines += [f"block {block}" for block in place.blocks_at]
     if more := place.blocks - len(place.blocks_at):
-        lines.append(f"{more} more blocks")
+        lines.append(number_of(more, "more block"))
     return lines

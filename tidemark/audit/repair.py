@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidemark.audit.levels import Level
 from tidemark.audit.report import MOST_FINDINGS, AuditReport
+from tidemark.offsets.counting import number_of
 
 
 def name_after_repair(run: str) -> str:
@@ -32,7 +33,8 @@ def verdict(first: AuditReport, again: AuditReport | None) -> RepairVerdict:
         return RepairVerdict(clean=False, sentence=f"the audit after the repair: {again.sentence()}")
     left = beyond_repair(first)
     if again.unproven:
-        left += (f"{again.unproven} offsets could not be compared after the replay: Kafka has deleted their messages",)
+        unproven = number_of(again.unproven, "offset")
+        left += (f"{unproven} could not be compared after the replay: Kafka has deleted their messages",)
     if left:
         return RepairVerdict(clean=False, sentence=f"the findings are repaired, and this is not: {'; '.join(left)}")
     return RepairVerdict(clean=True, sentence=f"repaired: {again.sentence()}")
@@ -42,14 +44,15 @@ def beyond_repair(report: AuditReport) -> tuple[str, ...]:
     """The faults that are not among the findings, so that no replay of them fixes them, in words."""
     left = []
     if holes := sum(len(partition.holes) for partition in report.coverage):
-        left.append(f"{holes} holes: a backfill reads them")
+        left.append(f"{number_of(holes, 'hole')}: a backfill reads them")
     if overlaps := sum(len(partition.overlaps) for partition in report.coverage):
         left.append(f"{overlaps} overlaps")
     if unexplained := sum(gap.unexplained for gap in report.gaps):
-        left.append(f"{unexplained} messages that were counted and are gone from Kafka")
+        gone = number_of(unexplained, "message", "that was counted and is gone", "that were counted and are gone")
+        left.append(f"{gone} from Kafka")
     if report.gone:
         why = " or may have compacted: see level full" if report.level == Level.SINKS else ""
-        left.append(f"{report.gone} offsets of blocks that differ, whose messages Kafka has deleted{why}")
+        left.append(f"{number_of(report.gone, 'offset')} of blocks that differ, whose messages Kafka has deleted{why}")
     # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
     cut = any(place.missing + place.different + place.extra + place.twice >= MOST_FINDINGS for place in report.places)
     if cut:

@@ -17,6 +17,7 @@ from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.holes import Ingest, Reached, holes, jumped_over
 from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import FORMAT, Guarantee, Register, SelectionRef
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
 
@@ -90,9 +91,11 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     def deleted_by_itself(self) -> str:
         """The rows that the sink has deleted by itself, as a part of the report's sentence."""
-        text = f"; {self.expired} rows have expired in the sink {self.name}" if self.expired else ""
+        text = (
+            f"; {number_of(self.expired, 'row', 'has', 'have')} expired in the sink {self.name}" if self.expired else ""
+        )
         if self.replaced:
-            text += f"; compaction has removed {self.replaced} rows of the sink {self.name}"
+            text += f"; compaction has removed {number_of(self.replaced, 'row')} of the sink {self.name}"
         return text
 
     @property
@@ -200,18 +203,25 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         holes = sum(len(partition.holes) for partition in self.coverage)
         overlaps = sum(len(partition.overlaps) for partition in self.coverage)
         if holes or overlaps:
-            text += f"; coverage: {holes} holes, {overlaps} overlaps"
+            text += f"; coverage: {number_of(holes, 'hole')}, {number_of(overlaps, 'overlap')}"
         if self.level.reads_messages and (self.unproven or self.by_tallies):
-            text += f"; {self.unproven + self.by_tallies} offsets are no longer in Kafka"
+            text += f"; {number_of(self.unproven + self.by_tallies, 'offset', 'is', 'are')} no longer in Kafka"
             if self.by_tallies:
                 text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
         if blocks := sum(place.blocks for place in self.places):
             text += f"; blocks that differ: {blocks}"
         text += "".join(place.deleted_by_itself() for place in self.places)
         if unproven := sum(place.unproven for place in self.places):
-            text += f"; {unproven} contributions to aggregates are of windows that {self._not_computed()}"
+            aggregates = number_of(unproven, "contribution", "to aggregates is", "to aggregates are")
+            text += f"; {aggregates} of windows that {self._not_computed()}"
         if unexplained := sum(gap.unexplained for gap in self.gaps):
-            text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
+            gone = number_of(
+                unexplained,
+                "message",
+                "was counted when it was read and is gone",
+                "were counted when they were read and are gone",
+            )
+            text += f"; {gone}, in topics that are not compacted"
         text += "".join(f"; {number} {said}" for number, said in self._besides() if number)
         return text + "".join(f"; {problem}" for problem in self.problems)
 
@@ -228,7 +238,9 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         """The counts of the level. The levels that read no message say what they have looked at."""
         covered = sum(partition.covered for partition in self.coverage)
         if self.level in (Level.LEDGER, Level.SOURCE):
-            text = f"{self.level}: {self.windows} windows cover {covered} offsets"
+            text = (
+                f"{self.level}: {number_of(self.windows, 'window', 'covers', 'cover')} {number_of(covered, 'offset')}"
+            )
             if self.level == Level.SOURCE:
                 held, expired, unread = (
                     sum(getattr(source, name) for source in self.source) for name in ("held", "expired", "unread")
@@ -239,7 +251,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
                     text += f"; {unread} are not read yet"
             return text
         if self.level == Level.SINKS:
-            compared = f"{self.by_tallies} of {self.by_tallies + self.unproven} offsets"
+            compared = f"{self.by_tallies} of {number_of(self.by_tallies + self.unproven, 'offset')}"
             debris = sum(place.debris for place in self.places)
             left = f", not compared: {', '.join(self.not_compared)}" if self.not_compared else ""
             return f"sinks: {compared} compared with the tallies of their blocks, debris {debris}{left}"

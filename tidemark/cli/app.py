@@ -43,6 +43,7 @@ from tidemark.clients.environment import from_environment
 from tidemark.errors import EXIT_INTERNAL, DiskFull, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.book import View, now_ms
 from tidemark.ledger.holes import Ingest, holes
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_words
 from tidemark.planning.checking import check_topics
@@ -223,7 +224,7 @@ def status(
     if (worst := overview.status) is not None and worst.word != PartitionState.OK:
         error(f"{worst.word} ({worst.rule}): {worst.sentence}")
     if overview.holes:
-        more = f" and {overview.more_holes} more ranges" if overview.more_holes else ""
+        more = f" and {number_of(overview.more_holes, 'more range')}" if overview.more_holes else ""
         error(
             f"holes: no window has read {', '.join(overview.holes)}{more}. To read them: tidemark backfill {stream} --holes"
         )

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark.errors import TidemarkError, Unreachable
+from tidemark.errors import InvalidStreamFile, TidemarkError, Unreachable
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.streams.loading import StreamFile, load
+from tidemark.streams.loading import StreamFile, load, name_in
 from tidemark.views.stream_line import StreamLine
 from tidemark.views.triage import StreamNow, StreamState, stream_now
 
@@ -38,8 +38,8 @@ def looked_at(
     for path in paths:
         try:
             file = load(path)
-        except TidemarkError as problem:
-            streams[path] = _unseen(path.stem, problem, None)
+        except InvalidStreamFile as problem:
+            streams[path] = _unseen(name_in(path) or path.stem, problem, None)
             continue
         streams[path] = StreamSeen(stream_now(file.stream, None))
         by_servers.setdefault((file.stream.source.kafka, file.stream.ledger.connection), []).append((path, file))
@@ -70,4 +70,4 @@ def _unseen(name: str, problem: TidemarkError, file: StreamFile | None) -> Strea
     said = f"{type(problem).__name__}: {problem}"
     if file is not None:
         return StreamSeen(stream_now(file.stream, None, said), problem=problem)
-    return StreamSeen(StreamNow(name, "", None, [], StreamState.UNREACHABLE, said, None), problem=problem)
+    return StreamSeen(StreamNow(name, "", None, [], StreamState.INVALID, said, None), problem=problem)

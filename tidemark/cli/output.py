@@ -58,11 +58,6 @@ def moment(at: int | None) -> str | None:
     return None if at is None else in_utc(at)
 
 
-def number(count: int, what: str) -> str:
-    """A number of things: `1 window`, `2 windows`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def plain(value: object) -> str:
     """Text whose control characters are shown and not obeyed."""
     if value is None:

@@ -8,6 +8,7 @@ from tidemark.cli.coordinates import coordinates
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.output import data, error
 from tidemark.errors import WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import share_of, tasks
 from tidemark.runs.live.open_stream import OpenStream
@@ -37,7 +38,8 @@ def show_work(work: dict[str, Any]) -> None:
     data(work, as_json=False, rows=rows, columns=("task", "partition", "from", "until"))
     if work["cores"]:
         offsets = [core["offsets"] for core in work["cores"]]
-        error(f"{len(rows)} tasks over {len(offsets)} cores, which read {', '.join(map(str, offsets))} offsets")
+        over = f"{number_of(len(rows), 'task')} over {number_of(len(offsets), 'core')}"
+        error(f"{over}, which read {', '.join(map(str, offsets))} offsets")
     show_estimate(work["estimate"])
 
 

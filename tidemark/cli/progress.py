@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.ledger.records import Head, Heartbeat, JobProgress, Window
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 
@@ -84,7 +85,7 @@ def lanes_progress(shown: Sequence[ShownJob]) -> ShownJob:
         for number, job in enumerate(shown, start=1)
         if job.window
     ]
-    return ShownJob(f"{len(bars)} lanes", None, tuple(bars)) if bars else ShownJob()
+    return ShownJob(number_of(len(bars), "lane"), None, tuple(bars)) if bars else ShownJob()
 
 
 def window_of(head: Head | None) -> Window | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tidemark.cli.output import error
 from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.settings.wording import nearest
 from tidemark.streams.loading import FOLDERS, load, name_in, stream_files, stream_folders
+
+# Of the streams of a folder, which may be hundreds.
+_MOST_NAMED = 20
 
 
 def folders() -> list[Path]:
@@ -56,7 +60,13 @@ def _file_of(stream: str) -> Path:
             raise meant
         where = ", ".join(map(str, folders()))
         raise WrongUse(
-            f"no stream is called {stream!r} in {where}; there are: {', '.join(sorted(known)) or 'none'}. "
-            f"Name a stream file, or set {FOLDERS}." + (f" Not valid: {', '.join(invalid)}." if invalid else "")
+            f"no stream is called {stream!r}{nearest(stream, known)} in {where}; there are: "
+            f"{_some(sorted(known)) or 'none'}. "
+            f"Name a stream file, or set {FOLDERS}." + (f" Not valid: {_some(invalid)}." if invalid else "")
         )
     return known[stream]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -18,6 +18,7 @@ from tidemark.cli import programs, progress, terminal
 from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
 from tidemark.ledger.records import Pending, Window
+from tidemark.offsets.counting import number_of
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.answers import MOST_LINES, OffsetAnswer
 from tidemark.streams.engine import STAGES
@@ -222,4 +223,4 @@ def show_answers(opened: OpenStream, answers: Sequence[OffsetAnswer]) -> None:
     rows = [list(answer.as_fields(topics).values()) for answer in answers[:MOST_LINES]]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))
     if len(answers) > MOST_LINES:
-        error(f"{len(answers) - MOST_LINES} more lines: --json shows them")
+        error(f"{number_of(len(answers) - MOST_LINES, 'more line')}: --json shows them")

@@ -31,6 +31,7 @@ from rich.text import Text
 from tidemark.cli.output import plain
 from tidemark.cli.progress import ShownJob, few, reading_progress, without_stages
 from tidemark.errors import TidemarkError, WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.reading import Reading
 
 # How often the ledger is asked, in seconds. Jobs write a sign of life every three seconds (`tidemark.commit.fence`).
@@ -122,7 +123,7 @@ class Display:
     def show(self, shown: ShownJob, tasks: tuple[int, int] | None = None) -> None:
         """Show this now. `tasks`: how many of Spark's tasks are done, of how many."""
         window = f"{shown.window}: " if shown.window else ""
-        said = f"{tasks[0]} of {tasks[1]} tasks" if tasks else ""
+        said = f"{tasks[0]} of {number_of(tasks[1], 'task')}" if tasks else ""
         self._step.update(self._now, description=plain(f"{window}{shown.step}"), tasks=said)
         bars = few(shown.bars)
         names = (shown.window, *(bar.name for bar in bars))
@@ -148,7 +149,7 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed", justify="right")
+        return Text(f"{speed:.0f}/s" if speed else "", style="progress.data.speed", justify="right")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import TooManyInvalid
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.tallies import PartitionTally
 
 # Enough to see what went wrong, and few enough for the one line in which a job says why it ended.
@@ -80,7 +81,7 @@ def too_many(window: str, used: Spent, budget: ErrorBudget, frequent: Sequence[F
         shown.append(f"{others} with other reasons")
     what = f"invalid or failed ({used.failed} failed)" if used.failed else "invalid"
     return TooManyInvalid(
-        f"{used.dead_letters} of the {used.read} messages of {window} are {what} (share {used.share:.4g}); limits.max_invalid "
-        f"allows {budget}. Reasons: {'; '.join(shown)}. Nothing was committed; the window stays "
+        f"{used.dead_letters} of the {number_of(used.read, 'message')} of {window} are {what} (share {used.share:.4g}); "
+        f"limits.max_invalid allows {budget}. Reasons: {'; '.join(shown)}. Nothing was committed; the window stays "
         "pinned. Correct the stream file or the code, or raise limits.max_invalid, and run again."
     )

@@ -9,6 +9,7 @@ from typing import Any
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, field_names, some
+from tidemark.offsets.counting import number_of
 from tidemark.schemes.avro_schema import record
 from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, quoted
 
@@ -123,8 +124,8 @@ def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple
     known = {name: next(iter(types[name])) for name in field_names(types) if len(types[name]) == 1}
     fields = {name: kind for name, kind in known.items() if kind is not None}
     left = [name for name in types if name not in fields]
-    said = f"{len(left)} fields have a type that scheme avro does not read, or several, or another field's name: "
-    said += some(left)
+    have = number_of(len(left), "field", "has", "have")
+    said = f"{have} a type that scheme avro does not read, or several, or another field's name: {some(left)}"
     return fields, (said,) if left else ()
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from tidemark.drafts.format import Format
 from tidemark.drafts.sampling import SampledMessage
+from tidemark.offsets.counting import number_of
 
 _KAFKA = "kafka_default"
 # Wider than any line: YAML breaks none.
@@ -46,10 +47,10 @@ def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOut
     source: dict[str, Any] = {"topics": [topic], "start": "earliest"}
     if kafka != _KAFKA:
         source = {"kafka": kafka, **source}
-    why = ", ".join(f"{reason}: {count:,}" for reason, count in made.reasons()[:3])
-    dead = f"; {len(made.dead):,} are dead letters ({why})" if made.dead else ""
+    why = ", ".join(f"{reason}: {count}" for reason, count in made.reasons()[:3])
+    dead = f"; {len(made.dead)} as dead letters ({why})" if made.dead else ""
     comments = [
-        f"Drafted by `tidemark init` on {today} from {number:,} message{'s' * (number != 1)} of {topic}: {format_.what}{dead}.",
+        f"Drafted by `tidemark init` on {today} from {number_of(number, 'message')} of {topic}: {format_.what}{dead}.",
         "docs/stream-files.md explains every key, and many more.",
         *format_.notes,
     ]
@@ -90,7 +91,7 @@ def _scheme(format_: Format) -> list[str]:
         named = [(f"    {_in_one_line(name)}: {_in_one_line(kind)}", name) for name, kind in fields.items()]
         width = max(len(text) for text, _ in named)
         for text, name in named:
-            some = "" if counts.get(name, most) >= most else f"  # in {counts[name]:,} of them"
+            some = "" if counts.get(name, most) >= most else f"  # in {counts[name]} of them"
             lines.append(f"{text:<{width if some else 0}}{some}")
     if schema := scheme.pop("schema", None):
         lines += ["  schema: |", *(f"    {line}" for line in schema.splitlines())]

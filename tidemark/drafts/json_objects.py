@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemark.drafts.columns import OF_JSON, VARIANT, Column, type_of
 from tidemark.drafts.format import A_VALUE, Format, example, is_field_name, no_text, some
+from tidemark.offsets.counting import number_of
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import UNKNOWN
 
@@ -105,7 +106,8 @@ def json_format(values: Sequence[bytes]) -> Format:
     notes: tuple[str, ...] = ()
     if others and UNKNOWN not in map(str.lower, types):
         scheme["unknown"] = "keep"
-        notes = (f"{len(others)} keys have no field of their own, and are kept in `unknown`: {some(others)}",)
+        kept = number_of(len(others), "key", "has no field of its own, and is", "have no field of their own, and are")
+        notes = (f"{kept} kept in `unknown`: {some(others)}",)
 
     def refusal(value: bytes) -> str | None:
         try:

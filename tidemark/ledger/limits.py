@@ -11,6 +11,7 @@ from tidemark.ledger.codec import encode
 from tidemark.ledger.records import BlockTallies, Head, Pending, WindowRange, positions
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 
@@ -38,8 +39,9 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
     largest = max(largest, len(encode(structs.replace(head, pending=pending))) + _RECORD_BYTES)
     if largest > store.max_value_bytes:
         raise TooLarge(
-            f"a window over {len(pending.window.ranges)} partitions could make the head of {head.stream}/{head.lane} "
-            f"{largest} bytes large; this ledger holds up to {store.max_value_bytes}: read fewer topics in one stream"
+            f"a window over {number_of(len(pending.window.ranges), 'partition')} could make the head of "
+            f"{head.stream}/{head.lane} {largest} bytes large; "
+            f"this ledger holds up to {store.max_value_bytes}: read fewer topics in one stream"
         )
 
 

@@ -47,6 +47,7 @@ from tidemark.ledger.records import (
     each_place,
 )
 from tidemark.ledger.stores.doubt import NotMine, swap_surely
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # Machines with time synchronisation differ by milliseconds. If the last generation is further ahead of this clock than
@@ -612,4 +613,6 @@ def _at_or_above(wanted: RangeSet, ingest: Head) -> RangeSet:
 def named_ranges(ranges: RangeSet, topics: Topics | None = None, limit: int = 5) -> str:
     """The first of some ranges, for an error."""
     shown = [written_range(topics or {}, range_) for range_ in ranges]
-    return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more ranges" if len(shown) > limit else "")
+    return ", ".join(shown[:limit]) + (
+        f" and {number_of(len(shown) - limit, 'more range')}" if len(shown) > limit else ""
+    )

@@ -18,6 +18,7 @@ from tidemark.ledger.records import Selection, SelectionRef, StoredPiece
 from tidemark.ledger.stores.contract import Key, LedgerStore
 from tidemark.ledger.stores.doubt import swap_surely
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
 
 # A look-up of one offset reads one piece, so pieces are smaller than what a store could take: some 15,000 scattered records.
@@ -48,7 +49,10 @@ class Selections:
         value = encode(selection)
         # Before the first write: what is refused leaves nothing.
         check_size(
-            self._store, value, f"a selection of {ref.offsets} offsets", "select fewer, or ranges instead of records"
+            self._store,
+            value,
+            f"a selection of {number_of(ref.offsets, 'offset')}",
+            "select fewer, or ranges instead of records",
         )
         for piece, part in zip(selection.pieces, parts, strict=False):
             self._put(piece.digest, encode(part))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from tidemark.offsets.blocks import in_blocks
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.hashing import offset_hash, partition_seed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
@@ -37,7 +38,7 @@ class ShareReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     among: int
 
     def __str__(self) -> str:
-        return f"a share of {self.share} with seed {self.seed}: {self.offsets} of {self.among} offsets"
+        return f"a share of {self.share} with seed {self.seed}: {self.offsets} of {number_of(self.among, 'offset')}"
 
 
 def parts(text: str) -> int:

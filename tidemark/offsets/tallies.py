@@ -12,6 +12,7 @@ from enum import IntEnum
 from msgspec import Struct, structs
 
 from tidemark.errors import VerificationFailed
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 
@@ -165,7 +166,7 @@ def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
         (hull,) = wanted.only([tally.at]).hull() or (None,)
         if hull is None:
             raise VerificationFailed(
-                f"{tally.at}: {tally.read.number} messages were read, and none is wanted. {_AGAIN}"
+                f"{tally.at}: {number_of(tally.read.number, 'message', 'was', 'were')} read, and none is wanted. {_AGAIN}"
             )
         if tally.first is None or tally.last is None or not hull.start <= tally.first <= tally.last < hull.until:
             raise VerificationFailed(
@@ -173,9 +174,8 @@ def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
             )
         number = wanted.count(tally.at)
         if tally.read.number > number:
-            raise VerificationFailed(
-                f"{tally.at}: {tally.read.number} messages were read at {number} offsets. {_AGAIN}"
-            )
+            read = number_of(tally.read.number, "message", "was", "were")
+            raise VerificationFailed(f"{tally.at}: {read} read at {number_of(number, 'offset')}. {_AGAIN}")
 
 
 _AGAIN = "Nothing was committed; the next attempt reads the same offsets again."

@@ -24,6 +24,7 @@ from tidemark.ledger.erased import erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import INGEST, AuditOutcome, Guarantee, Register
 from tidemark.ledger.recovery.verifying import verify
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import StoredMessages
 from tidemark.runs.live import kafka_now
@@ -208,14 +209,17 @@ class Repair:
 
     def sentence(self) -> str:
         more = self.replay.added.count()
-        text = f"a repair replays {self.replay.all.count()} offsets"
+        text = f"a repair replays {number_of(self.replay.all.count(), 'offset')}"
         text += "" if self.replay.sinks is None else f" into {', '.join(self.replay.sinks)} alone"
         text += f", {more} of them since {self.replay.because}" if more else ""
         if self.replay.all:
-            text += f"; of {self.stored} messages of them rows are stored: {', '.join(shown(self.replay.all))}"
+            messages = number_of(str(self.stored), "message")
+            text += f"; of {messages} of them rows are stored: {', '.join(shown(self.replay.all))}"
         if self.replay.left_out:
             number = sum(part.count() for part in self.replay.left_out.values())
-            text += f"; {number} findings cannot be replayed: {answers.describe_answers(self.replay.left_out)}"
+            text += (
+                f"; {number_of(number, 'finding')} cannot be replayed: {answers.describe_answers(self.replay.left_out)}"
+            )
         return text
 
 

@@ -46,6 +46,7 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.register import NewLane, note_places, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs.live.kafka_now import held_now
@@ -196,9 +197,12 @@ def requested(
     offsets, how = (before.offsets, "") if before is not None and not asked.key else wanted(opened, asked, reading)
     chosen = choose(opened, offsets)
     if before is not None and chosen.offsets:
+        others = number_of(
+            chosen.offsets.count(), "offset", "that the request means now is", "that the request means now are"
+        )
         raise AnotherRequest(
-            f"the erasure of run {run} is done, and {chosen.offsets.count()} offsets that the request means now are not "
-            "erased. Nothing was changed. Ask for them under another name of the run"
+            f"the erasure of run {run} is done, and {others} not erased. "
+            " Nothing was changed. Ask for them under another name of the run"
         )
     if before is None:
         check(opened, asked, chosen)
@@ -385,7 +389,7 @@ def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:
         offsets = erased.only(at for at in erased.partitions if at.topic == topic)
         try:
             held = (held_now(opened, (topic,)) & offsets).count()
-            said = f"{held} of {offsets.count()} offsets, until Kafka deletes them" if held else ""
+            said = f"{held} of {number_of(offsets.count(), 'offset')}, until Kafka deletes them" if held else ""
         except (Unreachable, NotAuthorized, AuthenticationFailed, TopicUnknown) as problem:
             said = f"not known: {type(problem).__name__}: {problem}"
         yield Remaining("the source", "kafka", {"topic": topic}, said)

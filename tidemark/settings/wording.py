@@ -71,14 +71,14 @@ def describe_error(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> s
     match error["type"]:
         case "extra_forbidden":
             keys = _keys(where)
-            return f"unknown key{_nearest(name, keys) or '; keys here are: ' + ', '.join(keys)}{_found(value)}"
+            return f"unknown key{nearest(name, keys) or '; keys here are: ' + ', '.join(keys)}{_found(value)}"
         case "missing":
             means = next((field.description for field in _fields(where, name) if field.description), "")
             return f"this key is missing. {_LINK.sub('', means)}".rstrip(".:, ")
         case "union_tag_invalid":
             names = _quoted(error["ctx"]["expected_tags"])
             tag = str(error["ctx"]["tag"])
-            return f"the type {tag!r} is unknown{_nearest(tag, names) or '; types here are: ' + ', '.join(names)}"
+            return f"the type {tag!r} is unknown{nearest(tag, names) or '; types here are: ' + ', '.join(names)}"
         case "union_tag_not_found":
             return f"expected a map with the key `type`, which says what this is{_found(value)}"
         case "literal_error" | "enum":
@@ -102,10 +102,11 @@ def _expected(error: ErrorDetails) -> str:
 
 def _one_of(expected: str, value: object) -> str:
     names = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
-    return f"expected {expected}{_nearest(str(value), names)}{_found(value)}"
+    return f"expected {expected}{nearest(str(value), names)}{_found(value)}"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, in brackets behind a wrong one; empty where none is like it."""
     near = get_close_matches(name.lower(), [word.lower() for word in known], n=1, cutoff=0.75)
     return next((f" (did you mean {word}?)" for word in known if near and word.lower() == near[0]), "")
 

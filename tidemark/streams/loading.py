@@ -16,6 +16,7 @@ from yaml.constructor import SafeConstructor
 from yaml.reader import Reader, ReaderError
 
 from tidemark.errors import InvalidStreamFile, WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.schemes.kinds import FOLDER, WithSchemas
 from tidemark.settings import wording
 from tidemark.streams.model import Stream
@@ -155,7 +156,7 @@ def _name(events: Iterator[yaml.Event]) -> str | None:
 
 def _with_more(path: Path, lines: list[str], number: int) -> list[str]:
     more = number - len(lines)
-    return [*lines, f"{path}: and {more} more problems"] if more else lines
+    return [*lines, f"{path}: and {number_of(more, 'more problem')}"] if more else lines
 
 
 def _problem(path: Path, node: yaml.Node | None, error: ErrorDetails) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidemark.ledger.records import Record
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.times import in_words
 
 _MINUTE_MS = 60_000
@@ -50,5 +51,7 @@ def latency_shown(latencies: Sequence[int], limit_minutes: int | None, windows: 
     sentence = None
     if alarm and limit is not None:
         last = ", ".join(in_words(latency) for latency in latencies[-windows:])
-        sentence = f"the last {windows} windows were late: {last}; the limit is {in_words(limit)}"
+        sentence = (
+            f"the last {number_of(windows, 'window', 'was', 'were')} late: {last}; the limit is {in_words(limit)}"
+        )
     return Latency(latencies[-1] if latencies else None, limit, alarm, sentence)

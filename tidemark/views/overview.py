@@ -25,6 +25,7 @@ from tidemark.ledger.records import (
     Window,
     next_offsets,
 )
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import in_words
 from tidemark.runs.live.kafka_now import topics_now
@@ -288,7 +289,7 @@ def _lag_sentence(lags: Sequence[int], unread_since: int | None, now: int) -> st
     number = f"{len(lags)} partition{'s' if len(lags) > 1 else ''}"
     if not any(lags):
         return f"nothing is unread in {number}"
-    unread = "1 offset is" if sum(lags) == 1 else f"{sum(lags)} offsets are"
+    unread = number_of(sum(lags), "offset", "is", "are")
     said = f"{unread} unread, in {sum(1 for lag in lags if lag)} of {number}"
     return (
         said if unread_since is None else f"{said}; the oldest message waits for {in_words(max(0, now - unread_since))}"
@@ -477,7 +478,7 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
 
 def _unknown(lately: Sequence[Record]) -> str | None:
     said = sentence(unknown_in(lately))
-    return None if said is None else f"of the last {len(lately)} windows of the ingest, {said}"
+    return None if said is None else f"of the last {number_of(len(lately), 'window')} of the ingest, {said}"
 
 
 def committed_window(record: Record, topics: Topics) -> NewestWindow:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.times import in_words
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.unknown_fields import sentence, unknown_in
@@ -80,7 +81,11 @@ def said_of(topics: Topics, records: Sequence[Record]) -> list[str]:
     if not records:
         return ["nothing was committed: there was nothing to read"]
     more = len(records) - _MOST_LINES
-    before = [f"{more} windows before these are committed too"] if more > 0 else []
+    before = (
+        [number_of(more, "window", "before these is committed too", "before these are committed too")]
+        if more > 0
+        else []
+    )
     return [*before, *(_line(topics, record) for record in records[-_MOST_LINES:])]
 
 
@@ -91,7 +96,8 @@ def answer_of(topics: Topics, records: Sequence[Record]) -> str:
     counts = [messages(record) for record in records]
     read, stored, dead = (sum(getattr(part, name) for part in counts) for name in ("read", "stored", "dead_letters"))
     first, last = (f"{record.lane}/{record.seq}" for record in (records[0], records[-1]))
-    said = f"committed {len(records)} windows, {first} to {last}: read {read}, {stored} stored + {dead} dead letters"
+    stored_and_dead = f"{stored} stored + {number_of(dead, 'dead letter')}"
+    said = f"committed {len(records)} windows, {first} to {last}: read {read}, {stored_and_dead}"
     unknown = sentence(unknown_in(records))
     return f"{said}; {unknown}" if unknown is not None else said
 
@@ -106,7 +112,7 @@ def _line(topics: Topics, record: Record) -> str:
     skipped = f" + {counts.skipped} skipped" if counts.skipped else ""
     said = (
         f"committed window {record.lane}/{record.seq}: {ranges}{others}: read {counts.read} = {counts.stored} stored"
-        f"{skipped} + {counts.dead_letters} dead letters"
+        f"{skipped} + {number_of(counts.dead_letters, 'dead letter')}"
     )
     passed = passed_over(record)
     over = [f"{number} {why}" for why, number in vars(passed).items() if number]

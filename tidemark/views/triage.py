@@ -32,6 +32,8 @@ class StreamState(StrEnum):
     STOPPED = "STOPPED"
     # Nobody can say: a server does not answer, or the ledger contradicts itself.
     UNREACHABLE = "UNREACHABLE"
+    # Its file is wrong, so it has no DAGs and nothing reads it.
+    INVALID = "INVALID"
 
 
 _SEVERITY = list(StreamState)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tidemark.ledger.records import Record, UnknownFields
+from tidemark.offsets.counting import number_of
 
 # A line has this many names, with this many characters of each.
 _MOST, _CHARACTERS = 5, 30
@@ -28,7 +29,7 @@ def sentence(found: UnknownFields | None) -> str | None:
         return None
     named = [f"{_shown(name)} ({times})" for name, times in found.names[:_MOST]]
     more = [f"{len(found.names) - _MOST} more"] if len(found.names) > _MOST else []
-    have = "1 message has" if found.messages == 1 else f"{found.messages} messages have"
+    have = number_of(found.messages, "message", "has", "have")
     return f"{have} keys that the stream does not name: {', '.join([*named, *more])}"
 
 

@@ -27,11 +27,12 @@ from tidemark.cli.options import (
     Stream,
     Verbose,
 )
-from tidemark.cli.output import data, error, line, moment, number
+from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.people import user
 from tidemark.cli.request_options import takes
 from tidemark.cli.submitting import new_run
 from tidemark.errors import EXIT_DIFFERENCES, NotApproved, WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.runs import auditing
 from tidemark.runs.auditing import Repair
 from tidemark.runs.comparisons import comparison_value, find_comparison
@@ -72,7 +73,7 @@ def audit(
     name = run_name or new_run()
     within = None
     if offsets := auditing.requested(opened, asked):
-        error(describe_answers({f"an audit of {offsets.count()} offsets": offsets}))
+        error(describe_answers({f"an audit of {number_of(offsets.count(), 'offset')}": offsets}))
         within = opened.book.store_selection(offsets).digest
     first = audited(opened, name, asked.depth, within, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
@@ -83,7 +84,7 @@ def audit(
         why, replay = asked.reason or f"repair of what {name} found", f"tidemark replay {stream}"
         people = People(user(), approved_by or None)
         refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(why)}")
-        messages = number(planned.replay.all.count(), "offset")
+        messages = number_of(planned.replay.all.count(), "offset")
         if planned.selection and refused is None and asking.agrees(f"Replay {messages} to repair what was found?"):
             replay_findings(opened, new_run(), planned.request(why), people, replay, verbose=verbose)
             again = audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
@@ -250,7 +251,8 @@ def _show(report: AuditReport) -> None:
     for stone in report.tombstones:
         by = f", asked by {stone.asked_by}" if stone.asked_by else ""
         ranges = ", ".join(stone.ranges[:_MOST_RANGES]) + (" ..." if len(stone.ranges) > _MOST_RANGES else "")
-        line(f"erased: {stone.offsets} offsets by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
+        offsets = number_of(stone.offsets, "offset")
+        line(f"erased: {offsets} by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
     for gone in report.forgotten:
         said = f"gone for good since {moment(gone.at)}: {gone.reason!r}, {gone.by}"
         line(f"not cleared by erasures: {gone.name} {gone.place}, {said}")

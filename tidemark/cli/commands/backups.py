@@ -22,6 +22,7 @@ from tidemark.ledger.recovery.backup import Summary, back_up, check_new, restora
 from tidemark.ledger.recovery.backup import restore as restored
 from tidemark.ledger.recovery.rebuilding import left_of
 from tidemark.ledger.recovery.verifying import verify
+from tidemark.offsets.counting import number_of
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import AuditRequest, checked
 from tidemark.sinks.kinds import by_order
@@ -155,4 +156,4 @@ def _show(summary: Summary, *, as_json: bool) -> None:
     rows = [(lane, windows) for lane, windows in sorted(summary.lanes.items())]
     data(value, as_json=as_json, rows=rows, columns=("lane", "windows"))
     if not as_json:
-        error(f"{summary.values} values, as of {moment(summary.at)}")
+        error(f"{number_of(summary.values, 'value')}, as of {moment(summary.at)}")

@@ -11,9 +11,10 @@ import typer
 from tidemark.cli import stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, RunName, Stream, Verbose
-from tidemark.cli.output import data, error, number
+from tidemark.cli.output import data, error
 from tidemark.cli.progress import ShownJob
 from tidemark.cli.submitting import new_run, submit
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import CompactionRequest, Replaceable, Replacement, SinkSettings
@@ -63,7 +64,7 @@ def compact(
 
 def _question(shown: Sequence[Replaceable]) -> str:
     folders = sum(folder.folders for folder in shown)
-    return f"Merge {number(folders, 'folder')} into {len(shown)}, and remove them once nobody reads them?"
+    return f"Merge {number_of(folders, 'folder')} into {len(shown)}, and remove them once nobody reads them?"
 
 
 def _show_plan(

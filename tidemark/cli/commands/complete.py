@@ -12,6 +12,7 @@ from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.terminal import reading_shown
 from tidemark.errors import EXIT_DIFFERENCES, WrongUse
 from tidemark.ledger.incarnations import Topics, written_range
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso, milliseconds, read_time
 from tidemark.views.event_time.completeness import HOUR_MS, PartitionCompleteness, Span, is_complete
@@ -73,9 +74,11 @@ def complete(
         )
         if late.most:
             more = "" if late.least == late.most else "; --count counts them"
-            error(f"late: {_number(late.least, late.most)} messages{more}")
+            error(f"late: {number_of(_number(late.least, late.most), 'message')}{more}")
         if unread:
-            error(f"{unread} offsets after the span are unread, and may hold late messages")
+            error(
+                f"{number_of(unread, 'offset', 'after the span is', 'after the span are')} unread, and may hold late messages"
+            )
     if not done:
         raise typer.Exit(EXIT_DIFFERENCES)
 

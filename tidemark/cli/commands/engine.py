@@ -12,9 +12,10 @@ import typer
 
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json
-from tidemark.cli.output import data, error, number
+from tidemark.cli.output import data, error
 from tidemark.clients.environment import from_environment
 from tidemark.errors import EngineEnded, WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.submit.address import sockets
 from tidemark.submit.command import WARM, WarmEngine, engine_command, job_environment, warm_engine
 from tidemark.submit.status import ask
@@ -95,7 +96,7 @@ def stop(
         at_work = [run for path in paths for run in (ask(path, "status") or {"at_work": ()})["at_work"]]
         for run in at_work:
             error(f"at work: process {run['pid']}: {' '.join(run['command'])}")
-        if not asking.agrees(f"End {number(len(paths), 'engine')} and {number(len(at_work), 'run')} at work?"):
+        if not asking.agrees(f"End {number_of(len(paths), 'engine')} and {number_of(len(at_work), 'run')} at work?"):
             return
     answers = {path: ask(path, "stop", now=now) for path in paths}
     if not any(answers.values()):

@@ -9,13 +9,14 @@ from tidemark.cli import request_options, stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
-from tidemark.cli.output import data, error, number
+from tidemark.cli.output import data, error
 from tidemark.cli.people import user
 from tidemark.cli.request_options import takes
 from tidemark.cli.submitting import new_run, process, show_answers
 from tidemark.cli.terminal import reading_shown
 from tidemark.errors import AnotherRequest
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing
@@ -104,7 +105,7 @@ def _agreed(opened: OpenStream, chosen: Chosen, asking: Confirmation) -> bool:
 
 def _question(opened: OpenStream, chosen: Chosen) -> str:
     messages, sinks = chosen.offsets.count(), len(opened.stream.sinks)
-    return f"Erase {number(messages, 'message')} from {number(sinks, 'sink')} and the dead letters, for good?"
+    return f"Erase {number_of(messages, 'message')} from {number_of(sinks, 'sink')} and the dead letters, for good?"
 
 
 def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
@@ -135,7 +136,7 @@ def _show_plan(opened: OpenStream, chosen: Chosen, asking: Confirmation, *, as_j
         show_answers(opened, exact(chosen.answers))
         _show_places(remaining, "would remain")
     if asking.dry_run and chosen.offsets:
-        error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
+        error(f"dry run: {number_of(chosen.offsets.count(), 'offset')} would be erased; nothing was changed")
         error(f"to erase exactly this, and nothing else: --plan {digest}")
     elif not chosen.offsets:
         again = "what lay there is cleared once more" if chosen.before and not asking.dry_run else "nothing was changed"

@@ -24,6 +24,7 @@ from tidemark.drafts.columns import VARIANT, Column
 from tidemark.drafts.json_objects import unnamed
 from tidemark.drafts.sampling import newest
 from tidemark.errors import InvalidStreamFile, WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import JsonScheme
@@ -52,9 +53,9 @@ def add_fields(
         raise WrongUse("only messages that are one JSON object each, of the scheme json, have keys to add")
     values = _values(opened, messages)
     lacking = unnamed(values, [one.name for one in scheme.columns])
-    rows = [(one.name, "nested, or of several types" if one.type == VARIANT else one.type, f"{one.values:,}", one.example)
+    rows = [(one.name, "nested, or of several types" if one.type == VARIANT else one.type, one.values, one.example)
             for one in lacking]  # fmt: skip
-    error(f"looked at {len(values):,} messages")
+    error(f"looked at {number_of(len(values), 'message')}")
     if not rows:
         error("the stream file names each key that one message of a hundred has")
         return
@@ -79,14 +80,14 @@ def _add(opened: OpenStream, added: Sequence[Column], looked_at: int, asking: Co
     path = opened.file.path
     before = path.read_bytes()
     text = before.decode()
-    said = f"added on {datetime.now(UTC).date()}, from {looked_at:,} messages"
+    said = f"added on {datetime.now(UTC).date()}, from {number_of(looked_at, 'message')}"
     changed = with_fields(text, added, said)
     _check(path, changed, opened.stream, [one.name for one in added])
     for one in difflib.unified_diff(text.splitlines(), changed.splitlines(), str(path), str(path), lineterm="", n=1):
         line(one)
     if opened.stream.transform is not None:
         error("note: results have what the transform gives; add the new fields there too")
-    if not asking.agrees(f"add {len(added)} fields to {path}?"):
+    if not asking.agrees(f"add {number_of(len(added), 'field')} to {path}?"):
         return
     if path.read_bytes() != before:
         raise WrongUse(f"{path} was changed meanwhile, and was left as it is: look again")

@@ -23,6 +23,7 @@ from tidemark.drafts import drafting
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import newest
 from tidemark.errors import ConnectionMissing, WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.settings import wording
 from tidemark.settings.parts import Name, Topic
 from tidemark.streams.loading import FOLDERS, load, name_in, stream_files
@@ -115,15 +116,15 @@ def _drafted(stream: str, topic: str, kafka: str, registry: str, messages: int) 
     known = (registry, SchemaRegistry(registry_endpoint(from_environment(registry)))) if registry else None
     format_ = format_of(values, known)
     made = drafting.outcome(format_, seen)
-    error(f"looked at {len(seen):,} message{'s' * (len(seen) != 1)} of {topic}: {format_.what}")
-    rows = [(column.name, column.type, f"{column.values:,}", column.example) for column in format_.columns]
+    error(f"looked at {number_of(len(seen), 'message')} of {topic}: {format_.what}")
+    rows = [(column.name, column.type, column.values, column.example) for column in format_.columns]
     if rows:
         data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
-    error(f"{made.rows:,} of them would be rows, {len(made.dead):,} dead letters")
+    error(f"{made.rows} of them would be rows, {number_of(len(made.dead), 'dead letter')}")
     for message, why in made.dead[:_SHOWN]:
         error(f"  {message.at}: {why}")
     if len(made.dead) > _SHOWN:
-        error(f"  and {len(made.dead) - _SHOWN:,} more")
+        error(f"  and {len(made.dead) - _SHOWN} more")
     for note in format_.notes:
         error(f"note: {note}")
     return drafting.text_of(stream, topic, kafka, format_, made, datetime.now(UTC).date())

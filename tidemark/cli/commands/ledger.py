@@ -12,7 +12,7 @@ from tidemark.audit.coverage import coverage as coverage_of
 from tidemark.cli import stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, Stream
-from tidemark.cli.output import data, error, line, moment, number
+from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.people import user
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
@@ -25,6 +25,7 @@ from tidemark.ledger.records import INGEST, LaneState, Window
 from tidemark.ledger.recovery.verifying import verify as problems_of
 from tidemark.ledger.register import accept_generation, new_token, required_head
 from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
 from tidemark.runs import erasing, skipping
@@ -73,7 +74,7 @@ def show(
     headings = [name.replace("_", " ") for name in columns]
     data(lanes, as_json=as_json, rows=[[row[name] or "" for name in columns] for row in lanes], columns=headings)
     if not closed and register is not None and (others := register[1].closed):
-        error(f"{others} lanes are closed: --closed shows them too")
+        error(f"{number_of(others, 'lane', 'is', 'are')} closed: --closed shows {'it' if others == 1 else 'them'} too")
 
 
 @app.command()
@@ -125,7 +126,7 @@ def verify(stream: Stream) -> None:
     if problems:
         raise typer.Exit(EXIT_LEDGER_UNREADABLE)
     windows = sum(stored.head.seq for stored in opened.book.heads().values())
-    line(f"{opened.book.stream}: {windows} windows, all of them there and unchanged")
+    line(f"{opened.book.stream}: {number_of(windows, 'window')}, all of them there and unchanged")
 
 
 @app.command()
@@ -274,7 +275,7 @@ def skip(
             for range_ in (gap.as_range() for gap in shown.gaps)
         }
         offsets = sum(len(gap.as_range()) for gap in shown.gaps)
-        if not asking.agrees(f"Skip {number(offsets, 'offset')} of {opened.book.stream}?"):
+        if not asking.agrees(f"Skip {number_of(offsets, 'offset')} of {opened.book.stream}?"):
             return
     window = skipping.skip(opened, target, reason, run, write=True)
     if not asking.shows:

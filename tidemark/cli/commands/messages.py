@@ -9,7 +9,8 @@ import typer
 from tidemark.cli import stream_lookup
 from tidemark.cli.browsing import Reader, answers
 from tidemark.cli.options import Since, Stream, UntilTime
-from tidemark.cli.output import contents, data, error, moment, number
+from tidemark.cli.output import contents, data, error, moment
+from tidemark.offsets.counting import number_of
 from tidemark.views.browsing import dead_letters as letters
 from tidemark.views.browsing.exports import exported
 from tidemark.views.browsing.items import Found, Item
@@ -87,12 +88,12 @@ def _short(value: bytes | None) -> str | None:
     if value is None:
         return None
     text = shown(value, _MOST_SHOWN)
-    return text.text + (f" ({text.more} bytes more)" if text.more else "")
+    return text.text + (f" ({number_of(text.more, 'byte')} more)" if text.more else "")
 
 
 def _say(parts: list[Found], count: int) -> None:
     looked, erased, not_read = (sum(getattr(one, name) for one in parts) for name in ("looked", "erased", "not_read"))
-    said = [f"{count} of {number(looked, 'message')} that were looked at"]
+    said = [f"{count} of {number_of(looked, 'message')} that were looked at"]
     if erased:
         said.append(f"{erased} erased ones left out")
     if not_read:

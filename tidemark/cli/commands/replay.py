@@ -22,12 +22,13 @@ from tidemark.cli.options import (
     Until,
     Verbose,
 )
-from tidemark.cli.output import data, error, number
+from tidemark.cli.output import data, error
 from tidemark.cli.people import user
 from tidemark.cli.request_options import takes
 from tidemark.cli.submitting import new_run, show_answers, show_committed
 from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
@@ -239,7 +240,10 @@ def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *
         if changes is not None:
             show_comparison(changes)
     how = "dry run: " if planned.request.dry_run else ""
-    error(f"{how}{planned.all.count()} offsets would be read; of {stored} messages of them rows are stored")
+    error(
+        f"{how}{number_of(planned.all.count(), 'offset')} would be read; "
+        f"of {number_of(str(stored), 'message')} of them rows are stored"
+    )
     show_estimate(guess)
     if planned.request.dry_run:
         error(f"to start exactly this, and nothing else: --plan {digest}")
@@ -268,7 +272,7 @@ def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
 def _question(opened: OpenStream, planned: Plan) -> str:
     """The question to a person: a replay replaces what is stored, and a backfill adds to it."""
     names = planned.sinks if planned.sinks is not None else [sink.name for sink in opened.stream.sinks]
-    offsets, sinks = number(planned.all.count(), "offset"), number(len(names), "sink")
+    offsets, sinks = number_of(planned.all.count(), "offset"), number_of(len(names), "sink")
     replaces = planned.kind == LaneKind.REPLAY or planned.again
     if replaces:
         return f"Read {offsets} again, and replace what {sinks} {'has' if len(names) == 1 else 'have'} of them?"
@@ -279,9 +283,9 @@ def _show_more_or_less(planned: Plan) -> None:
     if planned.sinks is not None:
         error(f"into {', '.join(planned.sinks)} alone: other sinks and the dead letters stay as they are")
     if planned.added:
-        error(f"added, since {planned.because}: {planned.added.count()} offsets")
+        error(f"added, since {planned.because}: {number_of(planned.added.count(), 'offset')}")
     for why, ranges in planned.left_out.items():
-        error(f"left out, {why}: {ranges.count()} offsets")
+        error(f"left out, {why}: {number_of(ranges.count(), 'offset')}")
 
 
 def _values(opened: OpenStream, given: Mapping[str, Any], bounds: Bounds, **more: Any) -> dict[str, Any]:

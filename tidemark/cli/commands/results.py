@@ -17,6 +17,7 @@ from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.errors import WrongUse
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.offsets.counting import number_of
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import Columns, SinkSettings, in_columns
 from tidemark.sinks.dead_letters import described
@@ -95,7 +96,9 @@ def _show_message(message: message_view.TheMessage | None) -> None:
     parts = [("key", message.key), ("value", message.value)]
     parts += [(f"header {header.name.text}", header.value) for header in message.headers]
     for name, value in parts:
-        line(f"{name}, {value.bytes} bytes: {_text(value)}" if isinstance(value, Value) else f"{name}: none")
+        line(
+            f"{name}, {number_of(value.bytes, 'byte')}: {_text(value)}" if isinstance(value, Value) else f"{name}: none"
+        )
     if message.more_headers:
         line(f"{message.more_headers} more headers")
 
@@ -106,7 +109,7 @@ def _show_record(shown: message_view.RecordShown | None) -> None:
 
 
 def _text(value: Value) -> str:
-    return value.text + (f" ({value.more} bytes more)" if value.more else "")
+    return value.text + (f" ({number_of(value.more, 'byte')} more)" if value.more else "")
 
 
 def results(
@@ -144,7 +147,7 @@ def results(
         parts = list(answers(partial(browsing.results, sink=sink), opened, asked))
         rows = [_row(item) for one in parts for item in one.items][:limit]
         if len(rows) < limit and (left_out := sum(one.left_out for one in parts)):
-            error(f"at least {left_out} more rows of messages with very many are left out")
+            error(f"at least {number_of(left_out, 'more row')} left out, of messages with very many")
     else:
         with closing(read_rows(opened, chosen, limit)) as all_rows:
             rows = list(islice(all_rows, limit))

@@ -11,7 +11,8 @@ from tidemark.cli import stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import Json, Reason, Stream
-from tidemark.cli.output import data, error, line, number
+from tidemark.cli.output import data, error, line
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import steering
 from tidemark.runs.live.open_stream import OpenStream
@@ -55,13 +56,15 @@ def cancel(stream: Stream, asking: Confirmation, lane: Lane, reason: Reason, as_
         open_now = steering.steer_lanes(named, lambda name: steering.would_cancel(opened, name, reason))
         _show_cancelled(opened, open_now, as_json=as_json and asking.dry_run)
         unread = sum(lane_.left.count() for lane_ in open_now.values())
-        if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number(unread, 'offset')} not read?"):
+        if not asking.agrees(f"Cancel {_named(opened, open_now)}, with {number_of(unread, 'offset')} not read?"):
             return
     cancelled = steering.steer_lanes(named, lambda name: steering.cancel(opened, name, reason))
     windows, left, given_up = _show_cancelled(opened, cancelled, as_json=as_json)
     in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
-    error(f"{_named(opened, cancelled)} is closed: {windows} windows are committed and stay{in_work}")
-    error(f"{left.count()} offsets were not read, and are free for a later request")
+    stay = number_of(windows, "window", "is committed and stays", "are committed and stay")
+    error(f"{_named(opened, cancelled)} is closed: {stay}{in_work}")
+    free = number_of(left.count(), "offset", "was not read, and is", "were not read, and are")
+    error(f"{free} free for a later request")
 
 
 def _show_cancelled(

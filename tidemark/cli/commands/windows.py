@@ -10,6 +10,7 @@ from tidemark.cli import stream_lookup
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.errors import WrongUse
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.times import in_words
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.views.dead_letters import dead_letters as in_groups
@@ -35,7 +36,7 @@ def window(
         data(shown, as_json=True)
         return
     by = shown.attempt.run if shown.attempt else shown.run
-    line(f"window {shown.window}: {shown.state}, {shown.offsets} offsets, run {by}")
+    line(f"window {shown.window}: {shown.state}, {number_of(shown.offsets, 'offset')}, run {by}")
     if shown.reason:
         line(f"reason: {shown.reason}, asked by {shown.asked_by or '-'}, approved by {shown.approved_by or '-'}")
     if shown.only_sinks is not None:
@@ -43,9 +44,8 @@ def window(
     headings = ("partition", "from", "until", "offsets", *(name.replace("_", " ") for name in _COUNTS))
     data(shown, as_json=False, rows=[_row(partition) for partition in shown.partitions], columns=headings)
     for gap in shown.gaps:
-        line(
-            f"{gap.kind}: {gap.partition}@{gap.start}-{gap.until}, {gap.offsets} offsets, {gap.policy}: {gap.sentence}"
-        )
+        offsets = number_of(gap.offsets, "offset")
+        line(f"{gap.kind}: {gap.partition}@{gap.start}-{gap.until}, {offsets}, {gap.policy}: {gap.sentence}")
     if shown.unknown_fields:
         line(f"keys: {shown.unknown_fields}")
     for step in shown.times:
@@ -82,9 +82,9 @@ def dead_letters(
     data(letters, as_json=as_json, rows=rows, columns=("number", "reason", "error class", "windows", "examples"))
     if as_json:
         return
-    error(f"{letters.counted} dead letters in {letters.windows} windows")
+    error(f"{number_of(letters.counted, 'dead letter')} in {number_of(letters.windows, 'window')}")
     if letters.more_groups:
-        error(f"{letters.more_groups} more groups: name a reason or a window")
+        error(f"{number_of(letters.more_groups, 'more group')}: name a reason or a window")
 
 
 def _row(partition: PartitionOfWindow) -> list[object]:

@@ -28,6 +28,7 @@ from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 from tidemark.errors import AnotherServer, Unreachable
 from tidemark.offsets import time_limit
+from tidemark.offsets.counting import number_of
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import EncodedRows
@@ -119,7 +120,7 @@ class Gateway:
             # Thrift's library reads the answer, and raises what it says.
             connection.client._recv(CALL)
 
-        self._repeated(f"write {rows.number} rows to {table}", put)
+        self._repeated(f"write {number_of(rows.number, 'row')} to {table}", put)
 
     def scan(
         self, table: str, start: bytes, stop: bytes | None, pages: PageSize | None = None, **options: Any

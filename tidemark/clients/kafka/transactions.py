@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.clients.kafka.topics import TopicLog
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.times import in_words
 
 Place = tuple[str, int]
@@ -68,8 +69,8 @@ class OpenTransaction:
         name = "unknown" if self.transactional_id is None else self.transactional_id
         return (
             f"{self.topic}/{self.partition}: an open transaction holds the end back at offset {self.start}, "
-            f"{self.behind} offsets follow it: transactional id {name}, producer {self.producer_id}, "
-            f"epoch {self.epoch}, {age}"
+            f"{number_of(self.behind, 'offset', 'follows', 'follow')} it: transactional id {name}, "
+            f"producer {self.producer_id}, epoch {self.epoch}, {age}"
         )
 
 

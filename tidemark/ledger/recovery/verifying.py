@@ -8,6 +8,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.codec import digest, encode
 from tidemark.ledger.records import Head, LaneState, Record
+from tidemark.offsets.counting import number_of
 
 
 def verify(book: Book) -> list[str]:
@@ -60,7 +61,7 @@ def _check_history(
 
 def _check_lane(lane: str, head: Head | None, chain: list[tuple[bytes, Record]], history_has_last: bool) -> list[str]:
     if head is None:
-        return [f"lane {lane} has {len(chain)} windows in the history, and no head"]
+        return [f"lane {lane} has {number_of(len(chain), 'window')} in the history, and no head"]
     # The next check covers windows that were committed after the head was read.
     chain = [link for link in chain if link[1].seq <= head.seq]
     if head.last is not None and not history_has_last and head.seq not in {record.seq for _, record in chain}:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemark.ledger.incarnations import Topics, written_partition
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.subsets import counted_ones
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
@@ -205,7 +206,7 @@ def table(answers: Sequence[OffsetAnswer], topics: Topics) -> list[str]:
         for row in rows
     ]
     more = len(answers) - MOST_LINES
-    return [*lines, f"{more} more lines"] if more > 0 else lines
+    return [*lines, number_of(more, "more line")] if more > 0 else lines
 
 
 def describe_answers(answers: Mapping[str, RangeSet]) -> str:
@@ -216,4 +217,4 @@ def describe_answers(answers: Mapping[str, RangeSet]) -> str:
 def _first(ranges: RangeSet) -> str:
     shown = [str(range_) for range_ in ranges]
     more = len(shown) - MOST_NAMED
-    return ", ".join(shown[:MOST_NAMED]) + (f" and {more} more ranges" if more > 0 else "")
+    return ", ".join(shown[:MOST_NAMED]) + (f" and {number_of(more, 'more range')}" if more > 0 else "")

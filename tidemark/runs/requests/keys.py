@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs.live.kafka_now import as_read, held_now, topics_now
@@ -27,14 +28,14 @@ class WithKey:
 
     def sentence(self) -> str:
         number = self.offsets.count()
-        has = "message has" if number == 1 else "messages have"
         text = (
-            f"{number} {has} the key, {self.dead_letters} of them dead letters: {self.read} offsets were read in Kafka"
+            f"{number_of(number, 'message', 'has', 'have')} the key, {self.dead_letters} of them dead letters: "
+            f"{number_of(self.read, 'offset', 'was', 'were')} read in Kafka"
         )
         if self.unseen:
             text += (
-                f". {self.unseen} offsets that windows have read are no longer in Kafka: only dead letters of them have "
-                "their keys. Name others by their records"
+                f". {number_of(self.unseen, 'offset', 'that windows have read is', 'that windows have read are')} "
+                "no longer in Kafka: only dead letters of them have their keys. Name others by their records"
             )
         return text
 

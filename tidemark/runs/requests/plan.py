@@ -17,6 +17,7 @@ from tidemark.ledger.book import NOTHING, Committed, View
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.estimating import StoredMessages
 from tidemark.runs.live.open_stream import OpenStream
@@ -183,8 +184,8 @@ def _check(request: Request, selected: Selected) -> None:
     if request.strict and selected.left_out:
         number = sum(part.count() for part in selected.left_out.values())
         raise WrongUse(
-            f"strict: {number} offsets cannot be read by a {what}. {answers.describe_answers(selected.left_out)}. Nothing was "
-            "changed. Leave these offsets out, or leave out strict (--strict): the others are then read"
+            f"strict: {number_of(number, 'offset')} cannot be read by a {what}. {answers.describe_answers(selected.left_out)}. "
+            "Nothing was changed. Leave these offsets out, or leave out strict (--strict): the others are then read"
         )
     if not selected.ranges and not selected.again and not request.dry_run:
         raise WrongUse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed, View
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 
@@ -23,7 +24,7 @@ def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
         )
     offsets = RangeSet(range_ for window in windows for range_ in window.covers)
     if not offsets:
-        raise WrongUse(f"window {named}: its {len(windows)} windows have read no offsets")
+        raise WrongUse(f"window {named}: {number_of(len(windows), 'window', 'has', 'have')} read no offsets")
     return offsets
 
 

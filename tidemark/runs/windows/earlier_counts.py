@@ -16,6 +16,7 @@ from tidemark.errors import SourceChanged
 from tidemark.ledger.book import Committed, View
 from tidemark.ledger.records import BlockTallies, Window
 from tidemark.offsets.blocks import WHOLE, BlockTally
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
 from tidemark.offsets.vanished import CountedMessages, vanished
@@ -262,4 +263,4 @@ def _blocks_of(at: TopicPartition, offsets: RangeSet, size: int) -> Iterator[tup
 
 def _some(ranges: RangeSet) -> str:
     shown = [str(range_) for range_ in ranges]
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more ranges" if len(shown) > 5 else "")
+    return ", ".join(shown[:5]) + (f" and {number_of(len(shown) - 5, 'more range')}" if len(shown) > 5 else "")

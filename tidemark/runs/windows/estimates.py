@@ -8,6 +8,7 @@ from tidemark.errors import TidemarkError
 from tidemark.ledger.book import View
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.times import in_words
 from tidemark.planning.estimating import StoredMessages, estimate, stored_before, union_estimate
@@ -50,9 +51,9 @@ def describe_estimate(estimate: dict[str, Any] | None) -> str:
         return "estimate: unknown, since no window has been read yet"
     between = f" and {estimate['between']} between them that are only read" if estimate["between"] else ""
     seconds = estimate["seconds"]
-    took = f"{seconds} seconds" if seconds < 60 else in_words(round(seconds * 1_000))
+    took = number_of(seconds, "second") if seconds < 60 else in_words(round(seconds * 1_000))
     return (
-        f"estimate: {estimate['records']} records{between}, {estimate['bytes']} bytes, {took} "
+        f"estimate: {number_of(estimate['records'], 'record')}{between}, {number_of(estimate['bytes'], 'byte')}, {took} "
         "and the start of Spark, by the windows before"
     )
 

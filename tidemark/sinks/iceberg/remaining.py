@@ -7,6 +7,7 @@ from functools import partial
 import pyarrow as pa
 
 from tidemark.ledger.erased import places_to_clear
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.iceberg import data_files
@@ -25,8 +26,12 @@ def still_held(opened_stream: Opened, sink: str, erased: RangeSet) -> str:
         # A compaction may remove them meanwhile.
         held = steadily(where, partial(_held, erased))
         snapshots, unnamed = snapshots + held[0], unnamed + held[1]
-    said = [f"{snapshots} files of older snapshots hold it until they expire"] if snapshots else []
-    said += [f"{unnamed} files that died on their way into the table hold it for a day"] if unnamed else []
+    older = number_of(snapshots, "file", "of older snapshots holds", "of older snapshots hold")
+    died = number_of(
+        unnamed, "file", "that died on its way into the table holds", "that died on their way into the table hold"
+    )
+    said = [f"{older} it until they expire"] if snapshots else []
+    said += [f"{died} it for a day"] if unnamed else []
     return ", ".join(said)
 
 

@@ -13,6 +13,7 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.stored import Mark, StoredRow
@@ -49,7 +50,8 @@ def messages_of(
                     if origin is not None and len(by_index) < MOST_ROWS:
                         by_index.setdefault(origin.place.index, _row(origin, message))
     if not by_index:
-        return f"it is not among the {_grouped(number)} messages of its window's time; the topic may have deleted it"
+        among = number_of(_grouped(number), "message")
+        return f"it is not among the {among} of its window's time; the topic may have deleted it"
     return [by_index[index] for index in sorted(by_index)]
 
 

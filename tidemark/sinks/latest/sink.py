@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, Taken
 from tidemark.sinks.latest.rows import DELETED, ERASES, history_of
@@ -80,9 +81,8 @@ class PlainLatestRows(PlainFolders):
         ]
         if older := sum(self.older(opened, one, erased) for one in places):
             compact = f"tidemark compact {opened.book.stream} --sink {sink}"
-            said.append(
-                f"no reader of the newest version sees it; {older} files of older versions hold it until: {compact}"
-            )
+            hold = number_of(older, "file", "of older versions holds", "of older versions hold")
+            said.append(f"no reader of the newest version sees it; {hold} it until: {compact}")
         return "; ".join(said)
 
     def rows(self, opened: Opened, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:

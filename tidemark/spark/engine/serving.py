@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import EXIT_WRONG_USE
+from tidemark.offsets.counting import number_of
 from tidemark.spark.engine.staleness import Code
 from tidemark.spark.engine.working import Process, environment_of
 from tidemark.spark.runtime import engine_run
@@ -186,11 +187,11 @@ class EngineServer:
         self._waiting.append(run)
         self._begin_some()
         if run.pid is None:
-            at_work = len(self._at_work())
+            at_work = number_of(len(self._at_work()), "run", "is", "are")
             before = self._waiting.index(run)
             self._tell(
                 client,
-                {"say": f"waiting for the warm engine: {at_work} runs are at work, {before} wait before this one"},
+                {"say": f"waiting for the warm engine: {at_work} at work, and {before} before this one"},
             )
 
     def _tell(self, client: _Client | None, value: dict[str, Any]) -> None:

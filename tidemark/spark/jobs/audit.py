@@ -26,6 +26,7 @@ from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.blocks import block_size
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
@@ -120,7 +121,7 @@ def _audit(
     readable = to_read - without
 
     steps = kept.enter_context(Steps(spark, opened, "audit", run))
-    steps.begin(f"reading {readable.count()} offsets", readable)
+    steps.begin(f"reading {number_of(readable.count(), 'offset')}", readable)
     incarnations = kafka_now.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read - without

@@ -18,6 +18,7 @@ from tidemark.errors import EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import checking
@@ -91,7 +92,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run) as steps:
         for piece in divide_by_size(offsets, size, whole_blocks.whole(opened, view, sinks)):
-            steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
+            steps.begin(f"reading {piece.count()} of {number_of(offsets.count(), 'offset')}", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
     # Spark reads topics by their names.
     check_same(opened, known.logs)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pyarrow import fs
 
 from tidemark.ledger.erased import erased
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.delta import table as delta_table
@@ -26,7 +27,7 @@ class DeltaLatestCompaction:
         if not gone:
             return history
         sizes = [size for name in gone for size in _size(f"{base}/{name}")]
-        return [*history, Replaceable([f"{len(gone)} files of older versions"], 0, len(gone), sum(sizes))]
+        return [*history, Replaceable([f"{number_of(len(gone), 'file')} of older versions"], 0, len(gone), sum(sizes))]
 
     def at_work(self, opened: Opened, settings: DeltaLatestSink) -> str | None:
         return ParquetCompaction().at_work(opened, settings.history(opened.connections))

@@ -11,6 +11,7 @@ from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.counting import number_of
 from tidemark.sinks.contract import NO_KEY, Columns, Erasing, Opened, PlainSink, UnderKey
 from tidemark.sinks.first_reads import reads_first
 from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
@@ -88,7 +89,7 @@ class PlainAggregates(PlainSink):
         made = table.contribution(row_key(list(key.values())), block_qualifier(at, start), counting.attempt.generation)
         if made is None:
             return UnderKey(key, f"{unit} contributes nothing to its key", {})
-        rows = "1 row" if made.rows == 1 else f"{made.rows} rows"
+        rows = number_of(made.rows, "row")
         return UnderKey(key, f"what {unit} contributes to its key, of {rows}", merged(aggregates, [made.states]))
 
     def rows(self, opened: Opened, settings: HBaseAggregatesSink, limit: int) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, table_name, thrif
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.latest.rows import ValueVersion, place_of, row_key, spans, topic_of
@@ -99,7 +100,7 @@ class LatestInHBase:
         ]
         table = self._table.encode()
         self._gateway.repeated(
-            f"write {len(puts)} rows to {self._table}", lambda client: client.putMultiple(table, puts)
+            f"write {number_of(len(puts), 'row')} to {self._table}", lambda client: client.putMultiple(table, puts)
         )
 
     def erase(self, erased: RangeSet, generation: int, epochs: int) -> int:

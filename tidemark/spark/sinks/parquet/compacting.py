@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.errors import VerificationFailed
+from tidemark.offsets.counting import number_of
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.parquet import compacting, steps
@@ -53,7 +54,8 @@ def _rewrite(
     read, found = _fingerprint(rows), _fingerprint(held)
     if read != found:
         raise VerificationFailed(
-            f"{described(spans(name for part in group for name in part.names))} have {read[0]} rows that count, and "
+            f"{described(spans(name for part in group for name in part.names))} have "
+            f"{number_of(read[0], 'row', 'that counts', 'that count')}, and "
             f"{folder} has {found[0]}, or others. It does not count, and nothing was removed. Run it again."
         )
     heard(CompactionStep.VERIFIED)
