@@ -28,6 +28,7 @@ from starlette.routing import Match, Mount
 
 from tests.support.claiming import claim_lane
 from tests.support.known_streams import KnownStream, tables
+from tests.support.page_routes import NO_WINDOW
 from tests.support.pages_in_memory import opened_by_pages, page_ledger, routes
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
@@ -268,7 +269,7 @@ def test_the_list_of_streams_says_that_a_dag_file_comes_near_airflows_limits(
         assert took(3.0) == []
         (said,) = took(23.0)
         assert said.startswith(
-            "/dags/orders.py: The DAGs of 1 stream files took 23.0 of the 50 s that [dag_processor] dag_"
+            "/dags/orders.py: The DAGs of 1 stream file took 23.0 of the 50 s that [dag_processor] dag_"
         )
         assert "build_dags(..., shard=(1, 2))" in said
         assert took(23.0, stale=True) == []
@@ -697,7 +698,10 @@ def test_a_window_says_which_windows_have_replaced_its_results(client: TestClien
     again = client.get(f"{address}/{first}/newer").json()
     assert (again["count"], [one["offsets"] for one in again["newer"]]) == ("3", ["2"])
     none = client.get(f"{address}/ingest/7/newer")
-    assert (none.status_code, none.json()["detail"]) == (404, "no such committed window")
+    assert (none.status_code, none.json()["detail"]) == (
+        404,
+        NO_WINDOW,
+    )
 
 
 @pytest.mark.covers("U26")

@@ -25,6 +25,8 @@ VALUES = {
     "version": "0", "kind": "messages", "hour": "2026-11-21T13Z", "action": "pause",
 }  # fmt: skip
 
+NO_STREAM = "no such stream: the page of all streams lists those that you may see"
+NO_WINDOW = "no such window: the stream's page lists the windows of each lane"
 BODY = {"kind": "replay", "fields": {"records": "cdn-logs/0@0"}, "reason": "who may"}
 
 

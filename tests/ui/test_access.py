@@ -13,7 +13,7 @@ from demo.airflow import Airflow
 from services import environment
 from services.site import REPOSITORY, Site
 from tests.support.claiming import claim_lane
-from tests.support.page_routes import Route, asked, routes_of
+from tests.support.page_routes import NO_STREAM, Route, asked, routes_of
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import steering
@@ -78,11 +78,11 @@ def test_a_stream_is_shown_to_those_who_may_see_its_dag(
             answer = asked(airflow, route, tokens[user], name=stream)
             if may:
                 assert answer.status not in (401, 500), route
-                assert answer.text != json.dumps({"detail": "no such stream"}, separators=(",", ":")), route
+                assert answer.text != json.dumps({"detail": NO_STREAM}, separators=(",", ":")), route
                 continue
             # Nothing tells it from one that there is not. A page says so in its script's words.
             assert answer.status == 404, route
-            assert "<nav" in answer.text or answer.detail == "no such stream", route
+            assert "<nav" in answer.text or answer.detail == NO_STREAM, route
     # Of which team a file is that cannot be read, nobody knows: only who may see all of them is told.
     assert ["broken.yaml" in problem for problem in listed["problems"]] == [True] * (user == environment.ADMIN)
 

@@ -233,7 +233,7 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     newest.get_by_text("✓ clean").wait_for()
     newest.get_by_text("After the repair of").wait_for()
     assert page.locator("#audits section").count() == 3
-    assert page.get_by_role("link", name="Start an audit in Airflow").count() == 1
+    assert page.get_by_role("link", name="By its form in Airflow").count() == 1
     page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
     # The page of the run that repaired says both: what was found, and what the audit after the repair says.
     _, runs = airflow.call("GET", f"/api/v2/dags/{STREAM}__audit/dagRuns?order_by=-run_after&limit=1")

@@ -17,6 +17,7 @@ from services import environment
 from services.site import Site
 from tests.support.browser import SCREENSHOTS, browser, logged_in
 from tests.support.evil import EVIL
+from tests.support.page_routes import NO_STREAM
 
 
 @pytest.fixture
@@ -384,4 +385,4 @@ def test_the_pages_stay_within_the_frame(airflow: Airflow, page: Page, width: in
 
 def test_an_unknown_stream_is_refused(airflow: Airflow) -> None:
     status, answer = airflow.call("GET", "/tidemark/api/streams/nowhere")
-    assert (status, answer["detail"]) == (404, "no such stream")
+    assert (status, answer["detail"]) == (404, NO_STREAM)

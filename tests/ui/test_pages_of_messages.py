@@ -21,6 +21,7 @@ from services.site import Site
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
 from tests.support.live_streams import Kafka
+from tests.support.page_routes import NO_STREAM, NO_WINDOW
 from tidemark.views.dead_letters import Group, InGroups, page_of, selects
 from tidemark.views.values import as_plain
 
@@ -108,7 +109,7 @@ def test_a_payload_is_for_those_who_may_replay_and_every_look_is_noted(
     status, answer = asked(airflow, f"{path}?payload=true", tokens["viewer"])
     assert (status, answer["detail"]) == (403, "payloads are for those who may trigger cdn_logs__replay")
     for more in ("", "?payload=true"):
-        assert asked(airflow, path + more, tokens["nobody"]) == (404, {"detail": "no such stream"})
+        assert asked(airflow, path + more, tokens["nobody"]) == (404, {"detail": NO_STREAM})
         assert airflow.call("GET", path + more, token=None)[0] == 401
     assert looks(airflow) == before
     status, shown = asked(airflow, f"{path}?payload=true", tokens["operator"])
@@ -129,10 +130,13 @@ def test_a_payload_is_for_those_who_may_replay_and_every_look_is_noted(
         assert status == 400
         assert detail in answer["detail"]
     api = "/tidemark/api/streams"
-    assert asked(airflow, f"{api}/cdn_logs/windows/ingest/999999", airflow.token) == (404, {"detail": "no such window"})
+    assert asked(airflow, f"{api}/cdn_logs/windows/ingest/999999", airflow.token) == (
+        404,
+        {"detail": NO_WINDOW},
+    )
     hidden = (sent.path(0), f"{api}/red_orders/windows/ingest/1", f"{api}/red_orders/dead-letters")
     for hidden_path in (hidden[0].replace("cdn_logs", "red_orders"), *hidden[1:]):
-        assert asked(airflow, hidden_path, tokens["viewer"]) == (404, {"detail": "no such stream"})
+        assert asked(airflow, hidden_path, tokens["viewer"]) == (404, {"detail": NO_STREAM})
         assert airflow.call("GET", hidden_path, token=None)[0] == 401
 
 
@@ -355,15 +359,35 @@ def test_what_was_repaired_is_not_offered_to_be_repaired(airflow: Airflow, page:
             "open": None,
         }.items()
     ]
-    page.route("**/api/streams/cdn_logs/audits*", lambda route: route.fulfill(json={"audits": audits, "more": False}))
+    _, real = airflow.call("GET", "/tidemark/api/streams/cdn_logs/audits")
+    answers = "**/api/streams/cdn_logs/audits*"
+    page.route(answers, lambda route: route.fulfill(json={**real, "audits": audits, "more": False}))
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/audits")
     sections = page.locator("#audits section")
     sections.nth(2).wait_for()
     offered = [one.get_by_role("button", name="Repair").count() for one in sections.all()]
     assert offered == [0, 1, 1]
     # Also where there are some already, another one can be started.
-    page.get_by_role("link", name="Start an audit in Airflow").click()
-    page.wait_for_url("**/dags/cdn_logs__audit")
+    # By its form in Airflow, or here.
+    link = page.get_by_role("link", name="By its form in Airflow")
+    expect(link).to_have_attribute("href", re.compile(r"/dags/cdn_logs__audit$"))
+    page.get_by_role("button", name="Start an audit").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Level")).to_have_value("full")
+    dialog.get_by_label("Level").select_option("source")
+    expect(dialog.locator("p.quiet").last).to_have_text(
+        re.compile("Looks at the ledger, and where the logs of Kafka begin")
+    )
+    # The whole ledger is looked at, and nothing is found that could be replayed.
+    expect(dialog.get_by_label("Only these offsets")).to_be_hidden()
+    expect(dialog.get_by_label("With its findings")).to_be_hidden()
+    dialog.get_by_label("Reason").fill("before the release")
+    page.screenshot(path=SCREENSHOTS / "audit-start.png")
+    page.unroute(answers)
+    dialog.get_by_role("button", name="Start the audit").click()
+    page.wait_for_url("**/tidemark/run?dag_id=cdn_logs__audit&run_id=from_page__*")
+    expect(page.locator("#asked dd")).to_have_text(["source", "before the release"])
+    expect(page.locator("#verdict section").first).to_contain_text("level source")
 
 
 @pytest.mark.covers("U14")

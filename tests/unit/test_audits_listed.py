@@ -54,7 +54,13 @@ def listed(made: StreamInMemory, limit: int = 20) -> list[AuditShown]:
 @pytest.mark.covers("U11")
 def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path)
-    assert audits(made.opened) == AuditList([], more=False)
+    none = audits(made.opened)
+    assert none == AuditList([], more=False, levels=none.levels)
+    # What an audit that is started here looks at, and which of them take offsets.
+    assert [(one.name, one.reads) for one in none.levels] == [
+        *(("ledger", False), ("source", False)),
+        *(("sinks", True), ("full", True), ("recompute", True)),
+    ]
     findings = made.opened.book.store_selection(offsets((0, 1, 3), (0, 7, 8)))
     dirty = stored(made, "dag/run 1", 1_000, places=(PLACE,), coverage=(COVERAGE,), findings=findings)
     # By time, and not by the names of the runs.

@@ -11,7 +11,8 @@ from tidemark.offsets.counting import number_of
 
 # A number in a text, with what it counts.
 _COUNTED = re.compile(
-    r"\{([^{}]+)\} (?:more )?(?:offset|window|message|row|range|lane|line|hole|dead letter|task|partition|record|finding)s\b"
+    r"\{([^{}]+)\} (?:more )?(?:offset|window|message|row|range|lane|line|hole|dead letter|task|partition|record|finding"
+    r"|stream file)s\b"
 )
 # Those that are never one: bounds, and what is said of several alone.
 _NEVER_ONE = {

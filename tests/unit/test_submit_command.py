@@ -139,7 +139,7 @@ def test_streams_of_a_folder_that_would_write_to_one_place(
         if not said:
             app(["streams", "check", *map(str, asked)], standalone_mode=False)
             continue
-        with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+        with pytest.raises(WrongUse, match="1 stream file cannot be used"):
             app(["streams", "check", *map(str, asked)], standalone_mode=False)
         shown = capsys.readouterr().err
         assert all(one in shown for one in [*said, str(second), *([str(first)] if "meets" in shown else [])])
@@ -166,7 +166,7 @@ def test_a_folder_with_so_many_streams_that_airflow_may_drop_their_dags(
 def test_streams_of_a_folder_with_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(MINIMAL)
-    with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+    with pytest.raises(WrongUse, match="1 stream file cannot be used"):
         app(["streams", "check", str(tmp_path / "b.yaml")], standalone_mode=False)
     shown = capsys.readouterr().err
     assert f"{tmp_path / 'a.yaml'}: stream orders is described by {tmp_path / 'b.yaml'} already" in shown
@@ -187,7 +187,7 @@ def test_a_package_that_a_sink_needs_is_told_before_anything_starts(
     ):
         with pytest.raises(PackageMissing, match=r"type delta needs the package deltalake: pip install 'deltalake>=1"):
             asked()
-    with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+    with pytest.raises(WrongUse, match="1 stream file cannot be used"):
         app(["streams", "check", str(path)], standalone_mode=False)
     assert f"{path}: a sink of type delta needs the package deltalake: pip install" in capsys.readouterr().err
     path.write_text(MINIMAL.replace("  table: orders_dead", "  type: delta\n  folder: dead"))
@@ -200,6 +200,6 @@ def test_a_package_that_a_sink_needs_is_told_before_anything_starts(
     ):
         with pytest.raises(PackageMissing, match=lacking):
             asked()
-    with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+    with pytest.raises(WrongUse, match="1 stream file cannot be used"):
         app(["streams", "check", str(path)], standalone_mode=False)
     assert f"{path}: {lacking}" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from tidemark.views.triage import (
     matching,
     state_of,
     stream_now,
+    with_state,
 )
 
 FAR = 2**60
@@ -88,6 +89,24 @@ def test_each_word_of_a_partition_is_a_state_and_worse_things_go_before_it(word:
     assert state_of(line(word.value, missing_topics=["orders"])) in (StreamState.NO_TOPIC, StreamState(word.value))
     lost = line_of(shown_overview(partition(lag=1, retention="lost"), status=line(word.value).status))
     assert state_of(lost) == (StreamState.STOPPED if word == PartitionState.STOPPED else StreamState.LOST)
+
+
+@pytest.mark.covers("U19")
+def test_a_stream_whose_ingest_is_paused_is_not_ok_and_what_is_worse_is_still_said(stream: Stream) -> None:
+    for word, state in (
+        ("OK", StreamState.PAUSED),
+        (None, StreamState.PAUSED),
+        ("WARNING", StreamState.WARNING),
+        ("STOPPED", StreamState.STOPPED),
+    ):
+        now = stream_now(stream, line(word), paused=True)
+        assert (now.state, now.paused) == (state, True)
+    away = stream_now(stream, None, "Unreachable: HBase at h:1 did not answer", paused=True)
+    assert (away.state, away.paused) == (StreamState.UNREACHABLE, True)
+    assert (
+        with_state(shown_overview(partition(lag=0), status=line("OK").status), 1, paused=True).state
+        == StreamState.PAUSED
+    )
 
 
 @pytest.mark.covers("U19")

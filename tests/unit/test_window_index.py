@@ -171,3 +171,19 @@ def test_a_partition_is_found_without_its_incarnation(tmp_path: Path) -> None:
     for named in ("orders/0", "orders#2/0"):
         (bar,) = coverage_bars(orders.opened, index, BarQuery(width=10, partition=named)).bars
         assert (bar.partition, bar.until) == ("orders#2/0", 5)
+
+
+@pytest.mark.covers("U2")
+def test_a_topic_that_was_recreated_and_not_accepted_has_a_bar_of_its_own_log(tmp_path: Path) -> None:
+    """As the status says of it: what the windows have read is of the topic before, and none of the new one is read."""
+    orders = StreamInMemory(tmp_path)
+    orders.ends((0, 40))
+    orders.ingest()
+    orders.kafka.ids["orders"] = "another"
+    orders.ends((0, 25))
+    index = WindowIndex()
+    index.refresh(orders.opened.book)
+    for named in (None, "orders/0", "orders#2/0"):
+        (bar,) = coverage_bars(orders.opened, index, BarQuery(width=100, partition=named)).bars
+        assert [(one.state, one.start, one.until) for one in bar.blocks] == [("unread", 0, 25)]
+        assert (bar.partition, bar.position, bar.log_end) == ("orders#2/0", None, 25)

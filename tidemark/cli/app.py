@@ -130,7 +130,7 @@ def check(
     for said in _many_of_a_folder(paths):
         error(f"warning: {said}")
     if bad or meeting:
-        raise WrongUse(f"{bad + len(meeting)} stream files cannot be used as they are")
+        raise WrongUse(f"{number_of(bad + len(meeting), 'stream file')} cannot be used")
 
 
 def _checked(path: Path, *, against_ledger: bool) -> StreamFile:

@@ -39,6 +39,12 @@ def newest(topics: Topics, topic: str) -> TopicIncarnation:
     return max(topics[topic], key=lambda incarnation: incarnation.incarnation)
 
 
+def recreated(topics: Topics, ids: Mapping[str, str]) -> frozenset[str]:
+    """The topics whose ids in Kafka are not those that the ledger knows: other topics of the same names."""
+    known = {topic: newest(topics, topic).topic_id for topic in ids if topic in topics}
+    return frozenset(topic for topic, topic_id in ids.items() if known.get(topic, topic_id) != topic_id)
+
+
 def assign_incarnations(topics: Topics, offsets: RangeSet) -> RangeSet:
     """Offsets that were named without an incarnation, in those to which they belong: below the cut of a log, an earlier one.
 

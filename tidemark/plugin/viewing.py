@@ -11,7 +11,7 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
-from tidemark.plugin.access import get_user, may_see, may_see_files, name_of
+from tidemark.plugin.access import get_user, may_see, may_see_files, name_of, paused
 from tidemark.plugin.parsing import near_limits
 from tidemark.plugin.questions import OK, Answer, Question, Questions
 from tidemark.plugin.streams import KnownStreams, Servers
@@ -28,6 +28,7 @@ _SHOWN_SECONDS, _OLD_SECONDS, _SECONDS_OF_A_STREAM = 10.0, 60.0, 0.2
 # So long a look at all streams waits for their servers.
 _MOMENT_SECONDS = 1.0
 Found = TypeVar("Found")
+NO_STREAM = "no such stream: the page of all streams lists those that you may see"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Viewing:
         """The file of a stream. 404 for a stream that the person may not see, as for one that there is not."""
         files, _ = await self.visible(user)
         if name not in files:
-            raise HTTPException(404, "no such stream")
+            raise HTTPException(404, NO_STREAM)
         return files[name]
 
     async def page(self, page: str, request: Request, name: str, user: Any) -> Response:
@@ -71,18 +72,26 @@ class Viewing:
         flights = await run_in_threadpool(self.asking.look, files.values(), older)
         if flights:
             await asyncio.wait({asyncio.wrap_future(flight) for flight in flights}, timeout=_MOMENT_SECONDS)
-        return files, await run_in_threadpool(lambda: [self._now(file) for file in files.values()]), problems
+        return files, await run_in_threadpool(self._all_now, files), problems
 
     async def look_again(self, files: Collection[StreamFile]) -> None:
         """Have some streams asked again whose answers are older than the page's. Waits for none."""
         await run_in_threadpool(self.asking.look, files, _SHOWN_SECONDS)
 
-    def _now(self, file: StreamFile) -> StreamNow:
+    async def is_paused(self, name: str) -> bool:
+        """Whether Airflow holds the ingest of a stream back."""
+        return bool(await run_in_threadpool(paused, [_dag(name)]))
+
+    def _all_now(self, files: Mapping[str, StreamFile]) -> list[StreamNow]:
+        held = paused([_dag(name) for name in files])
+        return [self._now(file, held=_dag(name) in held) for name, file in files.items()]
+
+    def _now(self, file: StreamFile, *, held: bool) -> StreamNow:
         answer = self.asking.known(file)
         if answer is None or answer.status != OK:
-            return stream_now(file.stream, None, None if answer is None else answer.detail)
+            return stream_now(file.stream, None, None if answer is None else answer.detail, paused=held)
         self.asking.beside(file, self.servers.look_for_holes)
-        return stream_now(file.stream, line_of(answer.found))
+        return stream_now(file.stream, line_of(answer.found), paused=held)
 
     async def kept(
         self, file: StreamFile, question: Question | None = None, *others: str, ledger_only: bool = False

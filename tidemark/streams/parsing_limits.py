@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.offsets.counting import number_of
+
 # Airflow serialises the DAGs after they were built, and checks them: about as many times as long, as measured.
 SERIALISED = 1.0
 # The share of a limit from which on a folder is near it. A machine may be twice as busy tomorrow.
@@ -53,7 +55,8 @@ def warning(files: int, seconds: float, limits: ParsingLimits, *, where: str = "
     said = near_limits(seconds, limits)
     if said is None:
         return None
+    dags = f"The DAGs of {number_of(files, 'stream file')}"
     return (
-        f"{where}The DAGs of {files} stream files {about} {said}. Beyond that, Airflow drops the DAGs of all of them: divide "
+        f"{where}{dags} {about} {said}. Beyond that, Airflow drops the DAGs of all of them: divide "
         "them among several DAG files, with build_dags(..., shard=(1, 2)) and (2, 2), or raise the limit"
     )

@@ -82,9 +82,22 @@ class AuditShown(AuditEnded):
 
 
 @dataclass(frozen=True)
+class LevelShown:
+    """A depth of an audit. One that reads messages or rows takes a choice of offsets, and has findings to replay."""
+
+    name: str
+    looks_at: str
+    leaves_out: str
+    reads: bool
+
+
+@dataclass(frozen=True)
 class AuditList:
+    """The audits that ended last, and the levels that one can be started with."""
+
     audits: list[AuditShown]
     more: bool
+    levels: list[LevelShown]
 
 
 def audits(opened: OpenStream, limit: int = SHOWN) -> AuditList:
@@ -98,7 +111,8 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> AuditList:
         report, problem = _report(opened, one)
         if report is None or report.at == one.at:
             shown.append(_shown(one, newest, problem, _findings(opened, report) if report else None))
-    return AuditList(shown, more=len(newest) > limit)
+    levels = [LevelShown(one.value, one.looked_at, one.left_out, one.needs_spark) for one in Level]
+    return AuditList(shown, len(newest) > limit, levels)
 
 
 def last_audit(book: Book) -> AuditEnded | None:

@@ -12,7 +12,7 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.incarnations import Topics, newest, written_range
+from tidemark.ledger.incarnations import Topics, newest, recreated, written_range
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
     INGEST,
@@ -236,16 +236,17 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         problem, kafka = str(away), _InKafka([], {}, (), {})
     opened_at = lanes[INGEST].opened_at if INGEST in lanes else 0
     forecasted, told = kafka.forecasted, opened.stream.alarm
-    recreated = _recreated(stored[1], kafka.logs) if stored else frozenset[str]()
+    ids = {topic: log.topic_id for topic, log in kafka.logs.items()}
+    others = recreated(stored[1].topics, ids) if stored else frozenset[str]()
     judged = verdicts(
-        ingest.head if ingest else None, opened_at, lately, kafka.logs, forecasted, opened.stream, now, recreated
+        ingest.head if ingest else None, opened_at, lately, kafka.logs, forecasted, opened.stream, now, others
     )
     soonest = min(
         (at for at, outlook in forecasted.items() if outlook.forecast.in_ms is not None),
         key=lambda at: forecasted[at].forecast.in_ms or 0,
         default=None,
     )
-    partitions = _partitions(ingest, kafka.logs, forecasted, judged, recreated)
+    partitions = _partitions(ingest, kafka.logs, forecasted, judged, others)
     unread_since = min((seen.unread_since for seen in forecasted.values() if seen.unread_since), default=None)
     lags = [partition.lag for partition in partitions if partition.lag is not None]
     return Overview(
@@ -368,12 +369,6 @@ def _moments(
         and (known[at.topic].topic_id, known[at.topic].incarnation) == (log.topic_id, at.incarnation)
         and at.partition in log.partitions
     }
-
-
-def _recreated(register: Register, logs: Mapping[str, TopicLog]) -> frozenset[str]:
-    """The topics that are not the ones that the ledger knows: their positions are of another topic of that name."""
-    known = {topic: newest(register.topics, topic).topic_id for topic in register.topics}
-    return frozenset(topic for topic, log in logs.items() if known.get(topic, log.topic_id) != log.topic_id)
 
 
 def _lag(log: PartitionLog, position: int, *, recreated: bool) -> int:

@@ -20,6 +20,8 @@ class StreamState(StrEnum):
     OK = "OK"
     # No window yet: nobody knows whether it works.
     NEW = "NEW"
+    # Its ingest is paused in Airflow: nothing is read until somebody resumes it.
+    PAUSED = "PAUSED"
     WARNING = "WARNING"
     STALLED = "STALLED"
     # The ingest is past offsets that no window has read.
@@ -53,7 +55,8 @@ class StreamNow:
 
     While Kafka does not answer, `problem` says so, and `line` has what the ledger knows.
 
-    `state` is None as long as nobody has asked its servers.
+    `state` is None as long as nobody has asked its servers. `paused`: whether Airflow holds its ingest back, as far as is
+    known here.
     """
 
     stream: str
@@ -63,6 +66,7 @@ class StreamNow:
     state: StreamState | None
     problem: str | None
     line: StreamLine | None
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,24 +89,36 @@ class StreamFilter:
     down: bool = False
 
 
-def stream_now(stream: Stream, line: StreamLine | None, problem: str | None = None) -> StreamNow:
-    """A stream among many: as its line says, or with the problem that there is no line; with neither, nobody has asked."""
+def stream_now(
+    stream: Stream, line: StreamLine | None, problem: str | None = None, *, paused: bool = False
+) -> StreamNow:
+    """A stream among many: as its line says, or with the problem that there is no line; with neither, nobody has asked.
+
+    `paused`: whether Airflow holds its ingest back.
+    """
     return StreamNow(
         stream=stream.name,
         description=visible(stream.description),
         owner=None if stream.owner is None else visible(stream.owner),
         tags=[visible(tag) for tag in stream.tags],
-        state=state_of(line) if line is not None else None if problem is None else StreamState.UNREACHABLE,
+        state=state_of(line, paused=paused)
+        if line is not None
+        else None
+        if problem is None
+        else StreamState.UNREACHABLE,
         problem=problem if line is None else line.kafka_problem,
         line=line,
+        paused=paused,
     )
 
 
-def state_of(line: StreamLine) -> StreamState:
+def state_of(line: StreamLine, *, paused: bool = False) -> StreamState:
     """The worst that is true of a stream."""
     if line.kafka_problem is not None:
         return StreamState.UNREACHABLE
     states = [StreamState.NEW] if line.status is None else [StreamState(line.status.word)]
+    if paused:
+        states.append(StreamState.PAUSED)
     if line.missing_topics:
         states.append(StreamState.NO_TOPIC)
     if line.holes:
@@ -112,9 +128,9 @@ def state_of(line: StreamLine) -> StreamState:
     return max(states, key=_SEVERITY.index)
 
 
-def with_state(shown: Overview, most: int) -> StreamShown:
+def with_state(shown: Overview, most: int, *, paused: bool = False) -> StreamShown:
     """An overview with at most this many partitions, the worst ones, and the state of the whole stream."""
-    return StreamShown(**vars(worst_partitions(shown, most)), state=state_of(line_of(shown)))
+    return StreamShown(**vars(worst_partitions(shown, most)), state=state_of(line_of(shown), paused=paused))
 
 
 def counted(streams: Iterable[StreamNow]) -> list[OfState]:

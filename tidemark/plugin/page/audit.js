@@ -1,5 +1,5 @@
 // An audit: what it counted and found, down to the coordinate, and its repair.
-import { address, button, cell, copyable, counted, element, grouped, isOne, link, messageOf, run, time, withQuery } from "./shared.js";
+import { address, button, cell, copyable, counted, element, grouped, isOne, link, messageOf, run, spoken, time, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 
 const NAMES = { blocks: "blocks that differ" };
@@ -89,7 +89,7 @@ export function section(name, one) {
   const about = element("p", one.repair_of === null ? "Run " : "");
   about.append(runOf(one));
   if (one.found) about.append(" · ", link("the whole report", reportOf(one.repair_of ?? one.run)));
-  made.append(title, about, element("p", one.sentence, "sentence"));
+  made.append(title, about, element("p", spoken(one.sentence), "sentence"));
   if (one.repaired) {
     const again = element("p", "Its findings were repaired; the audit after that was ");
     again.append(element("b", one.repaired.clean ? "clean" : "not clean", one.repaired.clean ? "good" : "bad"), ", ", time(one.repaired.at), ".");

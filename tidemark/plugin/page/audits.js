@@ -1,10 +1,46 @@
 // The audits of a stream, the newest first: what they counted, what they found, down to the coordinate, and its repair.
-import { address, airflowLink, asked, button, element, loadPatiently, navigation, remember, say, streamOfAddress, withQuery } from "./shared.js";
+import { ROOT, address, airflowLink, asked, button, element, loadPatiently, navigation, remember, say, streamOfAddress, withQuery } from "./shared.js";
 import { section } from "./audit.js";
+import { start } from "./plan.js";
+import { why } from "./progress.js";
 
 const MOST = 100;
 const stream = streamOfAddress();
 const place = (id) => document.getElementById(id);
+
+function field(label, control) {
+  const made = element("label", undefined, "field");
+  made.append(element("span", label), control);
+  return made;
+}
+
+function choice(name, options) {
+  const made = Object.assign(element("select"), { name });
+  made.append(...options.map(([value, text]) => Object.assign(element("option", text), { value })));
+  return made;
+}
+
+// What an audit looks at, and what it does with what it finds. The run itself checks the request, as it checks any other.
+function startOne(levels) {
+  const level = choice("level", levels.map(({ name }) => [name, name]));
+  level.value = levels.find(({ name }) => name === "full")?.name ?? levels[0].name;
+  const about = element("p", "", "quiet");
+  const ranges = Object.assign(element("textarea"), { name: "ranges", rows: 3, spellcheck: false });
+  const repair = choice("repair", [["none", "nothing"], ["plan", "say what a replay of them would read"], ["execute", "replay them, then audit these offsets again"]]);
+  const some = [field("Only these offsets, one range a line: topic/partition@from-until; empty: all", ranges), field("With its findings", repair)];
+  const change = () => {
+    const { looks_at: looksAt, leaves_out: leavesOut, reads } = levels.find(({ name }) => name === level.value);
+    about.textContent = `Looks at ${looksAt}. Says nothing about ${leavesOut}.`;
+    for (const one of some) one.hidden = !reads;
+  };
+  level.addEventListener("change", change);
+  change();
+  why("Start the audit", `A run of ${stream}__audit, in your name. It changes no results, unless it is told to replay its findings.`, async (reason) => {
+    const chosen = some[0].hidden ? {} : { ...(ranges.value.trim() ? { ranges: ranges.value } : {}), repair: repair.value };
+    const begun = await start(stream, "audit", { level: level.value, ...chosen, reason });
+    window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
+  }, { fields: [field("Level", level), about, ...some], label: "Reason, which the note of the run keeps" });
+}
 
 async function show() {
   const problem = place("problem");
@@ -12,6 +48,7 @@ async function show() {
     const url = withQuery(address("api", "streams", stream, "audits"), { limit: asked("limit") });
     const found = await loadPatiently(url, (sentence) => say(problem, sentence));
     say(problem, "");
+    place("start").replaceChildren(button("Start an audit …", () => startOne(found.levels), "primary"), airflowLink("By its form in Airflow", `dags/${encodeURIComponent(`${stream}__audit`)}`));
     place("audits").replaceChildren(...found.audits.map((one) => section(stream, one)));
     if (!found.audits.length) {
       place("audits").append(element("p", "No audit has ended yet.", "quiet"));
@@ -28,5 +65,4 @@ async function show() {
 }
 
 navigation(stream, "Audits");
-place("start").append(airflowLink("Start an audit in Airflow", `dags/${encodeURIComponent(`${stream}__audit`)}`));
 show();

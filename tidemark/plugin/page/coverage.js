@@ -1,7 +1,7 @@
 // The coverage picture: where every offset of each partition is. What the server has put into blocks of pixels is drawn
 // here, and the pointer's or the keyboard's pixels are turned back into offsets, exactly.
 import {
-  address, asked, button, copyable, counted, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, withQuery,
+  address, asked, button, copyable, counted, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, sayOnce, withQuery,
 } from "./shared.js";
 import { plan } from "./plan.js";
 
@@ -347,7 +347,7 @@ export async function draw() {
     keepingFocus(() => place("controls"), () => controls(found));
   } catch (error) {
     // The page says it once, of all that Kafka knows.
-    if (number === wanted) say(problem, away ? "" : error.message);
+    if (number === wanted) sayOnce(problem, away ? "" : error.message);
   }
 }
 

@@ -1,6 +1,6 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
-import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
+import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, link, load, loadPatiently, navigation, rangeText, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 import { fields, headers, parts } from "./payload.js";
 
@@ -52,7 +52,7 @@ function told(text, kind = "quiet told") {
 
 function windowsOf(found) {
   const pending = found.pending.map((one) => ({ ...one, state: "pending", at: one.pinned_at, counts: "" }));
-  const read = found.windows.map((one) => ({ ...one, state: "committed", at: one.committed_at, counts: one.counts ? "counts" : one.counts_in.length ? `counts in ${one.counts_in.join(", ")} alone` : "replaced by a newer one" }));
+  const read = found.windows.map((one) => ({ ...one, state: "committed", at: one.committed_at, counts: one.counts ? "count" : one.counts_in.length ? `count in ${one.counts_in.join(", ")} alone` : "replaced by a newer one" }));
   const over = found.gaps.map((one) => ({ ...one, window: `${one.lane}/${one.seq}`, state: `passed over ${one.range}: ${one.kind}, ${one.policy}`, at: null, run: null, counts: "" }));
   return [...pending, ...read, ...over];
 }
@@ -144,7 +144,8 @@ function show(found) {
   fate.className = `badge ${FATES[found.fate] || "busy"}`;
   document.getElementById("sentence").replaceChildren(sentence(withoutFate(found.sentence, found.fate), links(windowsOf(found))));
   const { log_start: start, end, sentence: said } = found.kafka;
-  document.getElementById("kafka").replaceChildren(sentence(start === null ? said : `${said}. ${start === end ? `Its log is empty, and its next offset is ${grouped(end)}` : `Its log has the offsets from ${grouped(start)} below ${grouped(end)}`}.`));
+  const log = start === null ? [] : start === end ? [`. Its log is empty, and its next offset is ${grouped(end)}.`] : [". Its log has ", copyable(rangeText(found.coordinate.slice(0, found.coordinate.lastIndexOf("@")), start, end)), "."];
+  document.getElementById("kafka").replaceChildren(sentence(said), ...log);
   showActions(found);
   showMasking(found);
   showMessage(found);

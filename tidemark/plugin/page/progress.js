@@ -2,7 +2,7 @@
 // own, for those who may. Everything is asked for by short requests, every few seconds until the run has ended.
 import {
   ROOT, address, airflow, airflowLink, button, cell, copyable, counted, element, grouped, isOne, keepingFocus, link, load, mend, rangeText, say,
-  span, time, toast, windowLink, withQuery,
+  span, spoken, time, toast, windowLink, withQuery,
 } from "./shared.js";
 import { section } from "./audit.js";
 import { cut } from "./payload.js";
@@ -35,19 +35,20 @@ const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
 // A dialog that asks why. `act` gets the reason; the dialog says what is wrong if it fails. `given`: a reason that was given before.
-function why(title, about, act, given = "") {
+// `fields`: what else it asks.
+export function why(title, about, act, { given = "", fields = [], label: named = "Reason, which the ledger keeps" } = {}) {
   const dialog = element("dialog", undefined, "plan");
   dialog.setAttribute("aria-label", title);
   const form = element("form");
   const reason = Object.assign(element("input"), { required: true, minLength: 3, maxLength: 500, name: "reason", autocomplete: "off", value: given });
   const label = element("label", undefined, "field");
-  label.append(element("span", "Reason, which the ledger keeps"), reason);
+  label.append(element("span", named), reason);
   const said = element("p", "", "said");
   said.setAttribute("role", "status");
   const go = element("button", title, "primary");
   const buttons = element("p", undefined, "buttons");
   buttons.append(go, button("Close", () => dialog.close()));
-  form.append(element("h2", title), element("p", about, "quiet"), label, buttons, said);
+  form.append(element("h2", title), element("p", about, "quiet"), ...fields, label, buttons, said);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
@@ -66,7 +67,7 @@ function why(title, about, act, given = "") {
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
-  reason.focus();
+  dialog.querySelector("input, select, textarea").focus();
 }
 
 // A thousandth of numbers of any size, for a bar.
@@ -153,7 +154,7 @@ function workOf(tasks, found, stream, named) {
     const said = element("p", "");
     if (!mine || !job.step) said.append("Spark is starting", ...(mine && job.window ? [": its window is ", windowLink(stream, job.window)] : []), ".");
     else if (job.window) said.append("In work: window ", windowLink(stream, job.window), `, ${job.step}`, ...howFar(job));
-    else said.append(`${job.step[0].toUpperCase()}${job.step.slice(1)}`, ...howFar(job));
+    else said.append(`${spoken(job.step[0].toUpperCase() + job.step.slice(1))}`, ...howFar(job));
     made.push(said);
     if (mine && job.done !== null && job.partitions.length) made.push(partitionsTable(job.step?.includes("storing") ? "Stored" : "Read", job.partitions, job.more_partitions));
   }
@@ -221,7 +222,7 @@ function told(kind, run, { lanes, away }, refused, paused, doneBefore) {
   else if (doneBefore) return [...made, `${doneBefore[0].toUpperCase()}${doneBefore.slice(1)}.`].join(" ");
   else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
   else if (lanes.length && lanes.every((one) => one.state === "done" || one.state === "cancelled") && lanes.some((one) => one.state === "cancelled")) made.push("Cancelled: what is committed stays, and the rest is free for a later request.");
-  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : kind === "audit" ? "The audit has ended; what it found stands below." : kind === "ingest" && answerOf(run) ? `Finished: ${answerOf(run)}.` : "Finished.");
+  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : kind === "audit" ? "The audit has ended; what it found stands below." : kind === "ingest" && answerOf(run) ? `Finished: ${spoken(answerOf(run))}.` : "Finished.");
   else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : "The run has failed: the log of the red step says why.");
   else if (run && lanes.some((one) => one.state === "paused")) made.push("Paused: the window in work is finished, and no further one begins.");
   else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : "Under way.");
@@ -311,7 +312,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     return button("Start this for real …", () => why(`Start the ${kind === "erase" ? "erasure" : kind} for real`, said, async (reason) => {
       const begun = await start(stream, kind, { ...conf, ...(answer.plan ? { plan: answer.plan } : {}), reason, dry_run: false });
       window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
-    }, conf.reason || ""), "primary");
+    }, { given: conf.reason || "" }), "primary");
   }
 
   function steering(found, about, lanes, tasks, answer) {

@@ -9,7 +9,7 @@ export const ROOT = new URL("../..", import.meta.url);
 export const AIRFLOW = new URL("..", ROOT);
 export const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };
 // Of a stream as a whole, which has more words than its partitions.
-export const STATES = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": "bad", HOLES: "bad", NEW: "busy" };
+export const STATES = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": "bad", HOLES: "bad", NEW: "busy", PAUSED: "busy" };
 const NONE = "–";
 // The server answers within seconds. Without a limit, a request that hangs would hold up a page for good.
 const WAIT_MS = 60000;
@@ -135,6 +135,10 @@ export function cell(row, content, kind) {
 export function grouped(number) {
   return number === null || number === undefined ? null : String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
 }
+
+// A sentence of the server with the digits of its numbers in groups, as all numbers of a page. What stands within a word, such
+// as an offset in a range, a time or a name, stays as it is.
+export const spoken = (text) => text?.replace(/(?<![^\s(])\d{4,}(?=[\s,;:)]|\.?$|\.\s)/g, grouped);
 
 // Whether a number is one, which may be a text: then what is counted is in the singular.
 export const isOne = (number) => String(number) === "1";
@@ -393,6 +397,12 @@ export function say(place, text) {
   place.hidden = !text;
   // A text that stays can be selected.
   if (place.textContent !== (text || "")) place.textContent = text || "";
+}
+
+// As say, of a problem. A text that stands on the page already, since several parts of it ask one server, is not said again.
+export function sayOnce(place, text) {
+  const there = [...document.querySelectorAll(".problem")].some((one) => one !== place && !one.hidden && one.textContent === text);
+  say(place, there ? "" : text);
 }
 
 // The navigation: all streams, and the pages of the stream at hand, `here` being the name of the page.

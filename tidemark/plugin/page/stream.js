@@ -1,7 +1,7 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
   ROOT, STATES, STATUS, address, airflow, asked, button, cell, copyable, counted, element, fill, grouped, isOne, keepingFocus, link, loadPatiently,
-  navigation, rangeText, refreshed, remember, repeat, run, say, streamOfAddress, time, ungrouped, withQuery,
+  navigation, rangeText, refreshed, remember, repeat, run, say, sayOnce, spoken, streamOfAddress, time, ungrouped, withQuery,
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
 import { plots } from "./plots.js";
@@ -39,7 +39,7 @@ function partitionRow(row, one) {
   cell(row, grouped(one.position), "number");
   cell(row, grouped(one.end), "number");
   cell(row, grouped(one.lag), one.lag === "0" ? "number good" : `number ${one.status === "OK" ? "" : STATUS[one.status] || ""}`);
-  cell(row, one.status, STATUS[one.status]).title = one.status_sentence || "";
+  cell(row, one.status, STATUS[one.status]).title = spoken(one.status_sentence) || "";
   cell(row, one.retention_shown, { warning: "busy", lost: "bad" }[one.retention]);
 }
 
@@ -86,7 +86,7 @@ function laneRow(row, one) {
 function showStatus(place, { state, status: worst, lag_sentence: lag }) {
   if (worst) place.className = `status ${STATES[state]}`;
   const worse = worst && state !== worst.word ? `${state}. By the lag ` : "";
-  say(place, worst && `${worse}${worst.word} (${worst.rule}): ${lag}. Worst partition: ${worst.sentence}.`);
+  say(place, worst && `${worse}${worst.word} (${worst.rule}): ${spoken(lag)}. Worst partition: ${spoken(worst.sentence)}.`);
 }
 
 function showPartitions(stream) {
@@ -109,16 +109,16 @@ async function refresh() {
     const url = withQuery(address("api", "streams", name), { partitions: all ? null : MOST_PARTITIONS });
     const stream = await loadPatiently(url, () => {}, 2);
     const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
-    const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
+    const late = stream.latency.sentence ? [`Latency: ${spoken(stream.latency.sentence)}.`] : [];
     const more = stream.more_holes ? ` and ${counted(stream.more_holes, "more range")}` : "";
     const holes = (stream.holes ?? []).length ? [`Holes: no window has read ${stream.holes.join(", ")}${more}. A backfill of the holes reads them.`] : [];
     const away = stream.kafka_problem;
     const without = away ? [`Kafka is away: ${away}. Positions, windows, lanes and holes are those of the ledger. Ends, lag, status and retention are not known, and there is no picture.`] : [];
     withoutKafka(away !== null);
-    say(problem, [...without, ...missing, ...holes, ...late, ...stream.retention_alarms].join("\n"));
+    say(problem, [...without, ...missing, ...holes, ...late, ...stream.retention_alarms.map(spoken)].join("\n"));
     showStatus(document.getElementById("status"), stream);
     say(document.getElementById("description"), stream.description);
-    say(document.getElementById("unknown-fields"), stream.unknown_fields ? `Keys: ${stream.unknown_fields}.` : "");
+    say(document.getElementById("unknown-fields"), stream.unknown_fields ? `Keys: ${spoken(stream.unknown_fields)}.` : "");
     showPartitions(stream);
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
     offerLanes(stream.lanes);
@@ -238,7 +238,7 @@ async function refreshTrend() {
     plots(document.getElementById("plots"), name, (await loadPatiently(address("api", "streams", name, "trend"), () => {}, 2)).windows);
     say(problem, "");
   } catch (error) {
-    say(problem, error.message);
+    sayOnce(problem, error.message);
   }
 }
 

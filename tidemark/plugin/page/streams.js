@@ -2,7 +2,7 @@
 // counts them, and waits for no server that is slow. What it does not know yet comes with a later answer.
 import {
   ROOT, STATES, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, counted, drawing, element, grouped, isOne, keepingFocus,
-  link, load, navigation, refill, refreshed, remember, say, span, time, withQuery,
+  link, load, navigation, refill, refreshed, remember, say, span, spoken, time, withQuery,
 } from "./shared.js";
 
 const PAGE = 25;
@@ -70,17 +70,19 @@ function two(first, second) {
   return made;
 }
 
-function stateOf({ line, state, stream, problem }) {
+function stateOf({ line, state, stream, problem, paused }) {
   const word = element("span");
   word.append(element("b", state, STATES[state] || ""));
+  if (paused && state !== "PAUSED") word.append(" ", element("b", "PAUSED", "busy"));
   if (line.holes?.length && state !== "HOLES") word.append(" ", element("b", "HOLES", "bad"));
   const holes = (line.holes || []).join(", ") + (line.more_holes ? ` and ${counted(line.more_holes, "more range")}` : "");
   const told = {
     "NO TOPIC": [`${line.missing_topics.join(", ")} is missing`, `Topic ${line.missing_topics.join(", ")} does not exist.`],
     UNREACHABLE: [(problem || "").replace(/^Unreachable: /, ""), problem],
     HOLES: [`not read: ${holes}`, `No window has read ${holes}.`],
-    LOST: ["unread offsets are deleted", line.retention_alarms.join("\n")],
-  }[state] ?? [line.status?.rule ?? "no window yet", line.status?.sentence ?? "No window has been committed yet."];
+    PAUSED: ["in Airflow", `The DAG ${stream}__ingest is paused in Airflow: nothing is read until it is resumed.`],
+    LOST: ["unread offsets are deleted", line.retention_alarms.map(spoken).join("\n")],
+  }[state] ?? [line.status?.rule ?? "no window yet", spoken(line.status?.sentence) ?? "No window has been committed yet."];
   const rule = link(told[0], address("streams", stream));
   rule.title = told[1] + (holes && state !== "HOLES" ? `\nNo window has read ${holes}.` : "");
   rule.className = "plain small";
@@ -157,7 +159,7 @@ function auditOf(name, audit) {
   if (!audit) return null;
   const report = link(audit.clean ? "clean" : "findings", withQuery(address("streams", name, "audit"), { run: audit.run }));
   report.className = audit.clean ? "good" : "bad";
-  report.title = `${audit.level}: ${audit.sentence}`;
+  report.title = `${audit.level}: ${spoken(audit.sentence)}`;
   const more = element("span");
   more.append(ago(audit.at), ", ", link("all", address("streams", name, "audits")));
   return two(report, more);

@@ -15,6 +15,7 @@ from tidemark.runs.live.open_stream import OpenStream
 
 # The names of a DAG and of a run have up to 250 characters each.
 _MOST_OF_A_RUN = 600
+_NO_REPORT = "no such report: the page Audits lists those that the ledger has"
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -30,7 +31,7 @@ def routes(viewing: Viewing) -> APIRouter:
         name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
     ) -> Response:
         """The report of an audit, as the page that `tidemark report --html` writes."""
-        text = await viewing.ask(name, user, lambda opened: _report(opened, run), "no such report", ledger_only=True)
+        text = await viewing.ask(name, user, lambda opened: _report(opened, run), _NO_REPORT, ledger_only=True)
         return HTMLResponse(text, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
     return router

@@ -14,6 +14,7 @@ from tidemark.views.windows_of_lane import MOST_WINDOWS, Holding, WindowFilter, 
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
 Seq = Annotated[int, Path(ge=1, lt=2**63)]
+_NO_WINDOW = "no such window: the stream's page lists the windows of each lane"
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -46,16 +47,14 @@ def routes(viewing: Viewing) -> APIRouter:
             lambda opened: windows_of_lane(
                 opened, lane, WindowFilter(run, holding), below=below, until=until, count=count
             ),
-            "no such lane",
+            "no such lane: the stream's page lists its lanes",
             ledger_only=True,
         )
 
     @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
     async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> WindowShown:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
-        return await viewing.ask(
-            name, user, lambda opened: window_of(opened, lane, seq), "no such window", ledger_only=True
-        )
+        return await viewing.ask(name, user, lambda opened: window_of(opened, lane, seq), _NO_WINDOW, ledger_only=True)
 
     @router.get("/api/streams/{name}/windows/{lane}/{seq}/newer", responses=serving.PROBLEMS)
     async def newer(name: str, lane: Lane, seq: Seq, user: User) -> NewerWindows:
@@ -67,7 +66,7 @@ def routes(viewing: Viewing) -> APIRouter:
             f"newer {lane}/{seq}",
             lambda opened: newer_windows(opened, lane, seq),
             ledger_only=True,
-            missing="no such committed window",
+            missing=_NO_WINDOW,
         )
 
     return router

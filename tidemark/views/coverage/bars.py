@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import WrongUse
-from tidemark.ledger.incarnations import newest
-from tidemark.ledger.records import INGEST, GapKind, Head, Register
+from tidemark.ledger.incarnations import Topics, newest, recreated
+from tidemark.ledger.records import INGEST, GapKind, Head
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
 from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
@@ -117,8 +117,12 @@ def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog]
     """The partitions that are asked for, as Kafka has just shown their logs."""
     register = index.register
     heads = {} if register is None else {name: one.head for name, one in opened.book.heads_of(register.lanes).items()}
+    topics = {} if register is None else register.topics
+    others = recreated(topics, {topic: one.topic_id for topic, one in logs.items()})
     by_partition = {
-        _now(register, topic, number): log for topic, one in logs.items() for number, log in one.partitions.items()
+        _now(topics, others, topic, number): log
+        for topic, one in logs.items()
+        for number, log in one.partitions.items()
     }
     of_gaps = asked.gaps and asked.partition is None
     partitions = sorted(
@@ -136,11 +140,11 @@ def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog]
     )
 
 
-def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
-    """A partition of the topic's newest incarnation."""
-    if register is None or topic not in register.topics:
+def _now(topics: Topics, others: Container[str], topic: str, number: int) -> TopicPartition:
+    """A partition of the topic's newest incarnation. Of another topic of that name, of the one that it would be."""
+    if topic not in topics:
         return TopicPartition(topic, number)
-    return TopicPartition(topic, number, newest(register.topics, topic).incarnation)
+    return TopicPartition(topic, number, newest(topics, topic).incarnation + (topic in others))
 
 
 def _chosen(partitions: list[TopicPartition], asked: BarQuery) -> list[TopicPartition]:
