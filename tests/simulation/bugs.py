@@ -616,7 +616,7 @@ PLANTED |= {
         (
             (
                 "tidemark.spark.jobs.audit",
-                "held = discovery.as_read(opened, view.heads[INGEST], held) if held else held",
+                "held = kafka_now.as_read(opened, view.heads[INGEST], held) if held else held",
                 "held = held",
             ),
         ),
