@@ -12,10 +12,11 @@ import typer
 from pydantic.fields import FieldInfo
 
 from tidemark.cli import coordinates
-from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
 
 Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | type[AuditRequest]
 Command = TypeVar("Command", bound=Callable[..., None])
+Asked = TypeVar("Asked", bound=BackfillRequest | ReplayRequest | EraseRequest | AuditRequest)
 
 # Fields with another name. Long ones would be cut in a help of 80 columns.
 _NAMES = {"sinks": ("--sink",), "everything_before": ("--before-first",)}
@@ -59,6 +60,11 @@ def values(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         **{name: _REPEATED[name](value) if name in _REPEATED else value for name, value in given.items()},
         **more,
     }
+
+
+def request(kind: type[Asked], given: Mapping[str, Any]) -> Asked:
+    """The request with some values of `values`. Raises WrongUse naming each wrong option and what was expected."""
+    return checked(kind, given, given, here=True, called=lambda field: _names(field)[0])
 
 
 def _option(name: str, field: FieldInfo, request: Request) -> Parameter:

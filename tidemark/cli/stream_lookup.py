@@ -58,7 +58,7 @@ def _file_of(stream: str) -> Path:
     if stream not in known:
         if meant is not None:
             raise meant
-        where = ", ".join(map(str, folders()))
+        where = ", ".join(map(str, dict.fromkeys(folders())))
         raise WrongUse(
             f"no stream is called {stream!r}{nearest(stream, known)} in {where}; there are: "
             f"{_some(sorted(known)) or 'none'}. "

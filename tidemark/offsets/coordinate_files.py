@@ -21,7 +21,8 @@ def lines_of(path: Path) -> str:
             return _of_parquet(path)
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
-        raise WrongUse(f"{path}: cannot be read: {problem}") from problem
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise WrongUse(f"{path}: cannot be read: {why}") from problem
     return _with_header(path, text) if path.suffix == ".csv" else text
 
 

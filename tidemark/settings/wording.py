@@ -88,7 +88,10 @@ def describe_error(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> s
             return f"expected a map with keys among {', '.join(keys)}{_found(value)}"
         case "value_error" | "assertion_error" if isinstance(value, Mapping):
             return _expected(error)
-    return f"{_expected(error)}{_found(value)}{_hint(error['type'], value)}"
+    expected = _expected(error)
+    # A sentence of our own may say what it has found.
+    found = "" if isinstance(value, str) and repr(value) in expected else _found(value)
+    return f"{expected}{found}{_hint(error['type'], value)}"
 
 
 def _expected(error: ErrorDetails) -> str:

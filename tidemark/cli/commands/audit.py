@@ -39,7 +39,7 @@ from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.answers import describe_answers
 from tidemark.runs.requests.approval import People, check_approved
-from tidemark.runs.requests.forms import AuditRequest, checked
+from tidemark.runs.requests.forms import AuditRequest
 from tidemark.views.audits import MOST, audits
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris", "blocks")
@@ -69,7 +69,7 @@ def audit(
     """
     opened = stream_lookup.opened(stream)
     values = request_options.values(given)
-    asked = checked(AuditRequest, values, values, here=True)
+    asked = request_options.request(AuditRequest, values)
     name = run_name or new_run()
     within = None
     if offsets := auditing.requested(opened, asked):

@@ -10,12 +10,13 @@ import typer
 
 from tidemark.cli import stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
+from tidemark.cli.coordinates import time_of
 from tidemark.cli.options import Json, RunName, Stream, Verbose
 from tidemark.cli.output import data, error
 from tidemark.cli.progress import ShownJob
 from tidemark.cli.submitting import new_run, submit
 from tidemark.offsets.counting import number_of
-from tidemark.offsets.times import milliseconds, read_time
+from tidemark.offsets.times import milliseconds
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import CompactionRequest, Replaceable, Replacement, SinkSettings
 from tidemark.sinks.kinds import kind_of, sink_to_compact
@@ -47,7 +48,7 @@ def compact(
     """
     opened = stream_lookup.opened(stream)
     chosen = sink_to_compact(opened.stream.sinks, opened.stream.name, sink)
-    until = milliseconds(read_time(before)) if before else None
+    until = milliseconds(time_of("--before", before)) if before else None
     if asking.shows:
         shown = _show_plan(opened, chosen, CompactionRequest(until, windows, again), as_json=as_json and asking.dry_run)
         if not shown or not asking.agrees(_question(shown)):

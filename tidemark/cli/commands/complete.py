@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import stream_lookup
+from tidemark.cli.coordinates import time_of
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.terminal import reading_shown
@@ -14,7 +15,7 @@ from tidemark.errors import EXIT_DIFFERENCES, WrongUse
 from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.reading import Reading
-from tidemark.offsets.times import in_iso, milliseconds, read_time
+from tidemark.offsets.times import in_iso, milliseconds
 from tidemark.views.event_time.completeness import HOUR_MS, PartitionCompleteness, Span, is_complete
 from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown
 
@@ -87,8 +88,8 @@ def _span(hour: str, since: str, until: str) -> Span:
     if bool(hour) == bool(since or until) or bool(since) != bool(until):
         raise WrongUse("say which span: --hour alone, or both --since and --until")
     if not hour:
-        return Span(milliseconds(read_time(since)), milliseconds(read_time(until)))
-    time = read_time(hour)
+        return Span(milliseconds(time_of("--since", since)), milliseconds(time_of("--until", until)))
+    time = time_of("--hour", hour)
     if time.minute or time.second or time.microsecond:
         raise WrongUse(f"--hour {hour}: no hour begins then; give its beginning, or --since and --until")
     start = milliseconds(time)

@@ -24,7 +24,7 @@ from tidemark.runs.erasing import Chosen, Remaining
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.answers import exact
 from tidemark.runs.requests.approval import People
-from tidemark.runs.requests.forms import EraseRequest, checked
+from tidemark.runs.requests.forms import EraseRequest
 from tidemark.runs.requests.identity import fields_of
 from tidemark.runs.windows import lanes
 
@@ -53,7 +53,7 @@ def erase(
     before: dict[str, RangeSet] = {}
     values = request_options.values(given, dry_run=asking.dry_run)
     if asking.dry_run or not begun or EraseRequest.asks(values):
-        asked = checked(EraseRequest, values, values, here=True)
+        asked = request_options.request(EraseRequest, values)
         fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, name))
         if asking.dry_run:
             begun = _begun_so(opened, name, fields)

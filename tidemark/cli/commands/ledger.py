@@ -308,8 +308,10 @@ def _target(said: Sequence[str]) -> skipping.Target:
         return offsets
     if list(said) == ["latest"]:
         return "latest"
-    if len(said) > 1 or said == ["earliest"]:
-        raise WrongUse(
-            f"--to {' '.join(said)}: expected latest, one time, or topic/partition@offset for each partition"
-        )
-    return read_time(said[0])
+    try:
+        (one,) = said
+        return read_time(one)
+    except (ValueError, WrongUse) as problem:
+        why = f" ({problem})" if isinstance(problem, WrongUse) and any(map(str.isdigit, said[0])) else ""
+        expected = "expected latest, one time with its zone, or topic/partition@offset for each partition"
+        raise WrongUse(f"--to {' '.join(said)}: {expected}{why}") from None

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import stream_lookup
+from tidemark.cli.coordinates import time_of
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
 from tidemark.ledger.records import INGEST, next_offsets
-from tidemark.offsets.times import milliseconds, read_time
+from tidemark.offsets.times import milliseconds
 from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.same_logs import first_at
 
@@ -27,7 +28,7 @@ def offsets(
     Example: tidemark offsets orders --at 2026-11-21T07:00:00Z
     """
     opened = stream_lookup.opened(stream)
-    time = read_time(at) if at else None
+    time = time_of("--at", at) if at else None
     topics = topics_now(opened)
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     # After the ends: messages above the ends came meanwhile.

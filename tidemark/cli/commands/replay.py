@@ -35,7 +35,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
 from tidemark.runs.requests.answers import exact, table
 from tidemark.runs.requests.approval import People, check_approved
-from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.requests.plan import Plan
 from tidemark.runs.requests.selecting import between_offsets
@@ -170,7 +170,7 @@ def _agreed(opened: OpenStream, planned: Plan, changes: ReplayComparison | None,
 def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
     """The request in some values; the run of this name has `begun`, if there is a name."""
     try:
-        return checked(request, values, values, here=True)
+        return request_options.request(request, values)
     except WrongUse as problem:
         if not begun:
             raise

@@ -6,7 +6,7 @@ command line and docs/params.md are made of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from tidemark.audit.levels import Level
 from tidemark.errors import WrongUse
@@ -183,7 +184,7 @@ _OF_WINDOWS = (
     "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
     "committed them."
 )
-_WHY = "Why. It is kept in the ledger."
+_WHY = "Say why. The ledger keeps it."
 _STRICT = (
     "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not."
 )
@@ -479,10 +480,18 @@ class AuditRequest(_Request):
 Request = TypeVar("Request", bound=_Request)
 
 
-def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any], *, here: bool = False) -> Request:
+def checked(
+    kind: type[Request],
+    values: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    *,
+    here: bool = False,
+    called: Callable[[str], str] = str,
+) -> Request:
     """The request with some values. `sent` has the values as they were sent, with unknown keys.
 
-    `here`: the program that acts on the request has read them itself, so they may be of any length.
+    `here`: the program that acts on the request has read them itself, so they may be of any length. `called`: what the
+    person who reads an error calls a field.
 
     Raises WrongUse naming each wrong field and what was expected.
     """
@@ -493,8 +502,13 @@ def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, A
         fields = {name: values[name] for name in kind.model_fields if name in values}
         return kind.model_validate(fields, context={"here": here})
     except ValidationError as problem:
-        lines = [
-            f"{'.'.join(map(str, error['loc'])) or 'request'}: {wording.describe_error(error, kind)}"
-            for error in wording.errors(problem)
-        ]
-        raise WrongUse("; ".join(lines)) from None
+        raise WrongUse("; ".join(_said(error, kind, called) for error in wording.errors(problem))) from None
+
+
+def _said(error: ErrorDetails, kind: type[_Request], called: Callable[[str], str]) -> str:
+    """What is wrong with one field."""
+    field, *within = map(str, error["loc"] or ("request",))
+    name = ".".join([called(field) if field in kind.model_fields else field, *within])
+    if error["type"] == "missing":
+        return f"{name}: missing. {kind.model_fields[field].description or ''}".rstrip()
+    return f"{name}: {wording.describe_error(error, kind)}"
