@@ -12,7 +12,16 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import TooLarge
 from tidemark.ledger.book import Book, head_key
-from tidemark.ledger.records import Head, LaneKind, Receipt, Window, WindowRange, positions
+from tidemark.ledger.records import (
+    Head,
+    LaneKind,
+    Receipt,
+    SinkReceipt,
+    UnknownFields,
+    Window,
+    WindowRange,
+    positions,
+)
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.stores.hbase import HBaseLedgerStore
 from tidemark.ledger.stores.zookeeper import ZooKeeperLedgerStore
@@ -52,7 +61,13 @@ class LargestTallies(NoWork):
             )
             for one in self._window.ranges
         )
-        return structs.replace(super().verify(), tallies=tallies)
+        # What messages may bring: keys of control characters, which JSON writes in six bytes each.
+        names = {f"{number:02}".ljust(100, "\x01"): LONG for number in range(99)}
+        unknown = UnknownFields.of(LONG, names)
+        assert unknown is not None
+        # And what a stream file may: as long as the rest of a record has room for.
+        sink = SinkReceipt(name="s" * 60, type="parquet", place={"folder": "f" * 7_000})
+        return structs.replace(super().verify(), tallies=tallies, unknown=unknown.for_a_receipt(), sinks=(sink,))
 
 
 def plan_of(partitions: int) -> protocol.Planner:

@@ -8,15 +8,16 @@ from msgspec import structs
 
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import BlockTallies, Head, Pending, WindowRange, positions
+from tidemark.ledger.records import MOST_UNKNOWN_BYTES, BlockTallies, Head, Pending, WindowRange, positions
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 
-# Attempt, receipt and record without the tallies, with the longest names and places that a stream file allows.
-_RECORD_BYTES = 8_000
+# Attempt, receipt and record without the tallies, with the longest names and places that a stream file allows, and with the
+# names that messages bring.
+_RECORD_BYTES = 8_000 + MOST_UNKNOWN_BYTES
 _LARGEST = 2**63 - 1
 _MOST = Count(_LARGEST, "f" * 16)
 

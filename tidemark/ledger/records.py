@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct, field
 
 from tidemark.ledger.stores.contract import Anew, Offsets
@@ -283,6 +284,9 @@ class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
     size: int
 
 
+_MOST_UNKNOWN_NAMES, MOST_UNKNOWN_BYTES = 20, 750
+
+
 class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
     """How many messages of a window had keys that no field of the stream has, and the most frequent of these keys.
 
@@ -293,10 +297,17 @@ class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, messages: int, times: Mapping[str, int], most: int | None = None) -> UnknownFields | None:
-        """The most frequent keys of some `messages`, by how many times each was there; None of no message."""
-        names = sorted(times.items(), key=lambda one: (-one[1], one[0]))[:most]
+    def of(cls, messages: int, times: Mapping[str, int]) -> UnknownFields | None:
+        """All keys of some `messages`, by how many times each was there; None of no message."""
+        names = sorted(times.items(), key=lambda one: (-one[1], one[0]))
         return cls(messages, tuple(names)) if messages else None
+
+    def for_a_receipt(self) -> UnknownFields:
+        """The same with its most frequent names: as many as have room. JSON may write a character in six bytes."""
+        names = self.names[:_MOST_UNKNOWN_NAMES]
+        while len(msgspec.json.encode(names)) > MOST_UNKNOWN_BYTES:
+            names = names[:-1]
+        return UnknownFields(self.messages, names)
 
 
 class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
