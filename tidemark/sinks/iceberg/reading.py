@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -18,7 +18,7 @@ from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import CatalogTable, located
+from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.table import TYPE, check_there, names_of, published
 from tidemark.sinks.parquet.compactions import described, spans
@@ -28,17 +28,45 @@ from tidemark.sinks.reading import first_rows
 from tidemark.sinks.versions import versions_of
 from tidemark.types.renamed import NEVER, Names, both
 
+T = TypeVar("T")
+# Tables that were read, each with the metadata of its version; None where there was none.
+Seen = dict[CatalogTable, str | None]
+
 
 def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
     """The rows of a sink `iceberg` that count, one table for each window, or for several that share files."""
-    authority, parts_ = parts_that_count(for_readers(book), sink, connections)
-    return list(tables_that_count(parts_, authority, names_of_tables(parts_, sink, connections)))
+    return of_parts(for_readers(book), sink, connections, lambda *there: list(tables_that_count(*there)))
 
 
 def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
     """The first rows of a sink `iceberg` that count, at most `limit`; times are texts."""
-    authority, parts_ = parts_that_count(book, sink, connections)
-    return first_rows(tables_that_count(parts_, authority, names_of_tables(parts_, sink, connections)), limit)
+    return of_parts(book, sink, connections, lambda *there: first_rows(tables_that_count(*there), limit))
+
+
+def of_parts(
+    book: Book, sink: str, connections: Connections, take: Callable[[list[FolderPart], Authority, Names], T]
+) -> T:
+    """What `take` gives of the files of a sink, the authority that goes with them, and the older names of the columns."""
+
+    def read(seen: Seen) -> T:
+        authority, parts_ = _counting(book, sink, connections, seen)
+        return take(parts_, authority, names_of_tables(parts_, sink, connections))
+
+    return steadily(read)
+
+
+def steadily(read: Callable[[Seen], T]) -> T:
+    """What a reader gives, which begins again if it fails and a table has another version than the reader has `seen`.
+
+    A compaction removes what no snapshot names any more: after an erasure, all that was there before it, however new.
+    """
+    while True:
+        seen: Seen = {}
+        try:
+            return read(seen)
+        except Exception:
+            if all(_version(opened(where)) == version for where, version in seen.items()):
+                raise
 
 
 def names_of_tables(parts_: list[FolderPart], sink: str, connections: Connections) -> Names:
@@ -55,11 +83,19 @@ def parts_that_count(
     the table too if something here counts no more; what is committed beside it disturbs nobody. Raises LedgerContradiction
     when a window is not in its table; with `gone`, skips that window.
     """
+    return steadily(lambda seen: _counting(book, sink, connections, seen, gone=gone))
+
+
+def _counting(
+    book: Book, sink: str, connections: Connections, seen: Seen, *, gone: bool = False
+) -> tuple[Authority, list[FolderPart]]:
     view = book.view(sink)
     versions = versions_of(book)
     while True:
         listed = parts(view.windows, view.authority, sink, kind=TYPE)
-        tables = {where: _Listed.of(where, listed, sink, connections) for where in _tables(listed, sink, connections)}
+        tables = {
+            where: _Listed.of(where, listed, sink, connections, seen) for where in _tables(listed, sink, connections)
+        }
         known = [_with_files(one, tables[_where(one, sink, connections)], versions) for one in listed]
         if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
             break
@@ -74,10 +110,18 @@ def parts_that_count(
     return view.authority, _apart(part for part in known if part.files)
 
 
-def files_of_window(record: Record, place: Mapping[str, str], connections: Connections, versions: str) -> list[str]:
+def files_of_window(
+    record: Record, place: Mapping[str, str], connections: Connections, versions: str, seen: Seen
+) -> list[str]:
     """The files that may have rows of a window."""
     where = located(connections, place)
-    return listed(check_there(where, [record])).of_window(record, place["folder"], versions)
+    table = check_there(where, [record])
+    seen[where] = _version(table)
+    return listed(table).of_window(record, place["folder"], versions)
+
+
+def _version(table: Table | None) -> str | None:
+    return None if table is None else table.metadata_location
 
 
 def _where(part: FolderPart, sink: str, connections: Connections) -> CatalogTable:
@@ -99,9 +143,13 @@ class _Listed:
     mixed: Sequence[LiveFile]
 
     @classmethod
-    def of(cls, where: CatalogTable, parts_: list[FolderPart], sink: str, connections: Connections) -> _Listed:
+    def of(
+        cls, where: CatalogTable, parts_: list[FolderPart], sink: str, connections: Connections, seen: Seen
+    ) -> _Listed:
         here = (part for part in parts_ if _where(part, sink, connections) == where)
-        return listed(check_there(where, (window.record for part in here for window in part.windows)))
+        table = check_there(where, (window.record for part in here for window in part.windows))
+        seen[where] = _version(table)
+        return listed(table)
 
     def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
         generation = record.attempt.generation

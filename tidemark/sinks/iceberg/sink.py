@@ -8,13 +8,15 @@ from typing import Any
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
+from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.stored import StoredRow
 from tidemark.sinks.texts import of_file
-from tidemark.types.renamed import both
+from tidemark.types.renamed import Names, both
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
@@ -88,7 +90,7 @@ class PlainIceberg(PlainSink):
 
     def rows_at(self, opened: Opened, settings: IcebergSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
         from tidemark.sinks.iceberg.catalog import located
-        from tidemark.sinks.iceberg.reading import files_of_window
+        from tidemark.sinks.iceberg.reading import Seen, files_of_window, steadily
         from tidemark.sinks.iceberg.table import names_of
         from tidemark.sinks.parquet.row_lookup import rows_of_message
         from tidemark.sinks.versions import versions_of
@@ -96,9 +98,13 @@ class PlainIceberg(PlainSink):
         place = next((one.place for one in record.places if one.name == settings.name), None)
         if place is None:
             return []
-        paths = files_of_window(record, place, opened.connections, versions_of(opened.book))
         was = both(names_of(located(opened.connections, place)), opened.was)
-        return rows_of_message(paths, at, record, compacted=True, was=was)
+
+        def read(seen: Seen) -> list[StoredRow] | str:
+            paths = files_of_window(record, place, opened.connections, versions_of(opened.book), seen)
+            return rows_of_message(paths, at, record, compacted=True, was=was)
+
+        return steadily(read)
 
     def rows(self, opened: Opened, settings: IcebergSink, limit: int) -> Iterator[dict[str, Any]]:
         from tidemark.sinks.iceberg.reading import iceberg_rows
@@ -108,9 +114,10 @@ class PlainIceberg(PlainSink):
     def rows_within(
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
-        from tidemark.sinks.iceberg.reading import names_of_tables, parts_that_count
+        from tidemark.sinks.iceberg.reading import of_parts
         from tidemark.sinks.parquet.row_lookup import rows_within
 
-        authority, parts = parts_that_count(opened.book, settings.name, opened.connections)
-        was = names_of_tables(parts, settings.name, opened.connections)
-        return take(rows_within(parts, authority, within, was))
+        def read(parts: list[FolderPart], authority: Authority, was: Names) -> Taken:
+            return take(rows_within(parts, authority, within, was))
+
+        return of_parts(opened.book, settings.name, opened.connections, read)
