@@ -279,14 +279,18 @@ def publish(
         if there >= generation:
             overtaken = there > generation and not tried
             return False
-        if _published_before(table, record.lane, generation):
+        before = _published_before(table, record.lane, generation)
+        if before and _has_generation(table, generation):
             return False
         tried = True
         old = _without(where, table, replaced, MAX_OFFSET if whatever else generation, made)
         written = data_files.in_folder(folder)
         new = [one for name in written if (one := data_files.described(table.metadata, name)) is not None]
         if not written and any(tally.rows.number for tally in record.tallies):
-            raise Unreachable(f"{folder} is not there; its disk may have been unmounted just now")
+            if not before:
+                raise Unreachable(f"{folder} is not there; its disk may have been unmounted just now")
+            # A compaction has removed it, and what was there is erased, or was read again by a window that is lost.
+            check_there(where, [record])
         if not old and not new:
             return False
         transaction.set_properties({lane_property(versions, record.lane): str(generation)})
@@ -299,13 +303,15 @@ def publish(
 
 
 def _published_before(table: Table, lane: str, generation: int) -> bool:
-    """Whether the table has rows of a window under the versions of the ledger that was there before a restoration.
+    """Whether the table may have shown a window under the versions of the ledger that was there before a restoration.
 
     The restored ledger settles the last window of a lane once more.
     """
     known = (int(at) for name, at in table.properties.items() if name.startswith(_LANE) and name.endswith(f"/{lane}"))
-    if all(at < generation for at in known):
-        return False
+    return any(at >= generation for at in known)
+
+
+def _has_generation(table: Table, generation: int) -> bool:
     may = (file for file in live_files(table) if file.may_have_generation(generation))
     return any(
         one.generations == (generation, generation) or generation in data_files.generations(one.path) for one in may
