@@ -28,7 +28,7 @@ from tests.support.latest_tables import (
 )
 from tests.support.streams_in_memory import TEXT, offsets
 from tidemark.commit.protocol import Step
-from tidemark.errors import OwnedByAnother, Unreachable, WrongUse
+from tidemark.errors import OwnedByAnother, ProcessingFailed, Unreachable, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
 from tidemark.ledger.records import INGEST, LaneKind, TopicIncarnation
@@ -38,6 +38,7 @@ from tidemark.runs.windows import lanes
 from tidemark.runs.windows.ingest import plan_ingest
 from tidemark.sinks.latest.rows import newest
 from tidemark.sinks.latest.table import LatestTable
+from tidemark.sinks.latest.table import _newest as newest_by_the_ledger
 from tidemark.sinks.mounts import check_mounted
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.parts import steady
@@ -545,6 +546,39 @@ def test_what_was_erased_is_gone_with_a_compaction(world: LatestInMemory) -> Non
     assert world.plain.remains(world.opened, world.sink.name, gone) == ""
     assert world.planned() == []
     assert world.shown() == world.counting() == world.wanted()
+
+
+@pytest.mark.covers("L1", "L2")
+@pytest.mark.parametrize("known", [False, True])
+def test_a_reader_begins_again_where_a_compaction_has_removed_what_was_erased(
+    known: bool, world: LatestInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files with what was erased go at once. A reader may have begun with the version that names them, before or after
+    the ledger's commit of the erasure."""
+    world.ingest()
+    gone, lane = offsets((0, 4, 5)), lanes.lane_name(LaneKind.ERASE, "erasure")
+    if known:
+        with monkeypatch.context() as killed:
+            killed.setattr("tidemark.sinks.latest.table.take_out", None)
+            with pytest.raises(ProcessingFailed):
+                world.erase(gone)
+    began = False
+
+    def beside(*given: Any) -> Any:
+        nonlocal began
+        if began:
+            return newest_by_the_ledger(*given)
+        began = True
+        # What is on its way into the table by then is read here, and everything else afterwards.
+        read = None if known else newest_by_the_ledger(*given)
+        lanes.finish(world.opened, lane) if known else world.erase(gone)
+        world.vacuum()
+        return read or newest_by_the_ledger(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidemark.sinks.latest.table._newest", beside)
+        rows = [row["coordinate"] for row in world.plain.rows(world.opened, world.sink, 9)]
+    assert (rows, began) == (["orders/0@3"], True)
 
 
 @pytest.mark.covers("L2")

@@ -43,6 +43,11 @@ class TableVersion(Protocol):
     """One version of a table with the newest row of each key."""
 
     @property
+    def name(self) -> str:
+        """What tells it from all others of its table."""
+        ...
+
+    @property
     def key(self) -> Sequence[str]: ...
 
     @property

@@ -213,14 +213,27 @@ class Newest:
 
 
 def read(table: LatestTable, book: Book, sink: str, take: Callable[[Newest], T]) -> T:
-    """What `take` gives of the newest rows of all keys by the ledger. Reads again when a window was committed meanwhile."""
+    """What `take` gives of the newest rows of all keys by the ledger. Reads again when a window was committed meanwhile.
+
+    And where it fails and the table has another version by then: a compaction removes files with what was erased at once.
+    """
     while True:
         view = book.view(sink)
         # What is not settled now may not be in the version that is loaded next.
-        read_all = partial(_newest, table, book, _unpublished(book, view), table.opened())
-        taken = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
+        waiting, version = _unpublished(book, view), table.opened()
+        read_all = partial(_newest, table, book, waiting, version)
+        try:
+            taken = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
+        except Exception:
+            if _name(table.opened()) == _name(version):
+                raise
+            continue
         if not book.changed_since(view):
             return taken
+
+
+def _name(version: TableVersion | None) -> str | None:
+    return None if version is None else version.name
 
 
 def _newest(

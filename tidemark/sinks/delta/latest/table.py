@@ -64,6 +64,10 @@ class DeltaVersion:
     base: str
     table: DeltaTable
 
+    @property
+    def name(self) -> str:
+        return str(self.table.version())
+
     @cached_property
     def columns(self) -> pa.Schema:
         # Without the views and large types that delta-rs has of its own.

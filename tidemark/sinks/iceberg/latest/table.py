@@ -81,6 +81,10 @@ class IcebergVersion:
 
     table: Table
 
+    @property
+    def name(self) -> str:
+        return self.table.metadata_location
+
     @cached_property
     def columns(self) -> pa.Schema:
         return arrow_schema(self.table.schema())
