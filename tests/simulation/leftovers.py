@@ -97,7 +97,7 @@ def _check_compacted_tables(world: World, erased: Collection[Place]) -> None:
         for path, rows in world.lake.files(base):
             if held := {*everything(rows)} & {*erased}:
                 remains = [one.remains for one in remaining(world.opened, gone) if one.type == ICEBERG]
-                told = path not in named and any("on their way into the table" in one for one in remains)
+                told = path not in named and any("way into the table" in one for one in remains)
                 check(told, f"after a compaction {path} still holds erased messages: {said(held)}; {remains}")
 
 
