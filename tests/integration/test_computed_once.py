@@ -43,7 +43,11 @@ MAY_DIFFER: dict[str, dict[str, Any]] = {
 }
 # These go the ways of others.
 LONGER = dict.fromkeys(
-    ("function and then SQL", "transform by a function", "random SQL", "SQL that depends on an order"), pytest.mark.full
+    (
+        *("function and then SQL", "transform by a function", "random SQL", "SQL that depends on an order"),
+        *("pieces", "scheme"),
+    ),
+    pytest.mark.full,
 )
 THE_SAME: dict[str, dict[str, Any]] = {
     "pieces": {"explode": {"lines": " "}},
@@ -146,8 +150,11 @@ def test_a_sink_with_other_contents_than_were_counted_is_refused(
 @pytest.mark.covers("F3")
 @pytest.mark.parametrize(
     ("changes", "kept"),
-    [*((one, True) for one in THE_SAME.values()), *((one, False) for one in IN_ONE_PASS.values())],
-    ids=[*THE_SAME, *IN_ONE_PASS],
+    [
+        pytest.param(changes, kept, id=name, marks=LONGER.get(name, ()))
+        for kept, all_changes in ((True, THE_SAME), (False, IN_ONE_PASS))
+        for name, changes in all_changes.items()
+    ],
 )
 def test_what_comes_out_the_same_survives_a_loss(
     make: Make, spark: SparkSession, changes: dict[str, Any], kept: bool

@@ -8,14 +8,11 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 from pathlib import Path
+from pkgutil import resolve_name
 
 from airflow.sdk import DAG, get_parsing_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidemark.airflow.audit import audit_dag
-from tidemark.airflow.backfill_replay import backfill_dag, replay_dag
-from tidemark.airflow.erase import erase_dag
-from tidemark.airflow.ingest import ingest_dag
 from tidemark.airflow.parsing_limits import warn_near_limits
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.streams.loading import load, name_in, stream_files
@@ -25,6 +22,14 @@ from tidemark.streams.model import Stream
 MOST_OF_A_NAME = 200
 # Names of files may have bytes that are no text.
 _ANY = ("utf-8", "surrogateescape")
+# What makes each kind of DAG. Each task is a process that builds one DAG, so only that one's module is imported there.
+_KINDS = {
+    "ingest": "tidemark.airflow.ingest:ingest_dag",
+    "backfill": "tidemark.airflow.backfill_replay:backfill_dag",
+    "replay": "tidemark.airflow.backfill_replay:replay_dag",
+    "audit": "tidemark.airflow.audit:audit_dag",
+    "erase": "tidemark.airflow.erase:erase_dag",
+}
 
 
 def build_dags(*folders: Path, shard: tuple[int, int] | None = None) -> list[DAG]:
@@ -106,14 +111,7 @@ def _asked_for(paths: Iterable[Path], dag_id: str) -> DAG | None:
 def _of_stream(path: Path, stream: Stream, only: str = "") -> list[DAG]:
     """A stream's DAGs, or `only` one kind of them, checked as Airflow will check them."""
     str(path).encode()
-    kinds = {
-        "ingest": ingest_dag,
-        "backfill": backfill_dag,
-        "replay": replay_dag,
-        "audit": audit_dag,
-        "erase": erase_dag,
-    }
-    dags = [make(path, stream) for kind, make in kinds.items() if only in ("", kind)]
+    dags: list[DAG] = [resolve_name(make)(path, stream) for kind, make in _KINDS.items() if only in ("", kind)]
     for dag in dags:
         dag.validate()  # type: ignore[no-untyped-call]
     return dags
