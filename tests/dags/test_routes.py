@@ -700,7 +700,7 @@ def test_a_window_says_which_windows_have_replaced_its_results(client: TestClien
     none = client.get(f"{address}/ingest/7/newer")
     assert (none.status_code, none.json()["detail"]) == (
         404,
-        NO_WINDOW,
+        NO_WINDOW.format("orders", "ingest/7"),
     )
 
 

@@ -26,7 +26,7 @@ VALUES = {
 }  # fmt: skip
 
 NO_STREAM = "no such stream: the page of all streams lists those that you may see"
-NO_WINDOW = "no such window: the stream's page lists the windows of each lane"
+NO_WINDOW = "{} has no window {}: its page Overview lists the windows of each lane"
 BODY = {"kind": "replay", "fields": {"records": "cdn-logs/0@0"}, "reason": "who may"}
 
 

@@ -97,8 +97,10 @@ def test_a_text_stays_selected_and_a_link_has_the_focus_while_other_rows_change(
 
     answers.change = another
     answers.wait(2)
-    assert f"{FAR:,}".replace(",", " ") in page.locator("#partitions").inner_text()
-    assert f"{FAR:,} lost".replace(",", " ") in page.locator("#windows tbody tr").first.inner_text()
+    expect(page.locator("#partitions")).to_contain_text(f"{FAR:,}".replace(",", " "), use_inner_text=True)
+    expect(page.locator("#windows tbody tr").first).to_contain_text(
+        f"{FAR:,} lost".replace(",", " "), use_inner_text=True
+    )
     assert page.evaluate("getSelection().toString()") == chosen
     assert page.evaluate(HREF) == href
     # Where there is a row more above it, the link may have been kept in its place.
@@ -149,7 +151,7 @@ def test_a_text_stays_selected_on_the_page_of_a_run_while_it_goes_on(airflow: Ai
         page.wait_for_timeout(200)
     assert page.evaluate("getSelection().toString()") == chosen
     assert page.evaluate(HREF) == href
-    assert windows.locator("tr").count() == 3
+    expect(windows.locator("tr")).to_have_count(3)
 
 
 @pytest.mark.covers("U13")
@@ -189,12 +191,15 @@ def test_a_run_says_what_was_asked_for_how_long_it_takes_and_what_it_has_read(ai
     progress["job"] = {**job, "run": f"{job['run']}/after-repair"}
     expect(page.locator("#lanes")).to_have_text("Spark is starting.")
     progress["job"] = job
-    expect(page.locator("#lanes p")).to_have_text("Reading 4000 offsets  1 000 of 4 000")
+    expect(page.locator("#lanes p")).to_have_text("Reading 4 000 offsets  1 000 of 4 000")
     expect(page.locator("#lanes p progress")).to_have_attribute("value", "250")
     progress["job"] = {**job, "beat": 7_000, "done": "2000", "partitions": [{**part, "done": "2000"}]}
-    expect(page.locator("#lanes p")).to_have_text("Reading 4000 offsets  2 000 of 4 000, 500 a second, about 4 s left")
+    expect(page.locator("#lanes p")).to_have_text("Reading 4 000 offsets  2 000 of 4 000, 500 a second, about 4 s left")
     expect(page.locator("#lanes tbody tr")).to_have_text(["cdn-logs/02 0004 000", "and 3 more partitions"])
     page.screenshot(path=SCREENSHOTS / "run-asked.png")
+    # One whose DAG is paused meanwhile offers to resume it, as a replay does.
+    page.route("**/api/v2/dags/cdn_logs__audit", lambda route: route.fulfill(json={"is_paused": True}))
+    expect(page.get_by_role("button", name="Resume the DAG cdn_logs__audit")).to_be_visible()
     # Nothing of what Airflow says goes away with the ledger.
     page.route(
         "**/api/streams/cdn_logs/progress?*", lambda route: route.fulfill(status=503, json={"detail": "it is away"})
@@ -230,7 +235,7 @@ def test_the_focus_stays_at_the_same_link_of_a_stream(airflow: Airflow, page: Pa
     assert href.endswith("/dead-letters")
     answers.change = lambda found: [one["line"].update(lag="12345") for one in found["streams"] if one["line"]]
     answers.wait()
-    assert "12 345" in line.inner_text()
+    expect(line).to_contain_text("12 345", use_inner_text=True)
     assert page.evaluate(HREF) == href
     title = line.locator("td").nth(4).get_by_role("link").get_attribute("title") or ""
     assert re.match(r"Written by the last (\d+ )?windows?\.", title)
@@ -264,9 +269,9 @@ def test_the_picture_goes_on_while_a_bar_has_the_focus_and_waits_while_offsets_a
     assert page.evaluate("document.activeElement.classList.contains('bar')")
     # Still marked, and the arrows go on from there.
     expect(bar.locator(".marked")).to_have_count(1)
-    assert page.locator("#coverage-spoken").inner_text() == spoken
+    expect(page.locator("#coverage-spoken")).to_have_text(spoken, use_inner_text=True)
     page.keyboard.press("End")
-    assert "unread" in page.locator("#coverage-spoken").inner_text()
+    expect(page.locator("#coverage-spoken")).to_contain_text("unread", use_inner_text=True)
     page.keyboard.press(" ")
     expect(page.locator("#coverage-chosen")).to_contain_text("The picture stays as it is until you clear this")
     asked = answers.number
@@ -346,7 +351,7 @@ def test_a_hundred_windows_are_reached_in_a_plot_with_the_arrows(airflow: Airflo
     lag = page.locator("#plots figure").first
     lag.wait_for()
     # Exact, though the columns are not.
-    assert f"{FAR + 100:,}".replace(",", " ") in lag.inner_text()
+    expect(lag).to_contain_text(f"{FAR + 100:,}".replace(",", " "), use_inner_text=True)
     lag.locator("a[tabindex='0']").focus()
     assert page.evaluate(HREF).endswith("/windows/ingest/100")
     page.keyboard.press("ArrowLeft")

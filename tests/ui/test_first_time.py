@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 from demo.airflow import Airflow
 from tests.support.browser import SCREENSHOTS, logged_in
@@ -47,9 +47,9 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
     lag = row.locator("td").nth(2)
     lag.filter(has_text="1").wait_for()
     # How far, in offsets and in time, and the rule that gave the word.
-    assert "for " in lag.inner_text()
-    assert row.locator("td").nth(1).inner_text().startswith("OK")
-    assert "lag" in row.locator("td").nth(1).inner_text()
+    expect(lag).to_contain_text("for ", use_inner_text=True)
+    expect(row.locator("td").nth(1).locator("b").first).to_have_text("OK")
+    expect(row.locator("td").nth(1)).to_contain_text("lag", use_inner_text=True)
     clicks.page.screenshot(path=SCREENSHOTS / "first-lag.png")
     clicks.click(row.get_by_role("link", name="cdn_logs", exact=True))
     clicks.frame.locator("#status", has_text="the lag is").wait_for()
@@ -60,6 +60,10 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
     try:
         assert airflow.call("PATCH", dag, {"is_paused": True})[0] == 200
         clicks.frame.locator("#next", has_text="The DAG cdn_logs__ingest is paused in Airflow").wait_for()
+        # So the stream is not OK, whatever its lag: on its page, and among all streams.
+        expect(clicks.frame.locator("#status.busy")).to_contain_text("PAUSED. By the lag OK")
+        _, found = airflow.call("GET", "/tidemark/api/triage?words=cdn_logs&state=PAUSED")
+        assert [(one["stream"], one["paused"]) for one in found["streams"]] == [("cdn_logs", True)]
     finally:
         assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
     # Or Airflow does not know it. The page says the state that the list of all streams says, also where the lag is none.
@@ -68,7 +72,7 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
     clicks.page.route("**/api/streams/cdn_logs?*", lambda route: route.fulfill(json={**stream, "state": "LOST"}))
     clicks.frame.locator("#next", has_text="Airflow has no DAG cdn_logs__ingest: nothing reads the stream.").wait_for()
     status = clicks.frame.locator("#status.bad")
-    assert status.inner_text().startswith(f"LOST. By the lag {stream['status']['word']} ({stream['status']['rule']}): ")
+    expect(status).to_contain_text(f"LOST. By the lag {stream['status']['word']} ({stream['status']['rule']}): ")
 
 
 @pytest.mark.covers("U15")
@@ -84,7 +88,7 @@ def test_where_a_message_went(airflow: Airflow, clicks: Clicks) -> None:
     frame.locator("#coordinate").fill("cdn-logs/2@5")
     clicks.click(frame.locator("#find button"))
     frame.locator("#fate", has_text="stored").wait_for()
-    assert "Window ingest/" in frame.locator("#sentence").inner_text()
+    expect(frame.locator("#sentence")).to_contain_text("Window ingest/", use_inner_text=True)
     window, run = (link.get_attribute("href") or "" for link in frame.locator("#sentence a").all())
     assert "/tidemark/streams/cdn_logs/windows/ingest/" in window
     assert "/dags/cdn_logs__ingest/runs/" in run
@@ -109,7 +113,7 @@ def test_how_to_replay_the_dead_letters_of_the_last_night(airflow: Airflow, clic
     clicks.page.screenshot(path=SCREENSHOTS / "first-dead-letters.png")
     clicks.click(replay)
     dialog = frame.locator("dialog")
-    assert "Only of messages from " in dialog.inner_text()
+    expect(dialog).to_contain_text("Only of messages from ", use_inner_text=True)
     assert dialog.locator("textarea").input_value() != ""
     clicks.page.screenshot(path=SCREENSHOTS / "first-replay.png")
     assert clicks.number == 4 <= MOST

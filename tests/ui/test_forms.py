@@ -403,9 +403,10 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
         "total 1 to be erased",
     }
     frame = page.frame_locator("iframe[title=Offsets]")
-    assert frame.locator("#of-progress").inner_text() == f"Erasure, dry run: {run}"
+    expect(frame.locator("#of-progress")).to_have_text(f"Erasure, dry run: {run}", use_inner_text=True)
     places = frame.locator("section", has_text="Where the results are, and what would remain").locator("tbody tr")
-    assert {"hbase", "the source"} <= set(places.locator("td:first-child").all_inner_texts())
+    for place in ("hbase", "the source"):
+        expect(places.locator("td:first-child").get_by_text(place, exact=True)).to_have_count(1)
     form = form_of(page, airflow, "erase")
     form.locator("#element_records").fill(f"{STREAM}/0@{ERASED}")
     form.locator("#element_reason").fill("request 4711")
@@ -420,7 +421,7 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
     )
     expect(frame.locator("#told")).to_have_text("Finished. 1 of 1 offset is erased.")
     remains = frame.locator("section", has_text="What remains").locator("tbody tr", has_text="hbase").first
-    assert remains.locator("td").last.inner_text() == "Nothing"
+    expect(remains.locator("td").last).to_have_text("Nothing", use_inner_text=True)
     page.screenshot(path=SCREENSHOTS / "erased.png")
 
 

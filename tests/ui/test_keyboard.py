@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from demo.airflow import Airflow
 from tests.support.browser import PAGES, SCREENSHOTS, logged_in
@@ -116,7 +116,7 @@ def test_offsets_are_chosen_and_replayed_without_a_mouse(airflow: Airflow, page:
     page.keyboard.press("Home")
     page.keyboard.press("Shift+End")
     page.screenshot(path=SCREENSHOTS / "keyboard.png", full_page=True)
-    assert "window ingest/" in page.locator("#coverage-spoken").inner_text()
+    expect(page.locator("#coverage-spoken")).to_contain_text("window ingest/", use_inner_text=True)
     page.keyboard.press(" ")
     shown = page.locator("#coverage-chosen code").inner_text()
     assert shown == f"cdn-logs/0@{bar['blocks'][0]['from']}-{bar['blocks'][-1]['until']}"

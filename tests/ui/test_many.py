@@ -111,7 +111,7 @@ def test_five_hundred_streams_are_filtered_ordered_and_paged(airflow: Airflow, p
     page.locator("#paging", has_text="page 2 of 21").wait_for()
     # By a word of the description, which is asked of all of them.
     took = [seconds(lambda: page.fill("#filter", RARE), lambda: expect(rows).to_have_count(1))]
-    assert "many_042" in rows.inner_text()
+    expect(rows).to_contain_text("many_042", use_inner_text=True)
     # By lag: the only one that has any is on top, whichever page it was on. Once more, and it is the last one.
     page.fill("#filter", "many_")
     page.locator("#paging", has_text="page 1 of 20").wait_for()
@@ -125,7 +125,7 @@ def test_five_hundred_streams_are_filtered_ordered_and_paged(airflow: Airflow, p
     # The address is the page as it is shown.
     page.goto(page.url)
     expect(rows).to_have_count(10)
-    assert page.locator("#filter").input_value() == "many_"
+    expect(page.locator("#filter")).to_have_value("many_")
 
 
 def seconds(act: Callable[[], object], shown: Callable[[], object]) -> float:
@@ -192,4 +192,4 @@ def test_a_long_history_of_many_partitions_is_drawn(airflow: Airflow, page: Page
         if "/windows/" in page.url:
             break
     page.locator("#state", has_text="committed").wait_for()
-    assert page.locator("#partitions tbody tr").count() == EACH
+    expect(page.locator("#partitions tbody tr")).to_have_count(EACH)

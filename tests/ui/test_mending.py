@@ -126,12 +126,13 @@ def test_what_is_dragged_in_the_picture_is_backfilled(airflow: Airflow, page: Pa
     # What lies between is no hole: the ingest began above it, and nobody has asked for it.
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}")
     bar.locator("rect.state-backfill").first.wait_for()
-    assert (bar.locator("rect.state-hole").count(), bar.locator("rect.state-before").count()) == (0, 2)
+    expect(bar.locator("rect.state-before")).to_have_count(2)
+    expect(bar.locator("rect.state-hole")).to_have_count(0)
     page.screenshot(path=SCREENSHOTS / "before.png", full_page=True)
     between = bar.locator("rect.state-before").last.bounding_box()
     assert between is not None
     page.mouse.click(between["x"] + between["width"] / 2, between["y"] + 5)
-    assert page.locator("#coverage-chosen code").inner_text() == f"{STREAM}/0@{until}-{FIRST}"
+    expect(page.locator("#coverage-chosen code")).to_have_text(f"{STREAM}/0@{until}-{FIRST}", use_inner_text=True)
 
 
 @pytest.mark.full
@@ -154,11 +155,13 @@ def test_an_hour_is_completed_by_a_backfill_from_the_planner(
     page.click("text=Backfill what is missing …")
     page.click("dialog >> text=Plan it in detail")
     page.locator("#summary", has_text=f"{left.count()} offsets of 1 partition would be read.").wait_for()
-    assert page.locator("input[name=kind][value=backfill]").is_checked()
-    assert "Nothing: no window has read any of these offsets." in page.locator("#parts").inner_text()
+    expect(page.locator("input[name=kind][value=backfill]")).to_be_checked()
+    expect(page.locator("#parts")).to_contain_text(
+        "Nothing: no window has read any of these offsets.", use_inner_text=True
+    )
     # What no window has read goes into all sinks: there is nothing to choose.
     page.locator("#more summary").click()
-    assert page.locator("#sinks").is_hidden()
+    expect(page.locator("#sinks")).to_be_hidden()
     page.fill("input[name=reason]", "the rest of the hour")
     page.screenshot(path=SCREENSHOTS / "planner-backfill.png", full_page=True)
     page.click("#go")
@@ -196,19 +199,19 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     found = page.locator("#audits section").first
     found.get_by_text("✕ findings").wait_for()
     for offset in gone:
-        assert found.get_by_role("link", name=f"{STREAM}/0@{offset}").count() == 1
+        expect(found.get_by_role("link", name=f"{STREAM}/0@{offset}")).to_have_count(1)
     page.screenshot(path=SCREENSHOTS / "audit-findings.png", full_page=True)
     # The page of the audit's run leads to the report, while it is not repaired.
     run = found.locator("p a").first.inner_text()
     page.goto(f"{airflow.url}/tidemark/run?dag_id={STREAM}__audit&run_id={quote(run)}")
     page.locator("#of-progress", has_text=f"Audit: {run}").wait_for()
     page.locator("#told", has_text="The audit found something").wait_for()
-    assert page.locator("#navigation .stream").inner_text() == STREAM
+    expect(page.locator("#navigation .stream")).to_have_text(STREAM, use_inner_text=True)
     # The verdict stands there, with a link to each finding.
     verdict = page.locator("#verdict section")
     verdict.get_by_text("✕ findings").wait_for()
     for offset in gone:
-        assert verdict.get_by_role("link", name=f"{STREAM}/0@{offset}").count() == 1
+        expect(verdict.get_by_role("link", name=f"{STREAM}/0@{offset}")).to_have_count(1)
     page.screenshot(path=SCREENSHOTS / "run-audit.png", full_page=True)
     page.get_by_role("link", name="The report of the audit").click()
     page.get_by_text(f"missing {STREAM}/0@44").wait_for()
@@ -232,15 +235,15 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     newest = page.locator("#audits section").first
     newest.get_by_text("✓ clean").wait_for()
     newest.get_by_text("After the repair of").wait_for()
-    assert page.locator("#audits section").count() == 3
-    assert page.get_by_role("link", name="By its form in Airflow").count() == 1
+    expect(page.locator("#audits section")).to_have_count(3)
+    expect(page.get_by_role("link", name="By its form in Airflow")).to_have_count(1)
     page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
     # The page of the run that repaired says both: what was found, and what the audit after the repair says.
     _, runs = airflow.call("GET", f"/api/v2/dags/{STREAM}__audit/dagRuns?order_by=-run_after&limit=1")
     page.goto(f"{airflow.url}/tidemark/run?dag_id={STREAM}__audit&run_id={quote(runs['dag_runs'][0]['dag_run_id'])}")
     verdict.get_by_text("After the repair of").wait_for()
-    assert verdict.count() == 2
-    assert "the audit after that was clean" in verdict.last.inner_text()
+    expect(verdict).to_have_count(2)
+    expect(verdict.last).to_contain_text("the audit after that was clean", use_inner_text=True)
     page.screenshot(path=SCREENSHOTS / "run-repaired.png", full_page=True)
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/audits")
     page.locator("#audits section").last.get_by_text("the whole report").click()
@@ -283,7 +286,7 @@ def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, ope
 
     page.route("**/dagRuns", begun)
     page.get_by_role("button", name="Start this for real").click()
-    assert page.locator("dialog input[name=reason]").input_value() == "what would it change?"
+    expect(page.locator("dialog input[name=reason]")).to_have_value("what would it change?")
     page.locator("dialog button.primary").click()
     page.locator("dialog .said", has_text="not in this test").wait_for()
     page.keyboard.press("Escape")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from demo.airflow import Airflow
 from services import environment
@@ -46,8 +45,8 @@ def test_a_window_is_planned_from_its_own_page(airflow: Airflow, page: Page) -> 
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/windows/ingest/1")
     page.click("text=Replay this window")
     page.locator("#summary", has_text="would be read").wait_for()
-    assert page.locator("select[name=way]").input_value() == "window"
-    assert page.locator("input[name=window]").input_value() == "ingest/1"
+    expect(page.locator("select[name=way]")).to_have_value("window")
+    expect(page.locator("input[name=window]")).to_have_value("ingest/1")
 
 
 @pytest.mark.full
@@ -61,7 +60,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     records.fill(f"{TOPIC}/0@3\n{EVIL}\n")
     page.click("#resolve")
     page.locator("#problem", has_text="line 2: ").wait_for()
-    assert page.locator("main img, main script").count() == 0
+    expect(page.locator("main img, main script")).to_have_count(0)
     page.screenshot(path=SCREENSHOTS / "planner-wrong.png", full_page=True)
     # From a file, which is read in the browser.
     too_large = tmp_path / "large.csv"
@@ -78,10 +77,8 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     page.fill("input[name=lanes]", "2")
     page.click("#resolve")
     page.locator("#summary", has_text="3 offsets of 2 partitions would be read. 2 offsets cannot be read.").wait_for()
-    parts = page.locator("#parts").inner_text()
-    assert str(far) in parts
-    assert "never in the topic" in parts
-    assert "ingest/" in parts
+    for said in (str(far), "never in the topic", "ingest/"):
+        expect(page.locator("#parts")).to_contain_text(said)
     page.wait_for_url(lambda url: "records=" in url)
     page.screenshot(path=SCREENSHOTS / "planner.png", full_page=True)
     plan = page.locator("#digest").get_attribute("title")
@@ -91,11 +88,11 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     other.set_default_timeout(60_000)
     other.goto(page.url)
     other.locator("#summary", has_text="3 offsets of 2 partitions").wait_for()
-    assert other.locator("#digest").get_attribute("title") == plan
+    expect(other.locator("#digest")).to_have_attribute("title", plan or "")
 
     page.click("#go")
     # Without a reason, nothing is asked.
-    assert page.locator("#said").inner_text() == ""
+    expect(page.locator("#said")).to_have_text("", use_inner_text=True)
     page.fill("input[name=reason]", "the planner's test")
     page.click("#go")
     page.wait_for_url("**/tidemark/run?**")
@@ -106,7 +103,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     page.locator("#told", has_text="Finished. 3 of 3 offsets are read and committed.").wait_for()
     after = page.locator("#results section", has_text="After the run")
     after.wait_for()
-    assert "found and stored" in after.inner_text()
+    expect(after).to_contain_text("found and stored", use_inner_text=True)
     page.screenshot(path=SCREENSHOTS / "run-finished.png", full_page=True)
     _, started = airflow.call("GET", f"/api/v2/dags/cdn_logs__replay/dagRuns/{run}")
     assert (started["triggering_user_name"], started["conf"]["plan"]) == (environment.ADMIN, plan)
@@ -121,7 +118,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     other.screenshot(path=SCREENSHOTS / "planner-stale.png", full_page=True)
     other.click("text=Resolve again")
     other.locator(f"#digest[title]:not([title='{plan}'])").wait_for()
-    assert "replay-" in other.locator("#parts").inner_text()
+    expect(other.locator("#parts")).to_contain_text("replay-", use_inner_text=True)
     # Whoever does not ask the page is refused by the run, which changes nothing.
     refused = airflow.trigger("cdn_logs__replay", started["conf"])
     assert airflow.wait("cdn_logs__replay", refused) == "failed"
@@ -131,7 +128,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     # Its request can be planned anew.
     other.click("text=Plan it again")
     other.locator("#summary", has_text="3 offsets of 2 partitions").wait_for()
-    assert other.locator("input[name=reason]").input_value() == "the planner's test"
+    expect(other.locator("input[name=reason]")).to_have_value("the planner's test")
 
 
 @pytest.mark.full
@@ -150,6 +147,10 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     assert asked(airflow, f"{api}/cancel", "POST", {"run": lane, "reason": "no right"}, viewer)[0] == 403
     assert asked(airflow, f"{api}/cancel", "POST", {"run": lane, "reason": "nobody"}, None)[0] == 401
 
+    # What is done here is said at once: the page never asks again by itself.
+    page.add_init_script(
+        "const usual = setTimeout; setTimeout = (call, ms, ...more) => (ms < 3000 ? usual(call, ms, ...more) : 0)"
+    )
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
     page.locator("#lanes a", has_text=lane).click()
     page.locator(".lane", has_text=EVIL).wait_for()
@@ -163,12 +164,10 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     page.click("text=Cancel …")
     page.fill("dialog input[name=reason]", "the wrong hour")
     page.screenshot(path=SCREENSHOTS / "run-cancel.png")
-    began = time.monotonic()
     page.click("dialog button.primary")
     page.locator(".lane .badge", has_text="cancelled").wait_for()
-    assert time.monotonic() - began < 2
     page.locator(".lane", has_text="Closed before it was done: the wrong hour").wait_for()
-    assert page.locator("img, main script").count() == 0
+    expect(page.locator("img, main script")).to_have_count(0)
     _, found = airflow.call("GET", "/api/v2/eventLogs?dag_id=cdn_logs__replay&limit=100&order_by=-event_log_id")
     events = [
         one["event"]
@@ -186,7 +185,7 @@ def test_times_are_planned_in_the_viewers_zone(ingested: Airflow) -> None:
         page.goto(f"{ingested.url}/tidemark/streams/cdn_logs/plan?since={given}")
         page.locator("#summary", has_text="would be read").wait_for()
         since, until = page.locator("input[name=since]"), page.locator("input[name=until_time]")
-        assert since.input_value() == "2020-11-21T03:30:30"
+        expect(since).to_have_value("2020-11-21T03:30:30")
         page.screenshot(path=SCREENSHOTS / "planner-times.png", full_page=True)
         until.fill("2100-11-21T03:30")
         with page.expect_request("**/plan") as asked_for:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from demo.airflow import Airflow
 from services import processes
@@ -155,11 +156,11 @@ def test_every_route_says_which_server_is_away(
                 page.goto(f"{airflow.url}/tidemark/streams/{stream}")
                 page.locator("#problem", has_text="Kafka is away").wait_for()
                 page.locator("#windows td.run").first.wait_for()
-                assert page.locator("#partitions tbody tr").count() == 4
+                expect(page.locator("#partitions tbody tr")).to_have_count(4)
                 page.locator("#plots figure").first.wait_for()
                 page.wait_for_timeout(6_000)
                 page.screenshot(path=SCREENSHOTS / "without-kafka.png", full_page=True)
-                assert page.locator(".problem:visible").count() == 1
+                expect(page.locator(".problem:visible")).to_have_count(1)
     until_shown(airflow, stream)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page, Route, expect
 
 from demo.airflow import PATIENCE_SECONDS, Airflow
 from services import environment
@@ -147,7 +147,7 @@ def test_the_pages_say_that_a_dag_is_paused(airflow: Airflow, page: Page) -> Non
     address = f"{airflow.url}/tidemark/streams/{STREAM}/plan?kind=replay&records={STREAM}/0@7"
     page.goto(address)
     page.locator("#summary", has_text="1 offset of 1 partition would be read").wait_for()
-    assert page.locator("#paused").inner_text() == ""
+    expect(page.locator("#paused")).to_have_text("", use_inner_text=True)
     assert airflow.call("PATCH", dag, {"is_paused": True})[0] == 200
     try:
         page.goto(address)
@@ -160,7 +160,7 @@ def test_the_pages_say_that_a_dag_is_paused(airflow: Airflow, page: Page) -> Non
         page.get_by_role("button", name=f"Resume the DAG {REPLAY}").click()
         page.locator("#told", has_not_text=said).wait_for()
         assert airflow.call("GET", dag)[1]["is_paused"] is False
-        assert page.get_by_role("button", name="Resume the DAG").count() == 0
+        expect(page.get_by_role("button", name="Resume the DAG")).to_have_count(0)
     finally:
         assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
 
@@ -209,7 +209,7 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset=12")
     page.click("text=Erase it …")
     page.locator("#summary", has_text="1 message of 1 partition would be erased for good.").wait_for()
-    assert page.locator("input[name=kind]:checked").input_value() == "erase"
+    expect(page.locator("input[name=kind]:checked")).to_have_value("erase")
     page.locator("select[name=way]").select_option("key")
     page.click("#resolve")
     page.locator("#problem", has_text="Key: nothing is filled in.").wait_for()
@@ -217,7 +217,7 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     page.click("#resolve")
     page.locator("#estimate", has_text="1 message has the key").wait_for()
     places = page.locator("table.places")
-    assert "until Kafka deletes them" in places.locator("tr", has_text="the source").inner_text()
+    expect(places.locator("tr", has_text="the source")).to_contain_text("until Kafka deletes them", use_inner_text=True)
     assert "4711" not in page.url
     page.screenshot(path=SCREENSHOTS / "erasure-planned.png", full_page=True)
     page.fill("input[name=reason]", "request 4711")
@@ -242,7 +242,7 @@ def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, pag
     assert "customer" not in events[0]["extra"]
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset=12")
     page.locator("#fate", has_text="erased").wait_for()
-    assert page.locator("text=Erase it").count() == 0
+    expect(page.locator("text=Erase it")).to_have_count(0)
 
 
 @pytest.mark.covers("U25")

@@ -48,7 +48,7 @@ async function show() {
     const url = withQuery(address("api", "streams", stream, "audits"), { limit: asked("limit") });
     const found = await loadPatiently(url, (sentence) => say(problem, sentence));
     say(problem, "");
-    place("start").replaceChildren(button("Start an audit …", () => startOne(found.levels), "primary"), airflowLink("By its form in Airflow", `dags/${encodeURIComponent(`${stream}__audit`)}`));
+    place("start").replaceChildren(button("Start an audit …", () => startOne(found.levels), found.audits.length ? undefined : "primary"), airflowLink("By its form in Airflow", `dags/${encodeURIComponent(`${stream}__audit`)}`));
     place("audits").replaceChildren(...found.audits.map((one) => section(stream, one)));
     if (!found.audits.length) {
       place("audits").append(element("p", "No audit has ended yet.", "quiet"));

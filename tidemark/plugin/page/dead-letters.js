@@ -46,7 +46,7 @@ function windowsOf(group) {
     cell(row, time(one.committed_at), "time");
     cell(row, run(one.run), "run");
     const act = row.insertCell();
-    if (group.selects !== null) act.append(button("Replay these …", () => replay(group.selects, one.window)));
+    if (group.selects !== null) act.append(button(isOne(one.number) ? "Replay it …" : "Replay these …", () => replay(group.selects, one.window)));
   }
   if (group.more_windows) body.insertRow().insertCell().textContent = `and ${counted(group.more_windows, "more window")}`;
   const box = element("div", undefined, "box");

@@ -154,6 +154,7 @@ function show(found) {
   fill(document.getElementById("windows"), windowsOf(found), windowRow, "No window");
   const exact = /^\d+$/.test(found.offset);
   document.getElementById("before").disabled = !exact || BigInt(found.offset) === 0n;
+  document.getElementById("after").disabled = !exact;
   form.elements.offset.value = found.offset;
   document.getElementById("answer").hidden = false;
 }

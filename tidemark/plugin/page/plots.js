@@ -49,6 +49,10 @@ export function plots(place, stream, windows) {
   const now = JSON.stringify(windows);
   if (now === drawn) return;
   drawn = now;
+  if (!windows.length) {
+    place.replaceChildren(element("p", "No window yet", "quiet"));
+    return;
+  }
   const rate = (one) => (one.seconds ? Math.round(one.read / one.seconds) : null);
   keepingFocus(() => place, () => place.replaceChildren(
     plot(stream, "Lag after each window, offsets", windows, (one) => BigInt(one.lag), grouped),

@@ -418,7 +418,8 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       seen = now;
     } catch (error) {
       place("progress").hidden = false;
-      say(problem, error.message);
+      const gone = `Airflow has no run ${run} of ${dag}: it may have been deleted there. The page of the stream has what it has committed, if it has.`;
+      say(problem, dag && error.status === 404 ? gone : error.message);
     }
   }
 

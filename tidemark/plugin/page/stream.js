@@ -83,10 +83,11 @@ function laneRow(row, one) {
 }
 
 // First the stream, with the state that the page of all streams shows, then its worst partition.
-function showStatus(place, { state, status: worst, lag_sentence: lag }) {
-  if (worst) place.className = `status ${STATES[state]}`;
+function showStatus(place, { state, status: worst, lag_sentence: lag, windows }) {
+  place.className = `status ${STATES[state]}`;
+  const none = windows.some((one) => one.state === "committed") ? `${state}.` : `${state}: no window has been committed yet.`;
   const worse = worst && state !== worst.word ? `${state}. By the lag ` : "";
-  say(place, worst && `${worse}${worst.word} (${worst.rule}): ${spoken(lag)}. Worst partition: ${spoken(worst.sentence)}.`);
+  say(place, !worst ? none : `${worse}${worst.word} (${worst.rule}): ${spoken(lag)}. Worst partition: ${spoken(worst.sentence)}.`);
 }
 
 function showPartitions(stream) {

@@ -142,7 +142,6 @@ async function showNewer() {
 async function refresh() {
   try {
     const found = await loadPatiently(address("api", "streams", stream, "windows", lane, seq), () => {}, 2);
-    document.getElementById("title").textContent = `Window ${found.window}`;
     const state = document.getElementById("state");
     state.textContent = found.state;
     state.className = `badge ${found.state === "committed" ? "good" : ""}`;
@@ -160,8 +159,7 @@ async function refresh() {
     // A committed window does not change any more.
     return found.state !== "committed";
   } catch (error) {
-    const none = error.status === 404 && error.message === "no such window";
-    say(document.getElementById("problem"), none ? `${stream} has no window ${lane}/${seq}. Its page Overview lists the windows of each lane.` : error.message);
+    say(document.getElementById("problem"), error.message);
     return true;
   }
 }
@@ -174,4 +172,5 @@ function sentence(found) {
 }
 
 navigation(stream, "Window");
+document.getElementById("title").textContent = `Window ${lane}/${seq}`;
 repeat(refresh, REFRESH_MS);

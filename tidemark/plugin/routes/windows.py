@@ -14,7 +14,10 @@ from tidemark.views.windows_of_lane import MOST_WINDOWS, Holding, WindowFilter, 
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
 Seq = Annotated[int, Path(ge=1, lt=2**63)]
-_NO_WINDOW = "no such window: the stream's page lists the windows of each lane"
+
+
+def _no_window(name: str, lane: str, seq: int) -> str:
+    return f"{name} has no window {lane}/{seq}: its page Overview lists the windows of each lane"
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -54,7 +57,9 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
     async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> WindowShown:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
-        return await viewing.ask(name, user, lambda opened: window_of(opened, lane, seq), _NO_WINDOW, ledger_only=True)
+        return await viewing.ask(
+            name, user, lambda opened: window_of(opened, lane, seq), _no_window(name, lane, seq), ledger_only=True
+        )
 
     @router.get("/api/streams/{name}/windows/{lane}/{seq}/newer", responses=serving.PROBLEMS)
     async def newer(name: str, lane: Lane, seq: Seq, user: User) -> NewerWindows:
@@ -66,7 +71,7 @@ def routes(viewing: Viewing) -> APIRouter:
             f"newer {lane}/{seq}",
             lambda opened: newer_windows(opened, lane, seq),
             ledger_only=True,
-            missing=_NO_WINDOW,
+            missing=_no_window(name, lane, seq),
         )
 
     return router
