@@ -22,6 +22,7 @@ from tidemark.runs import skipping
 from tidemark.runs.live import message_lookup
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import earlier_counts
+from tidemark.views.browsing.places import Scope, in_kafka
 from tidemark.views.event_time.completeness import HOUR_MS, Span
 from tidemark.views.event_time.progress import progress
 from tidemark.views.messages import trace
@@ -49,7 +50,7 @@ class Changing(LookedAt):
         return found
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
-        return {
+        there = {
             name: TopicLog(
                 found.topic_id,
                 {
@@ -59,6 +60,7 @@ class Changing(LookedAt):
             )
             for name, found in super().topics(names, isolation).items()
         }
+        return self._and_then("topics", there)  # type: ignore[no-any-return]
 
     def first_at_or_after(
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
@@ -164,6 +166,36 @@ def test_why_there_is_no_message_is_not_asked_of_another_incarnation(made: Strea
     recreated(made.kafka)
     assert message_lookup.slot_at(made.opened, Coordinate(at(0), 5)) is None
     assert earlier_counts._there(made.opened, HERE, "read_committed") == RangeSet()
+
+
+LOOKS: dict[str, Callable[[StreamInMemory], object]] = {
+    "slot": lambda made: message_lookup.slot_at(made.opened, Coordinate(at(0), 15)),
+    "message": lambda made: _raised(message_lookup.look(made.opened, Coordinate(at(0), 15)).slot),
+    "browse": lambda made: in_kafka(made.opened, Scope()),
+}
+
+
+def _raised(slot: OffsetContents | str | None) -> None:
+    if isinstance(slot, str):
+        raise Conflict(slot)
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_no_message_is_of_the_incarnation_before_a_cut_that_is_met_meanwhile(name: str, tmp_path: Path) -> None:
+    """What the ledger says of the topic, and how far the ingest is, are two reads of it."""
+    made = StreamInMemory(
+        tmp_path, Changing(), text=TEXT.replace("start: earliest", "start: earliest\n  on_truncated: accept")
+    )
+    assert isinstance(made.kafka, Changing)
+    made.ends((0, 20))
+    made.ingest()
+    made.kafka.epoch, made.kafka.cut = 1, 10
+    made.ends((0, 40))
+    made.kafka.asked, made.kafka.happens = "topics", lambda _: made.ingest("run 2")
+    with pytest.raises(Conflict, match="the log of orders/0 was cut at 10, and no ingest has met that yet"):
+        LOOKS[name](made)
+    assert made.opened.book.topics()["orders"][-1].incarnation == 2
+    assert message_lookup.slot_at(made.opened, Coordinate(at(0), 15)) is None
 
 
 def test_times_are_asked_for_where_the_logs_are_looked_at_again() -> None:

@@ -17,7 +17,7 @@ from tidemark.ledger.elsewhere import erased_elsewhere
 from tidemark.ledger.erased import erased_by, is_erased
 from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.records import INGEST, TopicIncarnation, erases
+from tidemark.ledger.records import INGEST, Head, TopicIncarnation, erases
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.offsets.ranges import FIRST_INCARNATION, RangeSet, TopicPartition
 from tidemark.runs.live.kafka_now import topics_now, unmet_cuts
@@ -73,6 +73,7 @@ def look(opened: OpenStream, at: Coordinate) -> SlotInKafka:
     topic = at.partition.topic
     if topic not in of_the_stream(opened, [topic]):
         return SlotInKafka(None, ours=False)
+    ingest = head_before_topics(opened)
     known = opened.book.topics().get(topic, ())
     hidden = _erased(opened, known, at)
     try:
@@ -82,7 +83,7 @@ def look(opened: OpenStream, at: Coordinate) -> SlotInKafka:
         if not known:
             known = (TopicIncarnation(topic_id=now.topic_id, incarnation=FIRST_INCARNATION, since=0),)
             hidden = _erased(opened, known, at)
-        slot = _slot(opened, known, now, at)
+        slot = _slot(opened, ingest, known, now, at)
     except (Conflict, Unreachable, NotAuthorized, AuthenticationFailed) as problem:
         return SlotInKafka(f"{type(problem).__name__}: {problem}", hidden)
     if slot is not None and hidden is not None:
@@ -95,27 +96,37 @@ def slot_at(opened: OpenStream, at: Coordinate) -> OffsetContents | None:
 
     Raises Conflict for a log that was cut meanwhile or a topic that was recreated, Unreachable, NotAuthorized.
     """
-    register, topic = opened.book.register(), at.partition.topic
+    ingest, topic = head_before_topics(opened), at.partition.topic
+    known = opened.book.topics().get(topic, ())
     now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
-    return None if now is None or register is None else _slot(opened, register[1].topics.get(topic, ()), now, at)
+    return None if now is None else _slot(opened, ingest, known, now, at)
 
 
 def _slot(
-    opened: OpenStream, known: Sequence[TopicIncarnation], now: TopicLog, at: Coordinate
+    opened: OpenStream, ingest: Head | None, known: Sequence[TopicIncarnation], now: TopicLog, at: Coordinate
 ) -> OffsetContents | None:
     """Kafka is asked for an offset by names: before that and after it, its topic has to be the one that was read."""
     if not _holds(known, now.topic_id, at):
         return None
-    check_met(opened, {at.partition.topic: now}, RangeSet([at.as_range()]))
+    check_met(opened, ingest, {at.partition.topic: now}, RangeSet([at.as_range()]))
     slot = opened.log.slot(at.partition.topic, at.partition.partition, at.offset)
     check_same(opened, {at.partition.topic: now})
     return slot
 
 
-def check_met(opened: OpenStream, logs: Mapping[str, TopicLog], offsets: RangeSet) -> None:
-    """Raises Conflict where some offsets lie above a cut that no run has met: the ledger has no incarnation for them yet."""
+def head_before_topics(opened: OpenStream) -> Head | None:
+    """The ingest's head for `check_met`, read before the ledger's topics.
+
+    An ingest may meet a cut between the two. By its newer head, nothing would be wrong with offsets that were placed in the
+    older incarnation.
+    """
     ingest = opened.book.head(INGEST)
-    cuts = unmet_cuts(opened, logs, None if ingest is None else ingest.head)
+    return None if ingest is None else ingest.head
+
+
+def check_met(opened: OpenStream, ingest: Head | None, logs: Mapping[str, TopicLog], offsets: RangeSet) -> None:
+    """Raises Conflict where some offsets lie above a cut that no run has met: the ledger has no incarnation for them yet."""
+    cuts = unmet_cuts(opened, logs, ingest)
     for one in offsets:
         cut = cuts.get(one.partition[:2])
         if cut is not None and cut < one.until:

@@ -14,7 +14,7 @@ from tidemark.ledger.records import Record, TopicIncarnation
 from tidemark.offsets.coordinates import Named, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
-from tidemark.runs.live.message_lookup import check_met, of_the_stream
+from tidemark.runs.live.message_lookup import check_met, head_before_topics, of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same, first_at
 from tidemark.runs.requests.selecting import times
@@ -112,6 +112,7 @@ def in_kafka(opened: OpenStream, where: Scope) -> InKafka:
             f"the stream reads no topic {topic}, and no window of it has read one; expected a topic, topic/partition, or "
             "topic/partition@from-until"
         )
+    ingest = head_before_topics(opened)
     log = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
     if log is None:
         raise WrongUse(f"Kafka has no topic {topic}")
@@ -121,7 +122,7 @@ def in_kafka(opened: OpenStream, where: Scope) -> InKafka:
     offsets = where.only(assign_incarnations({topic: known}, _between(opened, where, {topic: log}, offsets)))
     if where.window:
         offsets &= opened.book.covers(window_record(opened, where.window).window)
-    check_met(opened, {topic: log}, offsets)
+    check_met(opened, ingest, {topic: log}, offsets)
     return InKafka(topic, log, offsets, _erased(opened, topic, known) & offsets)
 
 
