@@ -22,6 +22,7 @@ from tests.support.warm import SPARK, Engine
 from tidemark.airflow import spark_job
 from tidemark.airflow.connections import exported, from_airflow
 from tidemark.airflow.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, of_stream
+from tidemark.airflow.steps import airflow_errors
 from tidemark.clients import on_one_machine
 from tidemark.errors import ConnectionMissing
 from tidemark.streams.loading import load
@@ -183,6 +184,26 @@ def test_on_one_machine_a_task_brings_the_connector(
     # The job is told by its environment, as of any other connection.
     with exported(["sql_default", "lake_default"]):
         assert json.loads(os.environ["AIRFLOW_CONN_LAKE_DEFAULT"])["extra"]["path"] == str(tmp_path / "home" / "lake")
+
+
+@pytest.mark.covers("N71")
+@pytest.mark.usefixtures("exits")
+def test_a_task_whose_home_is_not_mounted_is_refused_and_begins_nothing(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Airflow does not try again: no retry mounts a disk. The folder where it would be mounted stays empty."""
+    monkeypatch.delenv("AIRFLOW_CONN_SQL_DEFAULT", raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("TIDEMARK_HOME", str(home))
+    job = SparkJob(task_id="process", **of_stream(stream) | {"connections": ["sql_default"]}, application_args=["0"])
+    with pytest.raises(SparkJobRefused, match=rf"TIDEMARK_HOME is {home}, .* is its disk mounted\?"):
+        job.execute(HERE)
+    # Nor where the body of a task opens the stream.
+    with pytest.raises(AirflowFailException, match=r"ConnectionMissing: .* is its disk mounted\?"), airflow_errors():
+        from_airflow("sql_default")
+    assert [*home.iterdir()] == []
 
 
 def test_the_script_is_found() -> None:

@@ -22,6 +22,7 @@ from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.book import Book, blocks_key
 from tidemark.ledger.records import JobProgress, LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.hbase.table import ResultTable
 from tidemark.spark.jobs import expected_rows
@@ -315,3 +316,35 @@ def test_offsets_without_a_message_are_explained_without_computing_rows(make: Ma
     assert (report.clean, report.expected, report.unchanged) == (True, 10, 10), report.sentence()
     (gap,) = report.gaps
     assert (gap.offsets, gap.messages, gap.aborted, gap.markers, gap.unexplained) == (19, 10, 7, 2, 0)
+
+
+@pytest.mark.full
+@pytest.mark.covers("N6")
+def test_dead_letters_that_were_redriven_beside_tallies_of_before(make: Make) -> None:
+    """The tallies of the window that has read a message first say what today's code makes of it, whatever a redrive stored."""
+    checks = [{"invalid_when": "amount < 50", "reason": "too little"}]
+    live = make(ORDERS)
+    live.rewrite(checks=checks)
+    for _ in range(2):
+        live.produce(200)
+        live.ingest()
+
+    def redriven() -> str:
+        dead = redrive(live.opened, DeadLetterFilter("too little")).ranges
+        first = next(iter(dead))
+        live.select(LaneKind.REPLAY, RangeSet([replace(first, until=first.start + 1)]))
+        return f"{first.partition}@{first.start}"
+
+    # It is a dead letter again.
+    again = redriven()
+    report = both(live)
+    assert (report.clean, report.unchanged) == (True, 400), report.sentence()
+    # A fix of the stream file stores it. Of today's file is that redrive alone.
+    live.rewrite(checks=[])
+    assert redriven() == again
+    assert both(live).unchanged == 1
+    # With the file of before, today's code would not.
+    live.rewrite(checks=checks)
+    report = both(live)
+    assert (report.clean, report.unchanged) == (False, 400), report.sentence()
+    assert place(report, "hbase").extra_at == place(report, "dead letters").missing_at == (again,)

@@ -100,6 +100,9 @@ class SparkJob(SparkSubmitOperator):
         try:
             with exported(self.connections):
                 super().execute(context)
+        except WrongUse as problem:
+            # A connection that is gone, or what stands in for it on one machine.
+            raise SparkJobRefused(str(problem)) from problem
         except AirflowException:
             process = self._hook._submit_sp
             code = process.returncode if process is not None else None
