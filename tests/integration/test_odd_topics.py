@@ -34,7 +34,11 @@ def draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path))
 
     def drafted(topic: str) -> tuple[Stream, str]:
+        app(["init", "odd", "--topic", topic, "--dry-run"], standalone_mode=False)
+        shown = capfd.readouterr().out
         app(["init", "odd", "--topic", topic], standalone_mode=False)
+        # Into a file, it is the stream file.
+        assert shown == (tmp_path / "odd.yaml").read_text()
         return load(tmp_path / "odd.yaml").stream, capfd.readouterr().err
 
     return drafted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -20,14 +20,20 @@ def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), co
     if as_json:
         sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=True, default=as_plain) + "\n")
         return
+    table(rows, columns, sys.stdout)
+
+
+def table(rows: Iterable[Sequence[object]], columns: Sequence[str], stream: TextIO) -> None:
+    """Print a table: on standard output if it is what was asked for, else on standard error."""
     shown = [list(row) for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    lines = Table(box=None, pad_edge=False, header_style="bold")
     for at, column in enumerate(columns):
-        table.add_column(column, justify="right" if _are_numbers(row[at] for row in shown) else "left")
+        lines.add_column(column, justify="right" if _are_numbers(row[at] for row in shown) else "left")
     for row in shown:
-        table.add_row(*(Text(plain(cell)) for cell in row))
+        lines.add_row(*(Text(plain(cell)) for cell in row))
     # A pipe has no width: nothing is cut or wrapped there.
-    Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=not sys.stdout.isatty()).print(table)
+    terminal = stream.isatty()
+    Console(file=stream, width=None if terminal else 10_000, soft_wrap=not terminal).print(lines)
 
 
 def _are_numbers(cells: Iterable[object]) -> bool:

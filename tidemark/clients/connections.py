@@ -56,11 +56,12 @@ class Connection:
         unused = [name for name in FIELDS if name not in fields and getattr(self, name) not in (None, "")]
         unused += [f"{name} among its extras" for name in self._set() if name not in extras]
         if unused:
-            known = [*fields, *(f"{name} among its extras" for name in extras)]
+            among = f"among its extras {', '.join(sorted(extras))}" if extras else ""
+            known = "; ".join(part for part in (", ".join(fields), among) if part)
             more = "".join(f" {reasons[name]}" for name in self._set() if name not in extras and name in reasons)
             raise WrongUse(
                 f"connection {self.name} sets {', '.join(unused)}: Tidemark does not use that in a connection to {kind}, and "
-                f"ignores nothing. Take it out. Such a connection may set: {', '.join(known)}.{more}"
+                f"ignores nothing. Take it out. Such a connection may set: {known}.{more}"
             )
 
     def secrets(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from tidemark.cli import stream_lookup
-from tidemark.cli.output import data, error, line
+from tidemark.cli.output import error, line, table
 from tidemark.clients import on_one_machine
 from tidemark.clients.environment import from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
@@ -119,7 +120,7 @@ def _drafted(stream: str, topic: str, kafka: str, registry: str, messages: int) 
     error(f"looked at {number_of(len(seen), 'message')} of {topic}: {format_.what}")
     rows = [(column.name, column.type, column.values, column.example) for column in format_.columns]
     if rows:
-        data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
+        table(rows, ("field", "type", "values", "as in"), sys.stderr)
     error(f"{made.rows} of them would be rows, {number_of(len(made.dead), 'dead letter')}")
     for message, why in made.dead[:_SHOWN]:
         error(f"  {message.at}: {why}")
