@@ -55,8 +55,8 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
         return row
 
     def refusal(value: bytes) -> str | None:
-        found = read(value)
-        return found if isinstance(found, str) else None
+        row = read(value)
+        return row if isinstance(row, str) else None
 
     rows = [row for value in values if isinstance(row := read(value), dict)]
     given = {one: [_text(row[one]) for row in rows if row.get(one) is not None] for one in fields}

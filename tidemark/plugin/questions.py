@@ -170,12 +170,8 @@ class Questions:
         is only asked when they answer. `others` names further servers that it asks, as people read them. `by` is who asks:
         the questions of one person at a time are limited.
         """
-        first = self._first(ledger_only=ledger_only)
-        answer = await self.answer(file, first)
-        if answer.status != OK:
-            return answer
-        if answer.away and not ledger_only:
-            return Answer(SERVER_AWAY, detail=answer.away)
+        if (refused := await self._unanswered(file, ledger_only=ledger_only)) is not None:
+            return refused
         servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
             if (refused := self._too_many(by, MOST_OF_ONE, "usual")) is not None:
@@ -220,12 +216,8 @@ class Questions:
         the new one is refused. `others` names further servers that it waits for, as people read them. It must write nothing:
         after `page_long_seconds` it is given up, with an error.
         """
-        first = self._first(ledger_only=ledger_only)
-        answer = await self.answer(file, first)
-        if answer.status != OK:
-            return answer
-        if answer.away and not ledger_only:
-            return Answer(SERVER_AWAY, detail=answer.away)
+        if (refused := await self._unanswered(file, ledger_only=ledger_only)) is not None:
+            return refused
         servers = self._servers(file, ledger_only=ledger_only)
         place, now = (file.stream.name, file.digest, key), time.monotonic()
         with self._lock:
@@ -290,6 +282,13 @@ class Questions:
     def _noted(self, by: str, flight: Future[Any], kind: Kind) -> Future[Any]:
         self._of_one.setdefault((by, kind), set()).add(flight)
         return flight
+
+    async def _unanswered(self, file: StreamFile, *, ledger_only: bool) -> Answer | None:
+        """Why a stream's servers are not asked further questions now; None if they answer."""
+        answer = await self.answer(file, self._first(ledger_only=ledger_only))
+        if answer.status == OK and answer.away and not ledger_only:
+            return Answer(SERVER_AWAY, detail=answer.away)
+        return None if answer.status == OK else answer
 
     def _first(self, *, ledger_only: bool) -> Question:
         return self.reach if ledger_only and self.reach is not None else self.ask

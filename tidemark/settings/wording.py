@@ -90,8 +90,8 @@ def describe_error(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> s
             return _expected(error)
     expected = _expected(error)
     # A sentence of our own may say what it has found.
-    found = "" if isinstance(value, str) and repr(value) in expected else _found(value)
-    return f"{expected}{found}{_hint(error['type'], value)}"
+    value_found = "" if isinstance(value, str) and repr(value) in expected else _found(value)
+    return f"{expected}{value_found}{_hint(error['type'], value)}"
 
 
 def _expected(error: ErrorDetails) -> str:

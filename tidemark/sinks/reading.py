@@ -127,9 +127,9 @@ class LookedUp:
         """
         before = self._committed()
         while True:
-            found = read()
+            rows = read()
             if (now := self._committed()) == before:
-                return found
+                return rows
             before = now
 
     def _committed(self) -> object:

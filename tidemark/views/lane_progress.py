@@ -161,14 +161,14 @@ def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
         if not (named.startswith(f"{opened.book.stream}__") and "/" in named):
             raise
         shown = []
-    found = ProgressOfRun(shown[0].run if shown else named, opened.book.clock(), shown, may_steer=False)
+    progress = ProgressOfRun(shown[0].run if shown else named, opened.book.clock(), shown, may_steer=False)
     if shown:
-        return found
+        return progress
     if named.startswith(f"{opened.book.stream}__{INGEST}/"):
-        return replace(found, job=_window_of_ingest(opened, named), ingest=_committed_by_ingest(opened, named))
+        return replace(progress, job=_window_of_ingest(opened, named), ingest=_committed_by_ingest(opened, named))
     noted = opened.book.last_progress()
     mine = noted is not None and noted.run in (named, name_after_repair(named))
-    return replace(found, job=_job(noted)) if mine and noted is not None else found
+    return replace(progress, job=_job(noted)) if mine and noted is not None else progress
 
 
 def _window_of_ingest(opened: OpenStream, run: str) -> JobInWork | None:

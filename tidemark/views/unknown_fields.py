@@ -16,20 +16,20 @@ def unknown_in(records: Iterable[Record]) -> UnknownFields | None:
     """Of all of some windows together; None for none. A key that is not among the most frequent of a window lacks its times."""
     messages, names = 0, Counter[str]()
     for one in records:
-        found = one.receipt.unknown if one.receipt is not None else None
-        if found is not None:
-            messages += found.messages
-            names.update(dict(found.names))
+        unknown = one.receipt.unknown if one.receipt is not None else None
+        if unknown is not None:
+            messages += unknown.messages
+            names.update(dict(unknown.names))
     return UnknownFields.of(messages, names)
 
 
-def sentence(found: UnknownFields | None) -> str | None:
+def sentence(unknown: UnknownFields | None) -> str | None:
     """As `3 messages have keys that the stream does not name: a (2), "b c" (1)`."""
-    if found is None:
+    if unknown is None:
         return None
-    named = [f"{_shown(name)} ({times})" for name, times in found.names[:_MOST]]
-    more = [f"{len(found.names) - _MOST} more"] if len(found.names) > _MOST else []
-    have = number_of(found.messages, "message", "has", "have")
+    named = [f"{_shown(name)} ({times})" for name, times in unknown.names[:_MOST]]
+    more = [f"{len(unknown.names) - _MOST} more"] if len(unknown.names) > _MOST else []
+    have = number_of(unknown.messages, "message", "has", "have")
     return f"{have} keys that the stream does not name: {', '.join([*named, *more])}"
 
 

@@ -63,12 +63,12 @@ class CatalogTable:
 def located(connections: Connections, place: Mapping[str, str]) -> CatalogTable:
     """The table that a receipt names. Raises ConnectionMissing, WrongUse."""
     name = place["catalog"]
-    database_ = database(connections(name))
-    if database_.kind not in _TRIED:
+    kept_in = database(connections(name))
+    if kept_in.kind not in _TRIED:
         raise WrongUse(
-            f"connection {name} leads to {database_}: an Iceberg catalog is kept in PostgreSQL, or a file of SQLite"
+            f"connection {name} leads to {kept_in}: an Iceberg catalog is kept in PostgreSQL, or a file of SQLite"
         )
-    return CatalogTable(place["base"], database_, place["catalog_name"], place["table"])
+    return CatalogTable(place["base"], kept_in, place["catalog_name"], place["table"])
 
 
 # Set where a table is made: else the folder of its metadata is there, or its disk is not mounted.

@@ -49,8 +49,8 @@ def of_parts(
     """What `take` gives of the files of a sink, the authority that goes with them, and the older names of the columns."""
 
     def read(seen: Seen) -> T:
-        authority, parts_ = _counting(book, sink, connections, seen)
-        return take(parts_, authority, names_of_tables(parts_, sink, connections))
+        authority, folder_parts = _counting(book, sink, connections, seen)
+        return take(folder_parts, authority, names_of_tables(folder_parts, sink, connections))
 
     return steadily(read)
 
@@ -69,9 +69,9 @@ def steadily(read: Callable[[Seen], T]) -> T:
                 raise
 
 
-def names_of_tables(parts_: list[FolderPart], sink: str, connections: Connections) -> Names:
+def names_of_tables(folder_parts: list[FolderPart], sink: str, connections: Connections) -> Names:
     """The older names of the columns. A stream has one table, or had others before: a name that was is one column's."""
-    return reduce(both, map(names_of, _tables(parts_, sink, connections)), NEVER)
+    return reduce(both, map(names_of, _tables(folder_parts, sink, connections)), NEVER)
 
 
 def parts_that_count(
@@ -129,8 +129,8 @@ def _where(part: FolderPart, sink: str, connections: Connections) -> CatalogTabl
     return located(connections, next(places))
 
 
-def _tables(parts_: list[FolderPart], sink: str, connections: Connections) -> set[CatalogTable]:
-    return {_where(part, sink, connections) for part in parts_}
+def _tables(folder_parts: list[FolderPart], sink: str, connections: Connections) -> set[CatalogTable]:
+    return {_where(part, sink, connections) for part in folder_parts}
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ class _Listed:
 
     @classmethod
     def of(
-        cls, where: CatalogTable, parts_: list[FolderPart], sink: str, connections: Connections, seen: Seen
+        cls, where: CatalogTable, folder_parts: list[FolderPart], sink: str, connections: Connections, seen: Seen
     ) -> _Listed:
-        here = (part for part in parts_ if _where(part, sink, connections) == where)
+        here = (part for part in folder_parts if _where(part, sink, connections) == where)
         table = check_there(where, (window.record for part in here for window in part.windows))
         seen[where] = _version(table)
         return listed(table)
@@ -194,11 +194,11 @@ def _with_files(part: FolderPart, there: _Listed, versions: str) -> FolderPart:
     return replace(part, files=tuple(held), compacted=True)
 
 
-def _apart(parts_: Iterable[FolderPart]) -> list[FolderPart]:
+def _apart(folder_parts: Iterable[FolderPart]) -> list[FolderPart]:
     """Parts of which no two have a file in common: windows that share files become one part."""
     together: dict[int, FolderPart] = {}
     at: dict[str, int] = {}
-    for number, part in enumerate(parts_):
+    for number, part in enumerate(folder_parts):
         whole = part
         for other in sorted({at[path] for path in part.paths if path in at}):
             whole = _joined(together.pop(other), whole)

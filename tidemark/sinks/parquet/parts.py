@@ -124,13 +124,13 @@ def _counting(book: Book, sink: str, window: Committed | None) -> tuple[Sequence
     return view.windows, view.authority
 
 
-def _check_there(parts_: Iterable[FolderPart]) -> None:
+def _check_there(folder_parts: Iterable[FolderPart]) -> None:
     """Raises Unreachable where a folder's disk may not be mounted: its rows are not deleted."""
     # Not at the top: most programs that know of parts never read one, and Arrow takes long to load.
     from tidemark.sinks.parquet.folders import check_there
 
     bases: dict[str, list[Record]] = {}
-    for part in parts_:
+    for part in folder_parts:
         bases.setdefault(part.base, []).extend(one.record for one in part.windows)
     for base, records in bases.items():
         check_there(base, records)

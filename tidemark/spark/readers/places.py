@@ -130,24 +130,24 @@ def places_schema(fields: Sequence[str], *, others: bool = False) -> pa.Schema:
 
 def place_row(
     fields: Sequence[str],
-    where: Place,
+    place: Place,
     row: StoredRow | None,
     digested: Digested | None = None,
     *,
     others: bool = False,
 ) -> tuple[Any, ...]:
     """A row of `places_schema`. `row` is None for a place with only debris. Else as for `hbase_places`."""
-    at = where.partition
-    place = (at.topic, at.incarnation, at.partition, where.offset, where.index)
+    at = place.partition
+    columns = (at.topic, at.incarnation, at.partition, place.offset, place.index)
     if row is None:
-        return (*place, False, False, None, None, *(None for _ in fields), *([[]] if others else []))
+        return (*columns, False, False, None, None, *(None for _ in fields), *([[]] if others else []))
     contents = [row.fields.get(name) for name in fields]
     said, digest = _signed(row.mark.digest), None
     if digested is not None:
-        of_row = row_hash(coordinate_hash(at, where.offset), where.index)
+        of_row = row_hash(coordinate_hash(at, place.offset), place.index)
         digest = _signed(content_hash(of_row, digested(row.fields)))
-    found_others = [sorted(row.fields.keys() - {*fields})] if others else []
-    return (*place, True, row.mark.tombstone, said, digest, *contents, *found_others)
+    other_names = [sorted(row.fields.keys() - {*fields})] if others else []
+    return (*columns, True, row.mark.tombstone, said, digest, *contents, *other_names)
 
 
 @dataclass(frozen=True)

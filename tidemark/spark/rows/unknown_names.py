@@ -24,8 +24,8 @@ def of_lines(lines: Iterable[Sequence[str]]) -> UnknownFields | None:
             names[bytes.fromhex(name).decode(errors="replace")] += int(times)
         else:
             messages += int(times)
-    found = UnknownFields.of(messages, names)
-    return found and found.for_a_receipt()
+    unknown = UnknownFields.of(messages, names)
+    return unknown and unknown.for_a_receipt()
 
 
 def of_rows(rows: DataFrame, *, several: bool) -> UnknownFields | None:
@@ -39,5 +39,5 @@ def of_rows(rows: DataFrame, *, several: bool) -> UnknownFields | None:
     each = named.select(*COORDINATE, F.explode(UNKNOWN_NAMES).alias(_NAME))
     counted = (each.distinct() if several else each).groupBy(_NAME).agg(F.count("*").alias(_TIMES))
     most = counted.orderBy(F.col(_TIMES).desc(), _NAME).limit(_MOST).collect()
-    found = UnknownFields.of(messages, {row[_NAME]: row[_TIMES] for row in most})
-    return found and found.for_a_receipt()
+    unknown = UnknownFields.of(messages, {row[_NAME]: row[_TIMES] for row in most})
+    return unknown and unknown.for_a_receipt()

@@ -61,12 +61,12 @@ def with_newest(rows: DataFrame, key: Sequence[str], epochs: Epochs) -> DataFram
 def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields) -> DataFrame:
     """The newest rows, with DELETED."""
     schema = _with(fields, f"{DELETED} boolean")
-    found = [spark.createDataFrame([], schema)]
+    parts = [spark.createDataFrame([], schema)]
     if files := newest.files:
-        found.append(spark.read.schema(schema).parquet(*files))
+        parts.append(spark.read.schema(schema).parquet(*files))
     plain = arrow_schema(schema)
-    found += [spark.createDataFrame(conformed(one, plain), schema) for one in newest.changed.values() if one.num_rows]
-    return reduce(DataFrame.unionAll, found)
+    parts += [spark.createDataFrame(conformed(one, plain), schema) for one in newest.changed.values() if one.num_rows]
+    return reduce(DataFrame.unionAll, parts)
 
 
 def audited(history: DataFrame, table: DataFrame, fields: Fields, within: RangeSet | None) -> DataFrame:
