@@ -72,7 +72,7 @@ PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 
 
 def install(*requirements: str) -> str:
-    """What installs packages, as errors say it: `pip install 'NAME>=1' ...`."""
+    """The command that installs packages, as errors say it: `pip install 'NAME>=1' ...`."""
     return f"pip install {' '.join(map(repr, requirements))}"
 
 

@@ -196,7 +196,7 @@ def _schedule(stream: Stream) -> Any:
 
 
 def _committed_lately(opened: OpenStream, level: Level, hours: int | None) -> RangeSet:
-    """What an audit looks at that nobody has asked for; empty for everything.
+    """The scope of an audit that nobody has asked for; empty for everything.
 
     Raises AirflowSkipException where there is nothing to look at.
     """

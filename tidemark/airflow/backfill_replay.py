@@ -1,4 +1,4 @@
-"""What backfill and replay share: check the request, open a lane over a selection, process it, publish.
+"""The steps that backfill and replay share: check the request, open a lane over a selection, process it, publish.
 
 A replay can compare before it opens its lane: what will change is shown, and kept under the name of the run.
 With `limits.approve_above`, a second person approves large requests before the lane is opened.

@@ -100,7 +100,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
 
         @task(outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
         def publish(**context: Any) -> dict[str, Any]:
-            """What was erased, and what remains where, as the task's result. The asset's event names the windows."""
+            """The erased messages, and what remains where, as the task's result. The asset's event names the windows."""
             from tidemark.airflow.connections import open_here
             from tidemark.runs import erasing
             from tidemark.runs.requests.answers import exact

@@ -37,7 +37,7 @@ class TidemarkHook(BaseHook):
         return self.read(from_airflow(self.conn_id))
 
     def test_connection(self) -> tuple[bool, str]:
-        """What Airflow's button *Test* shows. No server is asked: the tasks' machines reach others than this one may."""
+        """The answer of Airflow's button *Test*. No server is asked: the tasks' machines reach others than this one may."""
         try:
             return True, f"Tidemark can use it: {self.get_conn()}. No server was asked."
         except WrongUse as problem:

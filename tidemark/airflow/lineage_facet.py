@@ -10,7 +10,7 @@ from openlineage.client.facet_v2 import RunFacet
 
 @define
 class WindowsRunFacet(RunFacet):
-    """What a run has committed: totals of all windows, and the first windows with their ranges, generations and counts."""
+    """A run's committed windows: totals of all, and the first ones with their ranges, generations and counts."""
 
     stream: str
     lanes: list[str]

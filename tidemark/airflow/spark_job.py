@@ -86,7 +86,7 @@ class SparkJob(SparkSubmitOperator):
 
     @property
     def remedy(self) -> str:
-        """What a person does when Airflow tries no more, as the end of an error."""
+        """The advice for a person once Airflow tries no more, as the end of an error."""
         return ""
 
     def execute(self, context: Context) -> int:  # type: ignore[override]

@@ -113,7 +113,7 @@ def _event_time(opened: OpenStream) -> dict[str, Any]:
 
 
 def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) -> dict[str, Any]:
-    """What the event of the results says: the windows that a run has committed in a lane, and the stream's watermark."""
+    """The contents of the results' event: the windows that a run has committed in a lane, and the stream's watermark."""
     from tidemark.views.summary import windows
 
     return {

@@ -1,4 +1,4 @@
-"""What all DAGs of a stream have in common: name, tags, owner, access, retries, queue and callbacks, as its file says."""
+"""Settings that all DAGs of a stream share: name, tags, owner, access, retries, queue and callbacks, as its file says."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def stream_dag(
 
 
 def _lead_to_the_pages(dag: DAG, stream: str, kind: str) -> None:
-    """What each task does, and where the pages are, in the DAG's document; and a button of each task to the run's page."""
+    """Explains each task and links the pages, in the DAG's document; and a button of each task to the run's page."""
     said = []
     for operator in dag.topological_sort():  # type: ignore[no-untyped-call]
         first = (operator.doc_md or "").strip().partition("\n\n")[0].replace("\n", " ")

@@ -71,7 +71,7 @@ def _set_of(text: str, imports: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def _first_problem(said: bytes, folder: Path) -> str:
-    """What protoc says is wrong, in one line: the place, and why."""
+    """The error of protoc in one line: the place, and why."""
     lines = said.decode(errors="replace").replace(f"{folder}/", "").splitlines()
     wrong = [line for line in lines if _OF_A_FILE.match(line)]
     return wrong[0].replace(f"{_MAIN}:", "line ", 1)[:_MOST_SAID] if wrong else "it does not say why"

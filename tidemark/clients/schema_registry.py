@@ -368,7 +368,7 @@ def _on_same_server(asked: httpx.URL, to: httpx.URL) -> httpx.URL:
 
 
 def _message(body: bytes) -> str:
-    """What a registry says about a refusal, on one line."""
+    """A registry's reason for a refusal, on one line."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

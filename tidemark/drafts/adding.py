@@ -70,7 +70,7 @@ def _in_schema(text: str, schema: yaml.ScalarNode, named: Sequence[str]) -> str:
 
 
 def _end(text: str) -> str:
-    """What ends the lines of a file."""
+    """The line ending of a file."""
     return "\r\n" if "\r\n" in text else "\n"
 
 

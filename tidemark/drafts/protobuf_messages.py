@@ -37,7 +37,7 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
         raise ValueError(f"no field of {message} has a type that scheme protobuf reads")
 
     def read(value: bytes) -> dict[str, object] | str:
-        """What a value says; or why it is no such message."""
+        """A value's message; or why it is no such message."""
         if (number := number_in(value)) is None:
             return NOT_FRAMED
         if number not in schemas:

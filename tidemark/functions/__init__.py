@@ -1,4 +1,4 @@
-"""What a user's Python function for each message (the scheme `function`) sees, gives, and raises.
+"""The message that a user's Python function (the scheme `function`) sees, what it returns, and what it raises.
 
     from tidemark import Message, PermanentFailure
 

@@ -45,7 +45,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class CallResult:
-    """What became of a message: its rows (none: the message is skipped), or why it is invalid, or how it failed."""
+    """The outcome of a message: its rows (none: the message is skipped), or why it is invalid, or how it failed."""
 
     message: Message
     rows: tuple[tuple[Any, ...], ...] = ()
@@ -86,7 +86,7 @@ class CallFailure(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a call gave: rows (none: the message is skipped), or why they do not fit the stream, or how the call failed."""
+    """The result of a call: rows (none: the message is skipped), or why they do not fit the stream, or how the call failed."""
 
     rows: tuple[tuple[Any, ...], ...] = ()
     invalid: str | None = None

@@ -1,4 +1,4 @@
-"""What people send in a body: read apart from Airflow's own work, and refused before it costs anything.
+"""Bodies that people send: read apart from Airflow's own work, and refused before it costs anything.
 
 Reading JSON holds Python's lock: no other thread goes on meanwhile, whichever thread reads. A text is read in no time, many
 small values are not: 2 MB of empty lists take ten seconds. So a body may have one long text, and little beside its texts.

@@ -46,7 +46,7 @@ _LONG_THREADS = 4
 
 @dataclass(frozen=True)
 class WithoutKafka:
-    """What the ledger alone knows, as an answer to a question, and why Kafka has said nothing."""
+    """An answer from the ledger alone, and why Kafka has said nothing."""
 
     found: Any
     problem: str

@@ -1,4 +1,4 @@
-"""What every answer of the page has: headers, the files of the pages, and errors as text."""
+"""The parts that every answer of the page has: headers, the files of the pages, and errors as text."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _log_in(request: Request) -> Response:
 
 
 async def wrong_value(request: Request, problem: Exception) -> Response:
-    """What is wrong with the values of a request, in a sentence, as all other problems are."""
+    """The errors in the values of a request as one sentence, like all other problems."""
     errors = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
     lines = [
         f"{error['loc'][-1] if error['loc'] else 'request'}: {wording.describe_error(error)}"

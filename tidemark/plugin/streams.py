@@ -118,7 +118,7 @@ class KnownStreams:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What a file was: a stream, or what is wrong with it. `until`, it is not read again unless it has changed."""
+    """A file as it was read: a stream, or what is wrong with it. `until`, it is not read again unless it has changed."""
 
     state: tuple[int, int]
     file: StreamFile | str
@@ -127,7 +127,7 @@ class _Loaded:
 
 @dataclass
 class _Index:
-    """What is kept of a stream's history: its windows once somebody looks at the picture, and which holes are known."""
+    """The cached part of a stream's history: its windows once somebody looks at the picture, and which holes are known."""
 
     book: Book
     windows: WindowIndex = field(default_factory=WindowIndex)

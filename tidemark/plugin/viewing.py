@@ -1,4 +1,4 @@
-"""What a person may look at. Every route of a stream gets the stream here, so no route forgets to ask for the right."""
+"""The streams that a person may look at. Every route gets its stream here, so no route forgets to ask for the right."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _by_parts(message: Any) -> dict[str, Any]:
 
 
 def _of_messages(field: Any) -> Any:
-    """What a field's messages are; None for one that has none."""
+    """The message type of a field; None for a field of another type."""
     of = field.message_type
     return of.fields_by_name["value"].message_type if of is not None and of.GetOptions().map_entry else of
 

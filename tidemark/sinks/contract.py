@@ -1,4 +1,4 @@
-"""What each type of sink brings without Spark: its settings, its sweep, and its reader."""
+"""The contract of a type of sink without Spark: its settings, its sweep, and its reader."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def owned_table(table: str) -> Owned:
 
 
 class StoreSettings(Part):
-    """What a stream file says of a store that it writes to."""
+    """The settings of a store that a stream writes to."""
 
     type: str
 
@@ -95,7 +95,7 @@ class StoreSettings(Part):
 
 
 class SinkSettings(StoreSettings):
-    """What a stream file says of one sink. Each type of sink derives its own settings from this class."""
+    """The settings of one sink in a stream file. Each type of sink derives its own settings from this class."""
 
     name: Name
 
@@ -121,7 +121,7 @@ class SinkSettings(StoreSettings):
 
 
 class Opened(Protocol):
-    """What a sink needs of an open stream."""
+    """The parts of an open stream that a sink needs."""
 
     @property
     def book(self) -> Book: ...
@@ -138,7 +138,7 @@ class Opened(Protocol):
 
 @dataclass(frozen=True)
 class Erasing:
-    """What a committed window has erased, for a place that attempts have written to.
+    """The offsets that a committed window has erased, for a place that attempts have written to.
 
     `standing` says which windows counted there before, and which attempts may still commit.
     """
@@ -158,7 +158,7 @@ def gone_of_dead(done: Iterable[Erasing], generation: int) -> RangeSet:
 
 
 class PlainSink:
-    """What Tidemark does without Spark with one type of sink. A sink overrides what it needs."""
+    """The work without Spark on one type of sink. A sink overrides what it needs."""
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         """Remove what older attempts have left at the offsets that a committed window covers.
@@ -264,7 +264,7 @@ NO_KEY = "it keeps values by key, and no row of the message, from another sink, 
 
 @dataclass(frozen=True)
 class UnderKey:
-    """What a sink holds under a key. `said`: whose it is, in words. Fields that are null are absent."""
+    """The row that a sink holds under a key. `said`: whose it is, in words. Fields that are null are absent."""
 
     key: Mapping[str, bytes | None]
     said: str
@@ -286,7 +286,7 @@ def in_columns(fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns
 
 @dataclass(frozen=True)
 class CompactionRequest:
-    """What to compact: windows committed `before` a time (milliseconds since 1970), at most this many `windows`.
+    """The windows to compact: those committed `before` a time (milliseconds since 1970), at most this many `windows`.
 
     `again`: also windows that a compaction has taken already.
     """
@@ -316,10 +316,10 @@ class Replacement:
 
 
 class Compaction(Protocol):
-    """What a type of sink says about its compaction. `tidemark.spark.sinks.contract.CompactingSink` does the work."""
+    """The description of a type of sink's compaction. `tidemark.spark.sinks.contract.CompactingSink` does the work."""
 
     def planned(self, opened: Opened, settings: Any, asked: CompactionRequest) -> Sequence[Replaceable]:
-        """What a compaction would take now. This call changes nothing."""
+        """The folders or files that a compaction would take now. This call changes nothing."""
         ...
 
     def at_work(self, opened: Opened, settings: Any) -> str | None:

@@ -96,7 +96,7 @@ def kind_of(type_: str) -> Kind:
 
 
 def plain_of(type_: str) -> PlainSink:
-    """What clears a place that a receipt names: of a sink, or of dead letters. Raises WrongUse for an unknown type."""
+    """The object that clears a place of a receipt: of a sink, or of dead letters. Raises WrongUse for an unknown type."""
     if type_ == COPIES:
         return PlainCopies()
     return (dead_letters.kind_of_receipts(type_) or kind_of(type_)).without_spark()

@@ -132,7 +132,7 @@ def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -
 
 
 def _folder(settings: Any) -> FolderSettings | None:
-    """What the settings of a store say of its folder; None of a store without one."""
+    """The settings of a store's folder; None for a store without one."""
     match settings:
         case FileDeadLetters():
             return settings.sink

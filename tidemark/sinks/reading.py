@@ -91,7 +91,7 @@ def places_of_pieces(
 def read_at(
     book: Book, place: Coordinate, readers: Mapping[str, Callable[[Record], T]]
 ) -> tuple[CoveringWindows, dict[str, T]]:
-    """What the ledger says of one coordinate, and what readers give of it by the name of their sink.
+    """The ledger's record of one coordinate, and what readers give of it by the name of their sink.
 
     A reader is called with the window that counts in its sink, and not where there is none. A name that is no sink's, such
     as that of the dead letters, has what counts for the coordinate itself. The history is not read. The coordinate is looked

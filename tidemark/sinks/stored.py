@@ -16,7 +16,7 @@ _MARK = struct.Struct(">BBQQQ")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Place:
-    """What a row key says."""
+    """The place of a row: the coordinate of its message, and its index among the rows of that."""
 
     partition: TopicPartition
     offset: int
@@ -24,7 +24,7 @@ class Place:
 
 
 class Mark(NamedTuple):
-    """What a row's mark says: the attempt and the window that wrote the row, and the digest of its contents."""
+    """The contents of a row's mark: the attempt and the window that wrote the row, and the digest of its contents."""
 
     generation: int
     digest: int

@@ -101,7 +101,7 @@ OnDeleted = Literal["fail", "leave"]
 
 
 class TopicPolicies(Part):
-    """What to do, for one topic, when Kafka no longer has what the ledger knows; what is not said is as for the others."""
+    """The policy for one topic when Kafka no longer has what the ledger knows; what is not said is as for the others."""
 
     on_out_of_range: OnOutOfRange | None = Field(default=None, description="As under `source`, for this topic.")
     on_recreated: OnChange | None = Field(default=None, description="As under `source`, for this topic.")

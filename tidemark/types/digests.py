@@ -1,4 +1,4 @@
-"""What a row's digest has of a value, to the byte: see `tidemark.offsets.hashing` for the chain of a row's fields.
+"""The part of a row's digest for a value, to the byte: see `tidemark.offsets.hashing` for the chain of a row's fields.
 
 A field's part of the chain, where it is not null:
 

@@ -13,7 +13,7 @@ NEVER: Names = {}
 
 
 def by_today(was: Names, stored: dict[str, V]) -> dict[str, V]:
-    """What one row has, by the names of today; what has today's name already stays."""
+    """The fields of one row by today's names; what has today's name already stays."""
     if not was:
         return stored
     today = {old: name for name, names in was.items() for old in names if name not in stored}

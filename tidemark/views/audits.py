@@ -55,7 +55,7 @@ class PlaceOfAudit:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a report has counted in each place, and found. Levels that compare no results count nothing.
+    """The counts and findings of a report in each place. Levels that compare no results count nothing.
 
     `sinks`: those that a replay of the findings would write alone; None for all.
     """

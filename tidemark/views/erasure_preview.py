@@ -1,4 +1,4 @@
-"""What the page of a plan shows of an erasure before it is started: the messages, and what would remain where.
+"""The page of a plan for an erasure before it is started: the messages, and what would remain where.
 
 The same as a dry run on the command line or in Airflow.
 """
@@ -63,7 +63,7 @@ class ErasureShown:
 
 
 def to_erase(opened: OpenStream, asked: EraseRequest) -> ErasureShown:
-    """What a request would erase. Writes nothing. Raises what `erasing.wanted`, `choose` and `check` raise."""
+    """The offsets that a request would erase. Writes nothing. Raises what `erasing.wanted`, `choose` and `check` raise."""
     offsets, how = erasing.wanted(opened, asked, most=MOST_READ)
     chosen = erasing.choose(opened, offsets)
     erasing.check(opened, asked, chosen)

@@ -1,4 +1,4 @@
-"""What happened to a stream besides reading: offsets jumped over, windows given up, changes accepted by a policy."""
+"""The events of a stream besides reading: offsets jumped over, windows given up, changes accepted by a policy."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class PartitionInWork:
 
 @dataclass(frozen=True)
 class JobInWork:
-    """What the job of a run without lanes of its own is at: the window of an ingest, or a step of an audit or comparison.
+    """The progress of the job of a run without lanes of its own: the window of an ingest, or a step of an audit or comparison.
 
     `done` and `beat` as of a window in work. A step that reads nothing from Kafka has no `offsets` and no partitions. `run`
     is the job's own name: an audit after a repair has one of its own.

@@ -1,4 +1,4 @@
-"""What a run has read and written, as lineage tools name it: topics, tables, folders, with ranges and counts.
+"""A run's inputs and outputs, as lineage tools name it: topics, tables, folders, with ranges and counts.
 
 Namespaces and names follow OpenLineage's naming of data sets where it has one: `kafka://host:port` and the topic, the scheme
 of a folder and its path. A table of HBase is `hbase://host:port` and the table.
@@ -63,7 +63,7 @@ class Lineage:
 
 
 def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
-    """What a run has committed in its lanes until now."""
+    """The windows that a run has committed in its lanes until now."""
     records = [record for lane in lanes for record in committed_by(opened, lane, run)]
     counts, passed = [messages(record) for record in records], [passed_over(record) for record in records]
     first = records[:MOST_WINDOWS]

@@ -1,4 +1,4 @@
-"""What became of a window's results: how many still count, and which newer windows have replaced or erased the others."""
+"""The fate of a window's results: how many still count, and which newer windows have replaced or erased the others."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class Overview(StateOfStream):
 
 @dataclass(frozen=True)
 class _InKafka:
-    """What only Kafka knows of a stream."""
+    """The part of a stream's overview that only Kafka knows."""
 
     missing_topics: list[str]
     logs: dict[str, TopicLog]

@@ -1,4 +1,4 @@
-"""What the page of a plan shows: what a backfill or replay would read, the answer to each other offset, and what it replaces.
+"""The page of a plan: what a backfill or replay would read, the answer to each other offset, and what it replaces.
 
 The same as a dry run on the command line or in Airflow.
 """

@@ -52,7 +52,7 @@ _SEVERITY = list(PartitionState)
 
 @dataclass(frozen=True)
 class Commit:
-    """What a window left of a partition: when (ms since 1970), the position, and the lag; None for an unknown lag."""
+    """The state that a window left of a partition: when (ms since 1970), the position, and the lag; None if unknown."""
 
     at: int
     position: int

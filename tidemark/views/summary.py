@@ -90,7 +90,7 @@ def said_of(topics: Topics, records: Sequence[Record]) -> list[str]:
 
 
 def answer_of(topics: Topics, records: Sequence[Record]) -> str:
-    """What a run has committed, in one line."""
+    """A run's committed windows in one line."""
     if len(records) < 2:
         return said_of(topics, records)[0]
     counts = [messages(record) for record in records]

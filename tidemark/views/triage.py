@@ -15,7 +15,7 @@ from tidemark.views.stream_line import StreamLine, line_of
 
 
 class StreamState(StrEnum):
-    """What a stream is like as a whole, from the best to the worst. Five of the words are those of its partitions."""
+    """The state of a stream as a whole, from the best to the worst. Five of the words are those of its partitions."""
 
     OK = "OK"
     # No window yet: nobody knows whether it works.

@@ -1,4 +1,4 @@
-"""What the values of views have in common, and how they are written as JSON."""
+"""The base of the values of views, and how they are written as JSON."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ _Shown = tuple[str, int, int]
 
 
 class _Commit(NamedTuple):
-    """What a commit writes; `shown` are the offsets for other tools."""
+    """The writes of a commit; `shown` are the offsets for other tools."""
 
     head: Key
     expected: bytes

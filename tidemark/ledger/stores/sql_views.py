@@ -127,7 +127,7 @@ _DIALECTS = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _sqlite}
 
 
 def helpers(kind: str, table: str) -> tuple[str, ...]:
-    """What the views need. One value that is no JSON would be an error of every query, and PostgreSQL can only try."""
+    """Functions of the views. One value that is no JSON would be an error of every query, and PostgreSQL can only try."""
     if kind != "postgresql":
         return ()
     return (

@@ -156,7 +156,7 @@ def _read(opened: OpenStream, kind: Kind, asked: MessageQuery, meter: Meter, sin
 
 
 def _noted(kind: Kind, asked: MessageQuery) -> str:
-    """What a person looks at, for the audit log. The filter, which may hold what was erased since, is not named."""
+    """The page that a person looks at, for the audit log. The filter, which may hold what was erased since, is not named."""
     where = asked.where
     parts = [
         where.where or "all",

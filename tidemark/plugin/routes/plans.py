@@ -32,14 +32,14 @@ Fields = Annotated[dict[str, str | int | bool | list[str] | None], Field(max_len
 
 
 class RequestToPlan(BaseModel):
-    """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
+    """A request to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
 
     kind: Literal["replay", "backfill"]
     fields: Fields
 
 
 class ErasureToPlan(BaseModel):
-    """What to erase: the fields of the form of the DAG `NAME__erase`. The reason may be missing."""
+    """An erasure to plan: the fields of the form of the DAG `NAME__erase`. The reason may be missing."""
 
     fields: Fields
 
@@ -57,7 +57,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def resolve(
         name: str, user: User, asked: Annotated[RequestToPlan, Depends(body(RequestToPlan))]
     ) -> PlanShown:
-        """What a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
+        """The offsets that a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
 
         With the field `plan`, a digest that an earlier answer has given: 409 if the plan is another one by now.
         """
@@ -74,7 +74,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def to_be_erased(
         name: str, user: User, asked: Annotated[ErasureToPlan, Depends(body(ErasureToPlan))]
     ) -> ErasureShown:
-        """What would be erased, and what would remain where. Changes nothing.
+        """The messages that would be erased, and what would remain where. Changes nothing.
 
         A key is looked for in Kafka for those who may trigger the DAG `NAME__erase`, and Airflow's audit log notes who did.
         With the field `plan`, as above.

@@ -1,4 +1,4 @@
-"""What belongs to one of Airflow's runs: its answers to offsets, and the report of an audit."""
+"""The routes of one of Airflow's runs: its answers to offsets, and the report of an audit."""
 
 from __future__ import annotations
 

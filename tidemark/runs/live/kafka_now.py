@@ -1,4 +1,4 @@
-"""What there is to read now: a stream's topics, what Kafka says about them, and their incarnations in the ledger."""
+"""The messages that can be read now: a stream's topics, what Kafka says about them, and their incarnations in the ledger."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topics_now(opened: OpenStream) -> tuple[str, ...]:
 
 
 def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Known:
-    """What Kafka says about these topics, and their incarnations in the ledger.
+    """Kafka's state of these topics, and their incarnations in the ledger.
 
     With `learn`, new topics are entered in the ledger. Without, they only get the number that they would have there: for
     whoever asks and plans. Only what pins a window learns.

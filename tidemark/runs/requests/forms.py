@@ -506,7 +506,7 @@ def checked(
 
 
 def _said(error: ErrorDetails, kind: type[_Request], called: Callable[[str], str]) -> str:
-    """What is wrong with one field."""
+    """The error in one field."""
     field, *within = map(str, error["loc"] or ("request",))
     name = ".".join([called(field) if field in kind.model_fields else field, *within])
     if error["type"] == "missing":

@@ -1,4 +1,4 @@
-"""What a dead letter holds: its message, the reason, and how often processing was tried."""
+"""The contents of a dead letter: its message, the reason, and how often processing was tried."""
 
 from __future__ import annotations
 

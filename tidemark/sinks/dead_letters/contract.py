@@ -1,4 +1,4 @@
-"""What each type of dead letters' store brings: its settings, its reader, its writer with Spark, and what clears it."""
+"""The contract of a type of dead letters' store: its settings, its reader, its writer with Spark, and what clears it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COPIES = "dead_letter_copies"
 
 
 class DeadLetterSettings(StoreSettings):
-    """What a stream file says of its dead letters. Each type of store derives its own settings from this class."""
+    """The settings of a stream's dead letters. Each type of store derives its own settings from this class."""
 
     # What the page calls the server.
     server: ClassVar[str]

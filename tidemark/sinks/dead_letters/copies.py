@@ -103,7 +103,7 @@ class Copies:
 
 
 def _counting(book: Book, record: Record, letters: DeadLetters) -> Iterator[StoredRow]:
-    """What counts of a window, and so was not erased."""
+    """The offsets of a window that count, and so were not erased."""
     generation = record.attempt.generation
     counting = Authority([(generation, book.authority().held_by(generation, book.covers(record.window)))])
     places = {tally.at for tally in record.tallies if tally.dead_letters}

@@ -1,4 +1,4 @@
-"""What an attempt does with a Delta table, whoever writes its files."""
+"""The steps of an attempt on a Delta table, whoever writes its files."""
 
 from __future__ import annotations
 

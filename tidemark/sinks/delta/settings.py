@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink in a Delta table."""
+"""The settings of a sink in a Delta table."""
 
 from __future__ import annotations
 

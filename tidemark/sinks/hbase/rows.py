@@ -76,7 +76,7 @@ def split_keys(regions: int) -> list[bytes]:
 
 
 def parse_key(key: bytes) -> Place:
-    """What a row key says. Raises ValueError for a key that is not of this layout."""
+    """The place in a row key. Raises ValueError for a key that is not of this layout."""
     length = key[1] if len(key) > 1 else -1
     if length < 1 or len(key) != 2 + length + _TAIL.size + _PLACE.size:
         raise ValueError(f"not a row of this layout: {key!r}")

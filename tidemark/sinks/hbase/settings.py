@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink with a row for each result row."""
+"""The settings of a sink with a row for each result row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidemark.sinks.contract import Owned, SinkSettings, Surroundings, owned_tab
 
 
 class HBaseTableSettings(SinkSettings):
-    """What all sinks in HBase have: a connection and a table. `regions` counts when the table is made."""
+    """The settings that all sinks in HBase share: a connection and a table. `regions` counts when the table is made."""
 
     hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
     table: Annotated[Table, Field(description="The table, with its namespace if it has one: `reports:orders`.")]

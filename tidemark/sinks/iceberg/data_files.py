@@ -78,7 +78,7 @@ def described(metadata: TableMetadata, name: str, partition: Record | None = Non
 
 
 def _statistics(metadata: TableMetadata, footer: pq.FileMetaData) -> Mapping[str, Any]:
-    """What a manifest says of a file's columns. Readers open each file of which it has no bounds of the column they look for.
+    """The bounds of a file's columns in a manifest. Readers open each file without bounds of the column they look for.
 
     A column has none where the library cannot write them: it knows no day or time that Python has none of, no text that ends
     in the middle of what is UTF-8, and no number that was stored before its column got more digits than 18.

@@ -1,4 +1,4 @@
-"""What an Iceberg table still holds of erased offsets: files that older snapshots name, and those that none names."""
+"""The remains of erased offsets in an Iceberg table: files that older snapshots name, and those that none names."""
 
 from __future__ import annotations
 

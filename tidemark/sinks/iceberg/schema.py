@@ -98,7 +98,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def today(metadata: TableMetadata, name: str) -> str:
-    """What a column of a file is called now."""
+    """Today's name of a column of a file."""
     mapping = metadata.name_mapping()
     field = next((one.field_id for one in mapping.root if name in one.names), None) if mapping else None
     column = None if field is None else metadata.schema().find_column_name(field)

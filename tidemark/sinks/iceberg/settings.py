@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink in an Iceberg table."""
+"""The settings of a sink in an Iceberg table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """What a table is partitioned by: the day or the hour (UTC) of a field that is a time, or buckets of a field."""
+    """The partition key of a table: the day or the hour (UTC) of a field that is a time, or buckets of a field."""
 
     field: str
     part: Literal["day", "hour", "bucket"]
@@ -53,7 +53,7 @@ class PartitionKey:
 
     @property
     def name(self) -> str:
-        """What the table calls it, as Iceberg's own programs do."""
+        """The partition field's name in the table, as Iceberg's own programs write it."""
         return f"{self.field}_{self.part}"
 
     @property

@@ -58,7 +58,7 @@ _FEW = 1 << (_BLOCK_BITS - 4)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a message's headers say: the stream and coordinate of the result, and the attempt that wrote it."""
+    """The contents of a message's headers: the stream and coordinate of the result, and the attempt that wrote it."""
 
     stream: str
     place: Place

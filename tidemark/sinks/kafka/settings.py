@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink in Kafka."""
+"""The settings of a sink in Kafka."""
 
 from __future__ import annotations
 

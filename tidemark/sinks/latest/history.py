@@ -1,4 +1,4 @@
-"""What the windows of a sink have written: the rows that count, from which the newest of each key are taken.
+"""The history of a sink's windows: the rows that count, from which the newest of each key are taken.
 
     BASE/_history/_tidemark_owner.json
     BASE/_history/lane=LANE/seq=NUMBER/generation=GENERATION/part-*.parquet

@@ -1,4 +1,4 @@
-"""What a table with the newest row of each key says of itself: the key, the number of buckets, and more."""
+"""The properties of a table with the newest row of each key: the key, the number of buckets, and more."""
 
 from __future__ import annotations
 

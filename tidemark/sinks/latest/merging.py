@@ -79,7 +79,7 @@ def coordinates(version: TableVersion, buckets: Collection[int]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Merge:
-    """What changes a version of a table, by the ledger as it was read after the version.
+    """The changes to a version of a table, by the ledger as it was read after the version.
 
     `fresh` has the rows of the windows that are to be seen, or all where the table may lack some that count. `history`, if rows
     of the table may count no more: all that count.

@@ -1,4 +1,4 @@
-"""What a stream file may say of a table with the newest row of each key."""
+"""The settings of a table with the newest row of each key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HistoryFolder:
 
 
 class LatestSettings(FolderSettings):
-    """What the sinks in all kinds of tables have."""
+    """The settings that sinks in all kinds of tables share."""
 
     key: Key
     op: FieldName | None = Field(

@@ -34,7 +34,7 @@ Write = Callable[[int, pa.Table], str | None]
 
 @dataclass(frozen=True)
 class Staged:
-    """What the next version has: the buckets that change, each with the file that takes the place of its files.
+    """The contents of the next version: the buckets that change, each with the file that takes the place of its files.
 
     `restored` is what that version says of the ledger, as `TableVersion` has it.
     """
@@ -138,7 +138,7 @@ def _from_all(
 def _merge(
     version: TableVersion, history: History, windows: Collection[WindowName], register: Register, *, stale: bool
 ) -> Merge:
-    """What some windows make of a version. `stale`: rows of it may count no more."""
+    """The changes that some windows make to a version. `stale`: rows of it may count no more."""
     epochs = Epochs(register.topics)
     if version.restored != register.restored:
         # It may have rows of windows that the ledger has forgotten, and lack what these had taken out.
@@ -165,7 +165,7 @@ def _history(table: LatestTable, parts: list[FolderPart], authority: Authority) 
 
 
 def said_of(record: Record) -> dict[str, str]:
-    """What a version of a table says of the window that it shows."""
+    """The entry in a version of a table for the window that it shows."""
     return {
         "tidemark.lane": record.lane,
         "tidemark.window": f"{record.lane}/{record.seq}",

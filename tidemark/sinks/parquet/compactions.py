@@ -66,7 +66,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Compactions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the compactions of a sink have replaced. `token` is new at each change, so no value ever recurs."""
+    """The folders that a sink's compactions have replaced. `token` is new at each change, so no value ever recurs."""
 
     format: int = FORMAT
     stream: str
@@ -99,13 +99,13 @@ def _decoded(book: Book, sink: str, stored: bytes) -> Compactions:
 
 
 def find(book: Book, sink: str) -> StoredCompactions | None:
-    """What compactions have replaced; None before the first compaction."""
+    """The folders that compactions have replaced; None before the first compaction."""
     stored = _values(book).find(sink)
     return None if stored is None else StoredCompactions(stored, _decoded(book, sink, stored))
 
 
 def of_all_sinks(book: Book) -> list[Compactions]:
-    """What compactions have replaced in all sinks of a stream, also in sinks that the stream file no longer names."""
+    """The folders replaced by compactions in all sinks of a stream, even in those that the stream file no longer names."""
     return [_decoded(book, sink, stored) for sink, stored in _values(book).of_all_sinks()]
 
 

@@ -77,7 +77,7 @@ def delete(folder: str) -> None:
 
 
 def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
-    """What some folders or files hold, read without Spark. None if they are larger than `most_bytes`.
+    """The rows of some folders or files, read without Spark. None if they are larger than `most_bytes`.
 
     The rows are read and counted in batches, so memory does not grow with the files.
     """

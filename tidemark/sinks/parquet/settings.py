@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink of Parquet files."""
+"""The settings of a sink of Parquet files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Compression = Literal["snappy", "gzip", "zstd", "none"]
 
 @dataclass(frozen=True)
 class FolderKey:
-    """What a folder below a window's is named by: a field, or the date or hour (in UTC) of a field that is a time."""
+    """The value that names a folder below a window's: a field, or the date or hour (in UTC) of a field that is a time."""
 
     field: str
     part: Literal["date", "hour"] | None = None
@@ -63,7 +63,7 @@ def _readable(text: str) -> str:
 
 
 class InFolder(StoreSettings):
-    """What sinks and dead letters in files have: a folder below the connection's path."""
+    """The settings that sinks and dead letters in files share: a folder below the connection's path."""
 
     files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
     folder: Annotated[Folder, Field(description="The folder, below the connection's path.")]
@@ -82,7 +82,7 @@ class InFolder(StoreSettings):
 
 
 class FolderSettings(InFolder, SinkSettings):
-    """What all sinks of files have."""
+    """The settings that all sinks of files share."""
 
     def owned(self) -> Iterable[Owned]:
         # Not every file system tells names apart that differ in case alone.

@@ -24,7 +24,7 @@ from tidemark.sinks.texts import of_file
 
 
 class PlainFolders(InFolders):
-    """What is so of all sinks with a folder for each attempt, which a compaction may put together."""
+    """The behaviour of all sinks with a folder for each attempt, which a compaction may put together."""
 
     # The type that receipts give.
     kind: ClassVar[str] = TYPE

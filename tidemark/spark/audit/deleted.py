@@ -1,4 +1,4 @@
-"""What an audit can still compare for offsets that Kafka has deleted: rows summed up by the blocks of windows."""
+"""The comparison that remains for offsets that Kafka has deleted: rows summed up by the blocks of windows."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class AuditedPlace:
 
 
 class ExpectedRows(Protocol):
-    """What messages should have become."""
+    """The expected outcomes of messages."""
 
     @property
     def tallies(self) -> Sequence[PartitionTally]: ...

@@ -354,7 +354,7 @@ class EngineServer:
     # the engine's own end
 
     def _look(self) -> None:
-        """What time alone brings."""
+        """The effects of time alone."""
         now = time.monotonic()
         for run in self._at_work():
             if run.cleaner is not None and now - run.cleaning_since > _CLEANING_SECONDS:

@@ -32,7 +32,7 @@ _BARS_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Process:
-    """What the asking program has: the words of its command, its standard files, folder and umask."""
+    """The state of the asking program: the words of its command, its standard files, folder and umask."""
 
     command: Sequence[str]
     files: Sequence[int]

@@ -234,7 +234,7 @@ def _most_dead_letters(view: View, covered: RangeSet) -> int:
 
 
 def _known(opened: OpenStream, covered: RangeSet) -> Known:
-    """What Kafka has of the covered topics, in the incarnations that it holds."""
+    """Kafka's part of the covered topics, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
     return kafka_now.known_now(opened, topics, learn=False) if topics else Known({}, {})
 

@@ -1,4 +1,4 @@
-"""What every entry script does: runs a job, reports an error in one line, and ends with its exit code."""
+"""The frame of every entry script: runs a job, reports an error in one line, and ends with its exit code."""
 
 from __future__ import annotations
 

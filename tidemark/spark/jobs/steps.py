@@ -1,4 +1,4 @@
-"""What a job is at that holds no window: for whoever waits, in the log and in the ledger. Nothing depends on it."""
+"""The present step of a job that holds no window: for whoever waits, in the log and in the ledger. Nothing depends on it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Steps:
             self._note()
 
     def watch(self, counted: Any) -> None:
-        """What this accumulator of `read_offsets` counts is read in this step."""
+        """This step reads the counts of this accumulator of `read_offsets`."""
         self._read.watch(counted)
 
     def _go_on(self) -> None:

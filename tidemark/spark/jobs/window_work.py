@@ -61,7 +61,7 @@ _FEW, _FEW_BYTES = 5_000, 4 << 20
 
 @dataclass(frozen=True)
 class _Made:
-    """What became of a window's messages: the rows that sinks store, and the dead letters."""
+    """The outcomes of a window's messages: the rows that sinks store, and the dead letters."""
 
     stored: Callable[[], DataFrame]
     dead_letters: Callable[[], DataFrame]

@@ -1,4 +1,4 @@
-"""What Spark's class path needs beside Spark: the Kafka connector with its parts, and Spark's Avro package.
+"""The jars on Spark's class path besides Spark's own: the Kafka connector with its parts, and Spark's Avro package.
 
 Without them, Spark fails in the middle of the work, in the words of a compiler or of a server that does not answer.
 """

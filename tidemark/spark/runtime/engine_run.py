@@ -105,7 +105,7 @@ class Attached:
         return value
 
     def stages(self) -> list[tuple[int, int, int, int]]:
-        """What the run's jobs are at: number of a stage, its tasks that are done and at work, and all of them."""
+        """The progress of the run's jobs: number of a stage, its tasks that are done and at work, and all of them."""
         numbers = [[int(number) for number in line.split()] for line in self._java.stages(self.run.name)]
         return [(number, done, at_work, tasks) for number, done, at_work, tasks in numbers]
 
@@ -115,7 +115,7 @@ class Attached:
 
 
 class _Updates:
-    """What tasks have added to accumulators. The JVM keeps it until this process asks for it.
+    """The values that tasks have added to accumulators. The JVM keeps them until this process asks for them.
 
     After spark-submit, Spark's scheduler tells the driver's process at the end of each task, and waits for it. In an engine,
     a run that hangs would hold up all others.

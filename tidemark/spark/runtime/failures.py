@@ -134,7 +134,7 @@ def _what_ended(text: str) -> re.Match[str] | None:
 
 
 def _of_spark(causes: list[str]) -> str | None:
-    """What to say where Spark itself has lost a task: for want of memory, or with the program that computed it."""
+    """The error where Spark itself has lost a task: for want of memory, or with the program that computed it."""
     ended = next(filter(None, map(_what_ended, causes)), None)
     if ended is not None and ended[1] == _LOST_EXECUTOR:
         return (

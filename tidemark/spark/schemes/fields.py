@@ -51,7 +51,7 @@ def utf8_text(part: str = VALUE) -> Column:
 
 
 def words(kind: Type) -> str:
-    """What a value of a type is, in a reason: `an integer`."""
+    """The name of a type's value in a reason: `an integer`."""
     return _ARTICLES.get(kind.name, str(kind))
 
 

@@ -1,4 +1,4 @@
-"""What was found as a file: CSV or JSON, one line each, with coordinates that a replay takes."""
+"""Search results as a file: CSV or JSON, one line each, with coordinates that a replay takes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Path = tuple[str | int, ...]
 
 
 class Subject(NamedTuple):
-    """What is compared: `name` of a header or a field, `path` into the value as JSON."""
+    """The left side of a comparison: `name` of a header or a field, `path` into the value as JSON."""
 
     kind: Literal["key", "value", "header", "path", "field"]
     name: str = ""
@@ -272,7 +272,7 @@ def _path(token: _Token) -> Path:
 
 
 def _unquoted(token: _Token) -> str:
-    """What stands in quotes, with the escapes of JSON."""
+    """A text in quotes, with the escapes of JSON."""
     inner = token.text[1:-1]
     if token.text[0] == "'":
         inner = re.sub(

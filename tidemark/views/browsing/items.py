@@ -1,4 +1,4 @@
-"""What people look through, one item a message or a row, and how much of it one question may read."""
+"""The items that people look through, one item a message or a row, and how much of it one question may read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Found:
-    """What one question has found: items in their order, and of which offsets it knows now that there are no others.
+    """The answer to one question: items in their order, and of which offsets it knows now that there are no others.
 
     `go_on`: what the next question is given to go on from there; None at the end. `ended`: the bound that ended it, in a
     word, or `count` for the number asked. `not_read`: items whose value was too large, or took too long, to be read as JSON.

@@ -66,7 +66,7 @@ class Matcher:
         return tuple(with_records)
 
     def _at_paths(self, items: Sequence[Item], paths: Sequence[Path]) -> list[Mapping[Path, Cell | None] | None]:
-        """What each item's value has at the paths; None where it was not read."""
+        """The values of each item at the paths; None where it was not read."""
         written = [self._written(item) for item in items]
         values = asked(one for one in written if isinstance(one, WrittenValue))
         known, deaths = cells_with_limits({"kind": "cells", "paths": paths, **values}, _MOST_DEATHS - self._deaths)

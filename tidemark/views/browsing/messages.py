@@ -39,7 +39,7 @@ class MessageQuery:
 
 @dataclass
 class _Search:
-    """What is found so far, and up to where."""
+    """The items found so far, and up to where."""
 
     opened: OpenStream
     asked: MessageQuery
@@ -111,7 +111,7 @@ def messages(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
 
 
 def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[OffsetRange]:
-    """What is still to be looked through, in its order: by partition and offset, whatever the incarnation."""
+    """The part that is still to be searched, in its order: by partition and offset, whatever the incarnation."""
     left = []
     for one in sorted(offsets, key=lambda one: (one.partition.partition, one.start), reverse=backwards):
         if go_on is None:
@@ -187,7 +187,7 @@ def _backwards(search: _Search, steps: Steps, ranges: list[OffsetRange], size: i
 
 
 def _part(search: _Search, steps: Steps, part: OffsetRange) -> tuple[list[Item], int, list[int]]:
-    """What fits in a part, up to where it was read, and the offsets of its messages. One offset is always read."""
+    """The items that fit in a part, up to where it was read, and the offsets of its messages. One offset is always read."""
     items: list[Item] = []
     reached, there = part.start, list[int]()
     for step in steps(part.partition.topic, part.partition.partition, part.start, part.until):

@@ -1,4 +1,4 @@
-"""What was found as people in a browser may see it: values cut and as text, or only their sizes."""
+"""Search results as people in a browser may see them: values cut and as text, or only their sizes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ItemShown:
 
 @dataclass(frozen=True)
 class Browsed:
-    """What one question has found, and which offsets it has looked through: `searched`, as `topic/partition@from-until`.
+    """The results of one question, and which offsets it has looked through: `searched`, as `topic/partition@from-until`.
 
     `go_on` is the parameter of the next question; null at the end of what is looked through. `ended`: by which bound this
     one ended: `count`, `messages`, `bytes` or `time`. `not_read`: messages whose value could not be read as JSON within

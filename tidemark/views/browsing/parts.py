@@ -34,7 +34,7 @@ class BrowsedRange:
 
 
 def stretches(windows: Iterable[tuple[int, RangeSet]], *, backwards: bool) -> list[BrowsedRange]:
-    """What counts of some windows, by generation, in the order in which it is looked through."""
+    """The ranges of some windows that count, by generation, in the order in which they are searched."""
     if not backwards:
         return [BrowsedRange(one) for one in RangeSet(part for _, covers in windows for part in covers)]
     newest = sorted(windows, key=lambda one: one[0], reverse=True)
@@ -42,7 +42,7 @@ def stretches(windows: Iterable[tuple[int, RangeSet]], *, backwards: bool) -> li
 
 
 def left_from(there: Sequence[BrowsedRange], go_on: str) -> list[BrowsedRange]:
-    """What is left for a question that goes on. Raises WrongUse for a text that no answer has given."""
+    """The rest for a question that goes on. Raises WrongUse for a text that no answer has given."""
     if not go_on:
         return list(there)
     match = _GO_ON.fullmatch(go_on)

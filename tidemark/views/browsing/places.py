@@ -25,7 +25,7 @@ _WINDOW = re.compile(r"(?P<lane>[A-Za-z0-9-]{1,60})/(?P<seq>\d{1,19})")
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked through. `where`: TOPIC, TOPIC/PARTITION or a range; empty for all that the stream reads.
+    """The messages that are searched. `where`: TOPIC, TOPIC/PARTITION or a range; empty for all that the stream reads.
 
     `window`: a committed window as LANE/NUMBER. `since` and `until`: times with their zone, of messages from the first
     at or after it, or up to it.

@@ -175,7 +175,7 @@ def _log(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> OffsetsOf
 def _pending(
     opened: OpenStream, heads: Mapping[str, Head], chosen: set[TopicPartition]
 ) -> dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]]:
-    """What the lanes' pending windows cover of the chosen partitions."""
+    """The offsets of the chosen partitions that the lanes' pending windows cover."""
     pending: dict[TopicPartition, list[tuple[int, int, tuple[str, int]]]] = {}
     for lane, head in heads.items():
         if head.pending is None:

@@ -20,7 +20,7 @@ from tidemark.offsets.ranges import Interval
 
 
 class OffsetState(StrEnum):
-    """What has become of an offset, the most remarkable first."""
+    """The state of an offset, the most remarkable first."""
 
     # A hole (`ledger.holes`) that Kafka still has.
     HOLE = "hole"
@@ -55,7 +55,7 @@ Name = int | tuple[str, int]
 
 @dataclass(frozen=True)
 class OffsetsOfPartition:
-    """What is known of one partition. `start` and `end` are Kafka's, `pending` maps windows' names to their offsets.
+    """The known offsets of one partition. `start` and `end` are Kafka's, `pending` maps windows' names to their offsets.
 
     `asked_for`: what the ingest has had to read until now, as `holes.Ingest` says; empty where there is no ingest.
     """

@@ -143,7 +143,7 @@ def _between(times: list[int], ask: Callable[[int], Begins]) -> list[Begins]:
 
 
 def coverage_times(opened: OpenStream, index: WindowIndex, grid: Grid) -> CoverageInTime:
-    """What has become of the messages of each column, by the windows that the index has. Raises the ledger's errors."""
+    """The states of the messages of each column, by the windows that the index has. Raises the ledger's errors."""
     asked = grid.asked
     seen = seen_of(opened, index, grid.logs, BarQuery(1, asked.first, asked.count, asked.partition))
     return CoverageInTime(

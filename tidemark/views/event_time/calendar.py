@@ -206,7 +206,7 @@ def _behind(partition: Partition, kind: Missing, part: OffsetRange) -> bool:
 
 
 def _again(partition: Partition, kind: Missing, part: OffsetRange) -> str | None:
-    """What a backfill can read of a missing range: what Kafka holds, and what the ingest does not read by itself."""
+    """The part of a missing range that a backfill can read: what Kafka holds, and what the ingest does not read by itself."""
     if partition.log is None or kind not in (Missing.UNREAD, Missing.SKIPPED):
         return None
     start, until = max(part.start, partition.log.start), min(part.until, partition.reached, partition.log.end)

@@ -95,7 +95,7 @@ class Span:
 
 @dataclass(frozen=True)
 class WindowPart:
-    """What a committed window counted in one partition: how many messages, first and last offset, least and last time.
+    """The counts of a committed window in one partition: how many messages, first and last offset, least and last time.
 
     `once`: no other part has the same messages.
     """
@@ -148,7 +148,7 @@ class PartsByTime:
 
 @dataclass(frozen=True)
 class LogBounds:
-    """What Kafka holds of a partition: [start, end) can be read, and [end, high) not yet (see `Missing.HELD`)."""
+    """Kafka's log of a partition: [start, end) can be read, and [end, high) not yet (see `Missing.HELD`)."""
 
     start: int
     end: int
@@ -161,7 +161,7 @@ class LogBounds:
 
 @dataclass(frozen=True)
 class Partition:
-    """What ledger and Kafka say of one partition. `log` is None for one that the stream no longer reads: see `ended_at`.
+    """The state of one partition by ledger and Kafka. `log` is None for one that the stream no longer reads: see `ended_at`.
 
     `covered`: offsets in committed windows whose attempts have finished. `left_out`: others that the stream has passed,
     by their kind. `lowest`: below it, the offsets belong to an earlier incarnation. `begins`: where the stream began to
@@ -389,7 +389,7 @@ def _older(partition: Partition, until: int, time: int, log_is_older: bool) -> b
 def _late(
     partition: Partition, parts: Iterable[WindowPart], span: Span, earliest: int | None, latest: int | None
 ) -> Late:
-    """What came after the partition had passed the span: `earliest` and `latest` are bounds of where it did."""
+    """The messages that came after the partition had passed the span: `earliest` and `latest` are bounds of where it did."""
     least, most, windows = 0, 0, []
     ranges = RangeSet()
     if earliest is None or latest is None:

@@ -259,7 +259,7 @@ def _ended_at(
 
 
 def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[WindowPart]]:
-    """What windows have counted in each partition. Windows that read again what others had read add nothing new."""
+    """The counts of windows in each partition. Windows that read again what others had read add nothing new."""
     first: list[Committed] = []
     again: list[Committed] = []
     for window in windows:

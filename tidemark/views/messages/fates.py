@@ -16,7 +16,7 @@ from tidemark.ledger.records import GapKind
 
 
 class Fate(StrEnum):
-    """What became of an offset. The first seven are those of a committed window that covers it."""
+    """The fate of an offset. The first seven are those of a committed window that covers it."""
 
     # For good: no later window reads it.
     ERASED = "erased"

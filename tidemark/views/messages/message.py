@@ -1,4 +1,4 @@
-"""What became of a message, in words: for the command line, and for people who look in a browser."""
+"""The fate of a message in words: for the command line, and for people who look in a browser."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RowByKey:
-    """What a sink by key holds for a row of the message."""
+    """The row that a sink by key holds for a row of the message."""
 
     place: str
     index: int
@@ -145,7 +145,7 @@ class TheMessage:
 
 @dataclass(frozen=True)
 class RecordShown:
-    """What a value says: a record as JSON, or what was compressed; or why there is none."""
+    """The contents of a value: a record as JSON, or what was compressed; or why there is none."""
 
     by: str
     text: Value | None
@@ -223,7 +223,7 @@ def headers_shown(
 
 
 def record_shown(record: RecordRead | None) -> RecordShown | None:
-    """What a value says, for people in a browser who may see payloads."""
+    """The contents of a value, for people in a browser who may see payloads."""
     if record is None:
         return None
     return RecordShown(record.by, None if record.text is None else shown(record.text.encode()), record.problem)

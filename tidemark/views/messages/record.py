@@ -1,4 +1,4 @@
-"""What the value of a message says, for people who look at one: an Avro or Protobuf record as JSON, or what was compressed.
+"""The contents of a message's value, for people who look at one: an Avro or Protobuf record as JSON, or what was compressed.
 
 Other values are shown as they are. Avro may say that a list has a billion entries, and some bytes decompress to gigabytes. So
 values are read in a process of their own, which has limits (`sandbox.py`).
@@ -28,7 +28,7 @@ _REGISTRY_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class RecordRead:
-    """What a value was read by, in a few words; its text, JSON where it has a schema, or why there is none."""
+    """The schema that a value was read by, in a few words; its text, JSON where it has a schema, or why there is none."""
 
     by: str
     text: str | None

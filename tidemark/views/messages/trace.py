@@ -43,7 +43,7 @@ _AT = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})/(?P<partition>\d{1,10})@(?P<
 
 @dataclass(frozen=True)
 class Located:
-    """What ledger, sinks and Kafka say of one coordinate. `kafka`: why Kafka said nothing, as a text, or what it has."""
+    """The answers of ledger, sinks and Kafka for one coordinate. `kafka`: why Kafka said nothing, as a text, or what it has."""
 
     stream: str
     at: Coordinate

@@ -1,4 +1,4 @@
-"""What a stream file may say of dead letters in HBase."""
+"""The settings of dead letters in HBase."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _elsewhere(
 
 @dataclass
 class _Known:
-    """What a reader has met."""
+    """The problems that a reader has met."""
 
     listed_for: Authority | None = None
     attempts: Mapping[int, list[str]] = field(default_factory=dict)

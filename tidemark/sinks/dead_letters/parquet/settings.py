@@ -1,4 +1,4 @@
-"""What a stream file may say of dead letters in Parquet files."""
+"""The settings of dead letters in Parquet files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 2**31 - 1
 
 
 class FileDeadLetters(InFolder, DeadLetterSettings):
-    """What dead letters in files have."""
+    """The settings that dead letters in files share."""
 
     server: ClassVar[str] = "the lake"
 

@@ -206,7 +206,7 @@ def _executed(statement: Any, connection: sa.Connection) -> None:
 
 
 def _as_text(kind: str, table: str) -> str:
-    """What a person reads: of each message, the newest dead letter, with its bytes as text."""
+    """The dead letters as a person reads them: of each message, the newest dead letter, with its bytes as text."""
     others = {"key": "message_key", "value": "message_value", "timestamp": "message_time"}
     columns = [f"l.{one} AS {dialects.quoted(kind, one)}" for one in (*_PLACE, *_MARK[:2])]
     for field in FIELDS:

@@ -1,4 +1,4 @@
-"""What a stream file may say of dead letters in a database."""
+"""The settings of dead letters in a database."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _BLOCK = re.compile(rb"([^/#]+)(?:#(\d+))?/(\d+)/(\d{19})")
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one block contributes to a key: states that merge, the number of rows, and the XOR of their ack values.
+    """The contribution of one block to a key: states that merge, the number of rows, and the XOR of their ack values.
 
     `whole` is false when the cell does not match its mark.
     """

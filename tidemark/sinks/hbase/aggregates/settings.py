@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink with aggregates by key."""
+"""The settings of a sink with aggregates by key."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class KeyRow:
-    """What a table holds for one key: the contributions that count, by qualifier, and the number of debris cells."""
+    """The contents of a table for one key: the contributions that count, by qualifier, and the number of debris cells."""
 
     key: tuple[bytes | None, ...]
     contributions: Mapping[bytes, Contribution]
@@ -179,7 +179,7 @@ class AggregateTable:
         )
 
     def contribution(self, row: bytes, column: bytes, generation: int) -> Contribution | None:
-        """What one unit contributes to a key, as the attempt of this generation has written it."""
+        """The contribution of one unit to a key, as the attempt of this generation has written it."""
         try:
             cell, timestamp = self._below(row, DATA_PREFIX + column, generation)
         except TableMissing:
@@ -243,7 +243,7 @@ def aggregate_table(
 
 
 def place_of(connection: str, table: str, block: int) -> dict[str, str]:
-    """What a receipt says of a table to which an attempt has written."""
+    """The entry in a receipt for a table to which an attempt has written."""
     return {"connection": connection, "table": table, _BLOCK: str(block)}
 
 

@@ -1,4 +1,4 @@
-"""What a stream file may say of a sink with the newest value of each key."""
+"""The settings of a sink with the newest value of each key."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Put = tuple[bytes, bytes, int, bytes]
 
 
 class HasAuthority(Protocol):
-    """What says which generation counts at an offset; None where no committed window has read it."""
+    """The function that says which generation counts at an offset; None where no committed window has read it."""
 
     def of(self, partition: TopicPartition, offset: int) -> int | None: ...
 

@@ -1,4 +1,4 @@
-"""What a stream file may say of an Iceberg table with the newest row of each key."""
+"""The settings of an Iceberg table with the newest row of each key."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _with_parts(messages: DataFrame, most: int) -> DataFrame:
 
 
 def _contents(most: int, code_version: str, now: int, *, redriven: bool) -> Mapping[str, str]:
-    """What the fields of a dead letter hold."""
+    """The fields of a dead letter."""
     # As a text. A number would stand in the code that Spark generates, and have it compiled for each window.
     at = literal(f"{datetime.fromtimestamp(now / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{now % 1000:03}Z")
     redrives = f"coalesce({REDRIVES}, 0)" if redriven else "0"

@@ -114,7 +114,7 @@ def without_partition(sink: str, keys: Sequence[PartitionKey]) -> Column | None:
 
 
 def partition(key: PartitionKey) -> Column:
-    """What names the folder of a row's partition: rows with one such text, or none, are of one partition."""
+    """The text that names the folder of a row's partition: rows with one such text, or none, are of one partition."""
     if key.part == "bucket":
         number = key.buckets
 

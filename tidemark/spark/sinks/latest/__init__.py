@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class SparkLatestRows:
-    """What all formats have. Each says the types of its table, and makes its writer."""
+    """The parts that all formats share. Each says the types of its table, and makes its writer."""
 
     by_sums = True
 

@@ -90,7 +90,7 @@ class ParquetResults:
 
 
 def as_stored(rows: DataFrame, fields: Fields, stored: Fields) -> DataFrame:
-    """What files have of rows: coordinate, index, tombstone, digest, and the fields in the types that they are stored in."""
+    """The columns of files: coordinate, index, tombstone, digest, and the fields in the types that they are stored in."""
     typed = (
         field(name) if stored[name] == kind else field(name).cast(spark_type(stored[name])).alias(name)
         for name, kind in fields.items()

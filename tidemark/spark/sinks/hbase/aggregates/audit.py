@@ -178,14 +178,14 @@ def _made(
     whole: FirstWindows,
     block: int,
 ) -> DataFrame:
-    """What whole units contribute by these rows: their unit's columns, key, values, ROWS, ACK."""
+    """The contributions of whole units by these rows: their unit's columns, key, values, ROWS, ACK."""
     given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(F.col(START).isNotNull())
     made = contributions(given, len(sink.key), aggregates, scales=True)
     return made.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
 
 
 def _joined(made: DataFrame, stored: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """What is made now (`_left`) and what is stored (`_right`), by unit and key."""
+    """The contributions made now (`_left`) and those stored (`_right`), by unit and key."""
     same_place = reduce(and_, (_left(name).eqNullSafe(_right(name)) for name in [QUALIFIER, *keys]))
     return made.alias("left").join(stored.alias("right"), same_place, "full_outer")
 
