@@ -656,9 +656,8 @@ PLANTED |= {
         (
             (
                 "tidemark.sinks.latest.table",
-                "        read_all = partial(_newest, table, book, _unpublished(book, view), table.opened())\n",
-                "        early, view = table.opened(), book.view(sink)\n"
-                "        read_all = partial(_newest, table, book, _unpublished(book, view), early)\n",
+                "        waiting, version = _unpublished(book, view), table.opened()\n",
+                "        version, view = table.opened(), book.view(sink)\n        waiting = _unpublished(book, view)\n",
             ),
         ),
     ),

@@ -168,9 +168,9 @@ def _process_one(
             if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
                 raise _not_let(opened, lane, known) from problem
             # Ours of another kind say what they are about.
-            named = type(known) is ProcessingFailed or (known is not problem and isinstance(known, ProcessingFailed))
-            if named and window is not None:
-                raise ProcessingFailed(
+            failed = isinstance(known, ProcessingFailed) and (type(known) is ProcessingFailed or known is not problem)
+            if failed and known is not None and window is not None:
+                raise type(known)(
                     f"window {seq} of {opened.book.stream}/{lane}, {named_ranges(window.hull())}: {known}"
                 ) from problem
             raise
