@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from tests.simulation.work import ROWS
 from tests.simulation.world import Setting
 from tests.support.lakes import Lake
 from tests.support.streams_in_memory import offsets
+from tests.support.sums_in_memory import ANN, REASON
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.sinks.contract import Erasing
@@ -21,6 +23,7 @@ from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.sink import PlainDelta
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
 from tidemark.sinks.iceberg.sink import PlainIceberg
+from tidemark.sinks.parquet.sink import PlainParquet
 
 GONE = offsets((0, 5, 6))
 LEFT = "which an attempt has left: remove this folder"
@@ -57,6 +60,28 @@ def test_folders_that_came_late_are_named_and_cleared(erased: tuple[Lake, str, i
     erasing.clear_again(lake.stream.opened, GONE)
     assert not any(lane in one for one in lake.holding(5))
     assert LEFT not in _remains(lake)
+
+
+@pytest.mark.covers("E64")
+def test_what_several_windows_have_erased_is_cleared_in_one_pass(
+    erased: tuple[Lake, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, lane, generation = erased
+    other = offsets((0, 3, 4))
+    again = erasing.open_erasure(lake.stream.opened, "again", erasing.choose(lake.stream.opened, other), REASON, ANN)
+    assert erasing.erase_without_spark(lake.stream.opened, again, "again") is None
+    lake.write(offsets((0, 3, 8)), lane, 1, generation)
+    passes: list[RangeSet] = []
+    real = PlainParquet.erase
+
+    def noted(self: PlainParquet, connections: Any, place: Any, one: Erasing) -> None:
+        passes.append(one.erased)
+        real(self, connections, place, one)
+
+    monkeypatch.setattr(PlainParquet, "erase", noted)
+    erasing.clear_again(lake.stream.opened, GONE | other)
+    assert passes == [GONE | other]
+    assert not any(lane in folder for offset in (3, 5) for folder in lake.holding(offset))
 
 
 @pytest.mark.covers("E64")
