@@ -21,12 +21,14 @@ from tidemark.clients.sql import Database
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.sinks.contract import Surroundings
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.compacting import copied
+from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.live_files import live_files
-from tidemark.sinks.iceberg.settings import PartitionKey
-from tidemark.types.fields import arrow_type
+from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey
+from tidemark.types.fields import arrow_type, canonical
 
 AT = TopicPartition("logs", 0)
 # Its types say another order of arguments than it takes.
@@ -89,7 +91,7 @@ def of(folder: Path) -> CatalogTable:
 
 
 def foreign(where: CatalogTable) -> Table:
-    return SqlCatalog(where.catalog, uri=f"sqlite:///{where.database.host}").load_table(where.table)
+    return SqlCatalog(where.catalog, uri=f"sqlite:///{where.server.host}").load_table(where.table)
 
 
 def plain(value: Any) -> Any:
@@ -254,3 +256,27 @@ def test_a_column_of_iceberg_keeps_its_id(tmp_path: Path) -> None:
     # A stream file of before would add a column that takes the older files' values.
     with pytest.raises(WrongUse, match="under the name customer what was client before"):
         iceberg_table.prepare(where, before, "s", "ledger", keys)
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("struct<a:struct<b:int>,`a.b`:int>", "sink iceberg: f has two members that Iceberg calls f.a.b; give one"),
+        ("array<struct<a:array<int>,`a.element`:int>>", "f has two members that Iceberg calls f.element.a.element"),
+        ("struct<`a.b`:int,`a b`:int,a:struct<c:int>>", None),
+    ],
+)
+def test_members_that_iceberg_calls_the_same(tmp_path: Path, kind: str, problem: str | None) -> None:
+    """The library raises for them, and takes what it is not told of."""
+    sink = IcebergSink(type="iceberg", folder="a", table="lake.a")
+    latest = IcebergLatestSink(type="iceberg_latest", folder="a", table="lake.a", key=("id",))
+    fields = {"id": "string", "f": canonical(kind)}
+    for one in (sink, latest):
+        said = one.problem_with(Surroundings(fields, "at_least_once", lambda *_: True))
+        assert (said is None) == (problem is None)
+        assert said is None or str(problem).removeprefix("sink iceberg: ") in said
+    if problem is None:
+        where = CatalogTable(
+            f"file://{tmp_path}/table", Database("sqlite", f"{tmp_path}/c.db"), "tidemark", "lake.orders"
+        )
+        iceberg_table.prepare(where, fields, "s", "ledger")

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tidemark.settings.parts import ConnectionName, Items, Name, form
 from tidemark.sinks.contract import Owned, Surroundings
 from tidemark.sinks.parquet.settings import Compression, FolderSettings
+from tidemark.types.fields import leaves, type_of
 
 TableName = Annotated[
     str,
@@ -73,10 +74,11 @@ class InCatalog(FolderSettings):
     table: Annotated[TableName, Field(description="Namespace and name in the catalog, such as `lake.orders`.")]
     catalog: ConnectionName = Field(
         default="iceberg_default",
-        description="The connection to the catalog's database: PostgreSQL, or a file of SQLite.",
+        description="The connection to the catalog: its database, in PostgreSQL or a file of SQLite, or a REST server.",
     )
     catalog_name: Name = Field(
-        default="tidemark", description="What readers call the catalog: a database may hold several."
+        default="tidemark",
+        description="What readers call the catalog: a database may hold several. A REST server has one, or names a warehouse.",
     )
 
     @property
@@ -88,6 +90,14 @@ class InCatalog(FolderSettings):
         said = f"table {self.table!r} of the catalog {self.catalog_name!r}"
         place = ("iceberg", self.catalog, self.catalog_name, self.table)
         yield Owned(place, f"{said} is named by two sinks; give each its own", said)
+
+    def problem_with(self, others: Surroundings) -> str | None:
+        # Iceberg names what is within a column with dots.
+        for name, kind in others.fields.items():
+            paths = [".".join((name, *path)) for path in leaves(type_of(kind))]
+            if twice := [path for path in paths if paths.count(path) > 1]:
+                return f"sink {self.name}: {name} has two members that Iceberg calls {twice[0]}; give one another name"
+        return super().problem_with(others)
 
 
 class IcebergSink(InCatalog):
@@ -135,7 +145,7 @@ class IcebergSink(InCatalog):
                 return f"sink {self.name}: {key.field} is of type {kind}; bucket takes {', '.join(sorted(_HASHED))}"
             if taken := names & {key.name.lower(), key.column.lower()}:
                 return f"sink {self.name}: {key.part}({key.field}) is called as the field {min(taken)}; rename that"
-        return None
+        return super().problem_with(others)
 
 
 def place_of(settings: InCatalog, base: str) -> dict[str, str]:
