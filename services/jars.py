@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from services.errors import ServiceError
@@ -20,7 +21,7 @@ SUMS = POM.with_name("jars.sha256")
 
 
 # What only some tests need, and fetch themselves.
-ON_DEMAND = ("registry",)
+ON_DEMAND = ("registry", "iceberg")
 
 
 def profiles() -> list[str]:
@@ -29,6 +30,14 @@ def profiles() -> list[str]:
 
 def spark_version() -> str:
     return metadata.version("pyspark")
+
+
+def of_pyspark() -> Path:
+    """The folder of the jars that pyspark brings, Hadoop's among them."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ServiceError("pyspark is not installed")
+    return Path(found.origin).parent / "jars"
 
 
 def folder_of(profile: str) -> str:

@@ -441,6 +441,34 @@ def _registry_ready(site: Site) -> None:
     urllib.request.urlopen(f"{environment.registry_url(site)}/subjects", timeout=5).close()
 
 
+# Iceberg's own REST catalog, over a database of SQLite. It writes the tables' metadata itself, on this machine or in `s3`.
+
+
+def _iceberg_prepare(site: Site) -> None:
+    jars.fetch(site.jars, "iceberg")
+    _render(
+        site,
+        "iceberg-core-site.xml",
+        site.folder("iceberg", "conf") / "core-site.xml",
+        identity=environment.BUCKET,
+        credential=environment.object_store_secret(site),
+    )
+    site.folder("iceberg", "conf").chmod(0o700)
+
+
+def _iceberg_command(site: Site) -> list[str]:
+    profiles = [site.class_path(profile) for profile in ("iceberg", "hadoop-aws")]
+    class_path = ":".join([str(site.folder("iceberg", "conf")), *profiles, f"{jars.of_pyspark()}/*"])
+    # Compiled as it starts: its own main class listens on all interfaces.
+    program = Path(__file__).parent / "templates" / "IcebergCatalog.java"
+    arguments = [str(program), str(site.folder("iceberg", "data")), str(site.port("iceberg"))]
+    return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", class_path, *arguments]
+
+
+def _iceberg_ready(site: Site) -> None:
+    urllib.request.urlopen(f"http://{site.address('iceberg')}/v1/config", timeout=5).close()
+
+
 # Airflow
 
 
@@ -572,5 +600,6 @@ ON_DEMAND: dict[str, Server] = {
         Server("mariadb", _mariadb_command, _mariadb_ready, prepare=_mariadb_prepare, ports=("mariadb",)),
         Server("s3", _s3_command, lambda site: _accepts(site, "s3"), ports=("s3",)),
         Server("registry", _registry_command, _registry_ready, prepare=_registry_prepare, ports=("registry",)),
+        Server("iceberg", _iceberg_command, _iceberg_ready, prepare=_iceberg_prepare, ports=("iceberg",)),
     )
 }

@@ -34,6 +34,7 @@ PORT_NAMES = (
     "mariadb",
     "s3",
     "registry",
+    "iceberg",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Place
+from tests.support.proxy import LossyProxy, lossy
 from tests.support.stores import SETTINGS
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
@@ -333,13 +335,33 @@ def test_a_time_without_a_partition_is_refused(spark: SparkSession) -> None:
     assert without_partition("lake", [PartitionKey("id", "bucket", 4)]) is None
 
 
-def in_postgresql(make: Make, site: Site) -> LiveStream:
-    """Ledger and catalog in one server, and a lake: nothing else."""
-    control.up(site, ["postgresql"])
-    live = make(CDN, ledger=SETTINGS["postgresql"])
-    table = {"table": f"lake.{live.name}", "catalog": "sql_default"}
+# In the body of a commit that publishes a window.
+LANE = b"tidemark.lane."
+
+
+@pytest.fixture
+def proxy(site: Site) -> Iterator[LossyProxy]:
+    """Before the REST catalog."""
+    with lossy(site.port("iceberg")) as made:
+        yield made
+
+
+def with_catalog(
+    make: Make, site: Site, kind: str, proxy: LossyProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> LiveStream:
+    """A lake, and a server that has the catalog: PostgreSQL, with the ledger, or a REST catalog. Nothing else."""
+    control.up(site, ["postgresql" if kind == "postgresql" else "iceberg"])
+    if kind == "rest":
+        catalog = {"conn_type": "iceberg", "host": f"http://127.0.0.1:{proxy.port}"}
+        monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(catalog))
+        ledger = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
+        monkeypatch.setenv("AIRFLOW_CONN_SQLITE_DEFAULT", json.dumps(ledger))
+    live = make(
+        CDN, ledger=SETTINGS["postgresql"] if kind == "postgresql" else {"type": "sql", "sql": "sqlite_default"}
+    )
+    more = {"catalog": "sql_default"} if kind == "postgresql" else {}
     live.rewrite(
-        sinks=[{"type": "iceberg", "folder": f"{live.name}_iceberg", **table}],
+        sinks=[{"type": "iceberg", "folder": f"{live.name}_iceberg", "table": f"lake.{live.name}", **more}],
         dead_letters={"type": "parquet", "folder": f"{live.name}_dead"},
     )
     return live
@@ -351,23 +373,39 @@ def version_of(live: LiveStream) -> str:
     return table.metadata_location
 
 
-@pytest.mark.covers("I1", "I2", "I3")
-def test_a_catalog_in_postgresql(make: Make, site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that die before and after the catalog's commit, two commits of one version, and a compaction."""
+@pytest.mark.covers("I1", "I2", "I3", "I6")
+@pytest.mark.parametrize("kind", [pytest.param("postgresql", marks=pytest.mark.full), "rest"])
+def test_a_catalog_on_a_server(
+    make: Make,
+    site: Site,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kind: str,
+    proxy: LossyProxy,
+) -> None:
+    """Runs that die before and after the catalog's commit, two commits of one version, an erasure, and a compaction."""
 
     def cut(*_: object) -> None:
         raise Cut
 
-    live = in_postgresql(make, site)
+    live = with_catalog(make, site, kind, proxy, tmp_path, monkeypatch)
     live.produce(60)
+    # Answers are lost: of a commit that is there, and later of one that never came.
+    proxy.lose_next(LANE, applied=True)
     live.ingest()
+    assert plainly(live) == each_once(live)
     before, run = version_of(live), live.new_run()
     with pytest.raises(Cut):
         live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)), run, on_step=cut_after(Step.COMMITTED))
     assert version_of(live) == before
+    proxy.lose_next(LANE, applied=False)
     lanes.finish(live.opened, lanes.lane_name(LaneKind.REPLAY, run))
-    assert version_of(live) != before
+    table = table_of(live)
+    assert table is not None
+    assert len(table.snapshots()) == 2
     assert plainly(live) == each_once(live)
+    assert proxy.lost == (2 if kind == "rest" else 0)
     live.produce(20)
     with monkeypatch.context() as patched:
         patched.setattr(Book, "mark_settled", cut)
@@ -392,21 +430,37 @@ def test_a_catalog_in_postgresql(make: Make, site: Site, spark: SparkSession, mo
     table = table_of(live)
     assert table is not None
     assert (tries, table.properties["files"]) == (2, "1")
-    assert table is not None
     assert len(list(table.scan().plan_files())) == 1
     assert plainly(live) == each_once(live)
     assert_own_readers_agree(live, spark)
+
+    gone = min(live.expected().rows)
+    named = "{}/{}@{}".format(*gone)
+    asked("erase", "--yes", str(live.file), "--records", named, "--reason", "request 4711")
+    assert plainly(live) == each_once(live) - Counter([gone])
+    assert any(gone in places for places in files_of(live).values())
+    asked("compact", str(live.file), "--sink", "iceberg", "--yes")
+    assert not any(gone in places for places in files_of(live).values())
+    assert plainly(live) == each_once(live) - Counter([gone])
     report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
 
 
 @pytest.mark.full
 @pytest.mark.covers("I1", "I2")
+@pytest.mark.parametrize("kind", ["postgresql", "rest"])
 @pytest.mark.parametrize("step", [Step.SINK_STORED, Step.COMMITTED])
-def test_killed_beside_a_catalog_in_postgresql(
-    make: Make, site: Site, spark: SparkSession, tmp_path: Path, step: Step
+def test_killed_beside_a_catalog_on_a_server(
+    make: Make,
+    site: Site,
+    spark: SparkSession,
+    tmp_path: Path,
+    step: Step,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    proxy: LossyProxy,
 ) -> None:
-    live = in_postgresql(make, site)
+    live = with_catalog(make, site, kind, proxy, tmp_path, monkeypatch)
     live.produce(60)
     live.ingest()
     before = plainly(live)

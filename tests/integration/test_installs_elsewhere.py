@@ -103,6 +103,7 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
         "tidemark_postgres": "Tidemark: PostgreSQL",
         "tidemark_mysql": "Tidemark: MySQL or MariaDB",
         "tidemark_registry": "Tidemark: schema registry",
+        "tidemark_iceberg": "Tidemark: Iceberg REST catalog",
         "tidemark_lake": "Tidemark: lake of files",
     }
     assert {"bootstrap.servers", "sasl.password", "allow_insecure"} <= set(found["types"]["tidemark_kafka"]["fields"])

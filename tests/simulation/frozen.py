@@ -13,7 +13,7 @@ from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg import table as iceberg_table
 
 
-class Catalog(catalog._Catalog):
+class Catalog(catalog.SqlTables):
     """Each way to the catalog is an effect."""
 
     def load_table(self, identifier: Any) -> Any:
@@ -32,7 +32,7 @@ def _sleep(seconds: float) -> None:
 
 def enter(stack: ExitStack) -> None:
     """From now on, the product's tables of Iceberg are in the world that is played."""
-    if catalog._Catalog is not Catalog:
-        stack.enter_context(patch.object(catalog, "_Catalog", Catalog))
+    if catalog.SqlTables is not Catalog:
+        stack.enter_context(patch.object(catalog, "SqlTables", Catalog))
         stack.enter_context(patch.object(iceberg_table, "time", SimpleNamespace(sleep=_sleep)))
         stack.enter_context(patch.object(iceberg_table, "random", SimpleNamespace(uniform=lambda least, most: most)))

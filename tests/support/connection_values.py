@@ -26,5 +26,6 @@ GIVEN: dict[str, tuple[dict[str, JsonValue], dict[str, JsonValue]]] = {
         {"allow_insecure": True},
     ),
     "tidemark_registry": ({"host": "https://registry", "login": "me", "password": "secret"}, {}),
+    "tidemark_iceberg": ({"host": "https://catalog", "login": "me", "password": "secret"}, {"warehouse": "w1"}),
     "tidemark_lake": ({}, {"path": "/data/lake"}),
 }

@@ -90,7 +90,7 @@ class IcebergInMemory(StreamInMemory):
 
     def table(self) -> Table:
         """As a program has it that knows only the catalog."""
-        catalog = SqlCatalog(self.where.catalog, uri=f"sqlite:///{self.where.database.host}")
+        catalog = SqlCatalog(self.where.catalog, uri=f"sqlite:///{self.where.server.host}")
         return catalog.load_table(self.where.table)
 
     def seen(self) -> list[tuple[int, int]]:

@@ -94,7 +94,7 @@ def where(tmp_path: Path) -> CatalogTable:
 
 
 def foreign(where: CatalogTable) -> Table:
-    return SqlCatalog(where.catalog, uri=f"sqlite:///{where.database.host}").load_table(where.table)
+    return SqlCatalog(where.catalog, uri=f"sqlite:///{where.server.host}").load_table(where.table)
 
 
 @pytest.mark.covers("I4")

@@ -29,6 +29,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened
+from tidemark.sinks.iceberg.live_files import live_files
 from tidemark.sinks.parquet import files
 from tidemark.types.fields import FieldType
 
@@ -124,7 +125,7 @@ def table_of(where: CatalogTable) -> Table:
 
 def foreign(where: CatalogTable) -> Table:
     """The table as a program opens it that knows only the catalog."""
-    return SqlCatalog(where.catalog, uri=f"sqlite:///{where.database.host}").load_table(where.table)
+    return SqlCatalog(where.catalog, uri=f"sqlite:///{where.server.host}").load_table(where.table)
 
 
 def plainly(where: CatalogTable) -> list[tuple[int, int]]:
@@ -195,9 +196,9 @@ def test_an_older_attempt_whose_commit_was_on_its_way_is_refused(
     assert plainly(where) == [(one, 9) for one in range(10)]
 
 
-@pytest.mark.parametrize(("kind", "said"), [("mysql", "is kept in PostgreSQL, or a file of SQLite"), ("http", "http")])
+@pytest.mark.parametrize(("kind", "said"), [("mysql", "is kept in PostgreSQL, or a file of SQLite"), ("hive", "hive")])
 def test_a_catalog_of_another_kind_is_refused(kind: str, said: str) -> None:
-    """MySQL, which was not tried, and the address of a REST catalog."""
+    """MySQL, which was not tried, and a metastore."""
     given: dict[str, Any] = {"host": "127.0.0.1", "schema": "c", "login": "me", "password": "x"}
     connection = Connection("iceberg_default", kind=kind, extra={"allow_insecure": True}, **given)
     place = {"base": "file:///lake", "catalog": "iceberg_default", "catalog_name": "tidemark", "table": "lake.orders"}
@@ -243,6 +244,11 @@ def test_a_commit_without_an_answer_is_there_once(
     publish(where, replay, replay.covers)
     assert plainly(where) == [(one, 5) for one in range(5)] + [(one, 1) for one in range(5, 10)]
     assert len(table_of(where).snapshots()) == 2
+    # Nothing is left of a try that never arrived.
+    copies = [str(one) for one in Path(where.base.removeprefix("file://")).glob("data/rewritten/*")]
+    assert copies == [
+        one.path.removeprefix("file://") for one in live_files(table_of(where)) if "/rewritten/" in one.path
+    ]
 
 
 def test_a_catalog_that_does_not_answer_is_said(where: CatalogTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,11 +400,11 @@ def test_a_table_of_another_stream_or_ledger_or_elsewhere(where: CatalogTable) -
         iceberg_table.prepare(where, FIELDS, "another", "ledger")
     with pytest.raises(LedgerContradiction, match="its ledger now is another"):
         iceberg_table.prepare(where, FIELDS, "s", "another")
-    elsewhere = CatalogTable(f"{where.base}_2", where.database, where.catalog, where.table)
+    elsewhere = CatalogTable(f"{where.base}_2", where.server, where.catalog, where.table)
     with pytest.raises(WrongUse, match=r"the stream file has it in .*_2: name another table"):
         iceberg_table.prepare(elsewhere, FIELDS, "s", "ledger")
     with pytest.raises(WrongUse, match="at which readers of Iceberg cut a name"):
-        iceberg_table.prepare(CatalogTable("file:///lake/a#b", where.database, "c", "a.b"), FIELDS, "s", "ledger")
+        iceberg_table.prepare(CatalogTable("file:///lake/a#b", where.server, "c", "a.b"), FIELDS, "s", "ledger")
 
 
 @pytest.mark.covers("I2")

@@ -10,6 +10,7 @@ from airflow.sdk import BaseHook
 from tidemark.airflow.connections import from_airflow
 from tidemark.clients.connections import Connection
 from tidemark.clients.hbase.endpoint import hbase_endpoint
+from tidemark.clients.iceberg_rest import rest_catalog
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.lake import file_system_settings, lake_folder
 from tidemark.clients.schema_registry import registry_endpoint
@@ -89,6 +90,13 @@ class RegistryHook(TidemarkHook):
 
     conn_type, hook_name, default_conn_name = "tidemark_registry", "Tidemark: schema registry", "registry_default"
     read = staticmethod(registry_endpoint)
+
+
+class IcebergHook(TidemarkHook):
+    """A REST catalog of Iceberg tables."""
+
+    conn_type, hook_name, default_conn_name = "tidemark_iceberg", "Tidemark: Iceberg REST catalog", "iceberg_default"
+    read = staticmethod(rest_catalog)
 
 
 class LakeHook(TidemarkHook):

@@ -56,6 +56,12 @@ _MYSQL: tuple[_Field, ...] = (
     ("ssl_key", "Key of the client certificate", "A file in PEM, on each machine.", _TEXT),
     _INSECURE,
 )
+_ICEBERG: tuple[_Field, ...] = (
+    ("warehouse", "Warehouse", "If the server has several.", _TEXT),
+    ("oauth2-server-uri", "Token server", "The catalog's own, if empty.", _TEXT),
+    ("scope", "Scope of tokens", "catalog, if empty.", _TEXT),
+    _INSECURE,
+)
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -91,6 +97,14 @@ def get_provider_info() -> dict[str, Any]:
                 hidden=("schema", "extra"),
                 labels={"host": "Address"},
                 placeholders={"host": "https://registry"},
+            ),
+            _type(
+                "iceberg",
+                "Iceberg REST catalog",
+                _ICEBERG,
+                hidden=("schema", "extra"),
+                labels={"host": "Address", "login": "Client ID", "password": "Client secret, or a token"},
+                placeholders={"host": "https://catalog"},
             ),
             # `extra` stays: settings of a file system are a map there.
             _type(

@@ -1,7 +1,7 @@
-"""The catalog of Iceberg tables: a database that says which version of a table's metadata is the newest.
+"""The catalog of Iceberg tables: a database, or a REST server, that says which version of a table's metadata is the newest.
 
-Its tables are those of Iceberg's JDBC catalog, so other engines read it too. Metadata and manifests are files of the lake,
-opened with the lake's own connection.
+A database has the tables of Iceberg's JDBC catalog, so other engines read it too. Metadata and manifests are files of the
+lake, opened with the lake's own connection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from pyarrow import fs
-from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
@@ -28,9 +28,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from sqlalchemy.exc import DBAPIError
 
-from tidemark.clients.connections import Connections
+from tidemark.clients.connections import Connection, Connections
+from tidemark.clients.iceberg_rest import KINDS, RestCatalogServer, rest_catalog
 from tidemark.clients.sql import Database, NothingPrepared, check, database, describe_problem, engine, make_file
 from tidemark.errors import Unreachable, WrongUse
+from tidemark.sinks.iceberg import rest
 from tidemark.sinks.parquet import folders
 
 _TABLES = ("iceberg_tables", "iceberg_namespace_properties")
@@ -48,12 +50,14 @@ class CatalogTable:
     """A table: its folder, and its name in a catalog."""
 
     base: str
-    database: Database
+    server: Database | RestCatalogServer
     catalog: str
     table: str
 
     def __str__(self) -> str:
-        return f"the Iceberg table {self.table} of the catalog {self.catalog} in {self.database}"
+        if isinstance(self.server, RestCatalogServer):
+            return f"the Iceberg table {self.table} in {self.server}"
+        return f"the Iceberg table {self.table} of the catalog {self.catalog} in {self.server}"
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -62,13 +66,19 @@ class CatalogTable:
 
 def located(connections: Connections, place: Mapping[str, str]) -> CatalogTable:
     """The table that a receipt names. Raises ConnectionMissing, WrongUse."""
-    name = place["catalog"]
-    kept_in = database(connections(name))
+    return CatalogTable(place["base"], _server(connections(place["catalog"])), place["catalog_name"], place["table"])
+
+
+def _server(connection: Connection) -> Database | RestCatalogServer:
+    if connection.kind in KINDS:
+        return rest_catalog(connection)
+    kept_in = database(connection)
     if kept_in.kind not in _TRIED:
         raise WrongUse(
-            f"connection {name} leads to {kept_in}: an Iceberg catalog is kept in PostgreSQL, or a file of SQLite"
+            f"connection {connection.name} leads to {kept_in}: an Iceberg catalog is kept in PostgreSQL, or a file of "
+            "SQLite, or by a REST server"
         )
-    return CatalogTable(place["base"], kept_in, place["catalog_name"], place["table"])
+    return kept_in
 
 
 # Set where a table is made: else the folder of its metadata is there, or its disk is not mounted.
@@ -101,37 +111,57 @@ def _file(location: str) -> PyArrowFile:
         return PyArrowFile(location, path, filesystem)
 
 
-class _Catalog(SqlCatalog):
+_FILE_IO = f"{LakeIO.__module__}.{LakeIO.__qualname__}"
+
+
+class SqlTables(SqlCatalog):
     """A catalog in a database that a connection names, whose line, time limits and errors are those of all databases here."""
 
-    def __init__(self, where: CatalogTable, *, makes: bool = False) -> None:
+    def __init__(self, kept_in: Database, name: str, *, makes: bool) -> None:
         # Who only reads makes no tables.
         properties = {
-            "py-io-impl": f"{LakeIO.__module__}.{LakeIO.__qualname__}",
+            "py-io-impl": _FILE_IO,
             "init_catalog_tables": str(makes).lower(),
             **({_MAKES: "true"} if makes else {}),
         }
-        MetastoreCatalog.__init__(self, where.catalog, **properties)
-        self.engine = engine(where.database, _QUESTION_SECONDS)
+        MetastoreCatalog.__init__(self, name, **properties)
+        self.engine = engine(kept_in, _QUESTION_SECONDS)
         self._init_catalog()
+
+
+def _catalog(where: CatalogTable, *, makes: bool = False) -> Catalog:
+    match where.server:
+        case Database():
+            return SqlTables(where.server, where.catalog, makes=makes)
+        case RestCatalogServer():
+            return rest.rest(where.server, where.catalog, _FILE_IO)
 
 
 @contextmanager
 def answering(where: CatalogTable) -> Iterator[None]:
-    """Within this, what the database or the lake says becomes an error of Tidemark's. Raises Unreachable, WrongUse."""
+    """Within this, what the catalog or the lake says becomes an error of Tidemark's. Raises Unreachable, WrongUse."""
+    with (
+        folders.naming(where.base),
+        _database_answers(where.server) if isinstance(where.server, Database) else rest.answering(where.server),
+    ):
+        yield
+
+
+@contextmanager
+def _database_answers(kept_in: Database) -> Iterator[None]:
     try:
-        with folders.naming(where.base):
-            yield
+        yield
     except DBAPIError as problem:
-        check(where.database, problem, _TABLES, _RIGHTS)
-        raise Unreachable(f"{where.database} did not answer: {describe_problem(problem)}") from problem
+        check(kept_in, problem, _TABLES, _RIGHTS)
+        raise Unreachable(f"{kept_in} did not answer: {describe_problem(problem)}") from problem
 
 
 def create(where: CatalogTable, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> None:
     """Make the table, with its namespace and the catalog's own tables, where they are missing."""
-    make_file(where.database)
+    if isinstance(where.server, Database):
+        make_file(where.server)
     with answering(where):
-        catalog = _Catalog(where, makes=True)
+        catalog = _catalog(where, makes=True)
         *namespace, _ = where.identifier
         with suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(tuple(namespace))
@@ -144,6 +174,6 @@ def opened(where: CatalogTable) -> Table | None:
     """The newest version of a table; None if it does not exist. Raises Unreachable."""
     try:
         with answering(where):
-            return _Catalog(where).load_table(where.identifier)
+            return _catalog(where).load_table(where.identifier)
     except (NoSuchTableError, NoSuchNamespaceError, NothingPrepared):
         return None

@@ -27,12 +27,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.types import IcebergType
 
-from tidemark.errors import Conflict, Unreachable, WrongUse
+from tidemark.errors import Conflict, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, answering, create, opened
-from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.partitions import AnyKey, check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
 from tidemark.sinks.owners import check_owner
@@ -219,36 +219,60 @@ def change(where: CatalogTable, stage: Stage) -> tuple[str, str] | None:
     and again, and Unreachable.
     """
     left, doubts = _TIMES, 0
+    # The snapshot that each was made from, and its files. It may be there after all, where nobody has answered, or where
+    # something between here and the catalog has asked twice.
+    tries: list[tuple[int | None, list[str]]] = []
     while True:
         left -= 1
         table = opened(where)
         if table is None:
             raise Unreachable(f"{where} is not there")
-        made: list[str] = []
+        # The library changes the table that a commit began with.
+        made, before = list[str](), table.metadata_location
         transaction = table.transaction()
         # What is said in properties alone was found in this version, too. The library asks for it with a snapshot only.
-        newest = table.current_snapshot()
-        asked = {"ref": MAIN_BRANCH, "snapshot-id": newest.snapshot_id if newest else None}
+        newest = _newest(table)
+        asked = {"ref": MAIN_BRANCH, "snapshot-id": newest}
         requirement = AssertRefSnapshotId.model_validate(asked)
         transaction._apply((), (requirement,))  # noqa: SLF001
         try:
             with answering(where):
                 if not stage(table, transaction, made):
+                    _remove_of_tries(table, tries)
                     return None
-                return table.metadata_location, transaction.commit_transaction().metadata_location
+                done = transaction.commit_transaction()
+            _remove_of_tries(done, tries)
+            return before, done.metadata_location
         except (CommitFailedException, ValidationException) as problem:
-            # It is not there, and will not be: nobody names these files.
-            for name in made:
-                with suppress(OSError), folders.opened(name) as (filesystem, path):
-                    filesystem.delete_file(path)
+            tries.append((newest, made))
             if not left:
+                _remove_of_tries(opened(where), tries)
                 raise Conflict(f"{where}: other programs changed it before each commit: {problem}") from problem
         except Unreachable:
-            # Nobody knows whether it is there. What it wrote may be named by now.
+            tries.append((newest, made))
             doubts += 1
             if doubts == _DOUBTS:
                 raise
         time.sleep(random.uniform(0, _WAIT))  # noqa: S311
+
+
+def _newest(table: Table) -> int | None:
+    newest = table.current_snapshot()
+    return newest.snapshot_id if newest is not None else None
+
+
+def _remove_of_tries(table: Table | None, tries: Sequence[tuple[int | None, list[str]]]) -> None:
+    """Remove the files of commits that are not there: they would hold rows that may be erased later.
+
+    Such a commit may still be on its way, as long as the snapshot that it was made from is the newest.
+    """
+    gone = {name for made_from, names in tries if table is not None and made_from != _newest(table) for name in names}
+    if table is None or not gone:
+        return
+    with suppress(OSError, TidemarkError):
+        for name in gone - {one.path for one in files_of_all(table)}:
+            with folders.opened(name) as (filesystem, path):
+                filesystem.delete_file(path)
 
 
 def lane_property(versions: str, lane: str) -> str:

@@ -156,9 +156,10 @@ class IcebergLatest:
             new = [one for one in described if one is not None]
             if marked := done.restored != version.restored:
                 transaction.set_properties({RESTORED: done.restored})
-            if old or new:
+            if changes := bool(old or new or marked):
+                # Also of the mark alone: a REST server compares snapshots, and no properties.
                 iceberg_table.snapshot(table, transaction, old, new, said)
-            return bool(old or new or marked)
+            return changes
 
         iceberg_table.change(self.where, staged)
 
