@@ -1,4 +1,4 @@
-"""What the blocks of the sink `hbase_aggregates` cost: cells and bytes for each block size, and what a replay reads.
+"""The cost of the blocks of the sink `hbase_aggregates`: cells and bytes for each block size, and what a replay reads.
 
     .venv/bin/python -m bench.aggregate_blocks --messages 200000
 

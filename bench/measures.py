@@ -1,4 +1,4 @@
-"""What is measured, against what, and what it should be."""
+"""The measures: each with what it is measured against, and what it should be."""
 
 from __future__ import annotations
 

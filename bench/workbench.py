@@ -1,4 +1,4 @@
-"""What the measures work on: servers, topics of CDN lines, and new streams that read them."""
+"""The workbench of the measures: servers, topics of CDN lines, and new streams that read them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def window_jobs(site: Site) -> list[psutil.Process]:
 
 
 def engines(site: Site) -> list[dict[str, Any]]:
-    """What this site's warm engines say of themselves."""
+    """The status of this site's warm engines."""
     folder = Path(environment.engines(site)["TIDEMARK_ENGINES"])
     return [answer for path in sorted(folder.glob(f"*{SUFFIX}")) if (answer := ask(path, "status")) is not None]
 

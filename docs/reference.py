@@ -74,7 +74,7 @@ def _default(value: object) -> str:
 
 
 def _type(one: dict[str, Any]) -> str:
-    """What a key takes, from its JSON schema."""
+    """The values that a key takes, from its JSON schema."""
     if either := one.get("anyOf") or one.get("oneOf"):
         return " or ".join(dict.fromkeys(_type(way) for way in either if way.get("type") != "null"))
     if values := one.get("enum") or ([one["const"]] if "const" in one else None):

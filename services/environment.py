@@ -88,7 +88,7 @@ def registry(site: Site) -> dict[str, str]:
 
 
 def spark(site: Site) -> dict[str, str]:
-    """What spark-submit and its Python workers need: this interpreter, the connector's jars, loopback only."""
+    """The environment of spark-submit and its Python workers: this interpreter, the connector's jars, loopback only."""
     conf = site.folder("spark", f"conf-{jars.spark_version()}")
     folders = (site.jars / jars.folder_of(profile) for profile in ("spark", "hadoop-aws"))
     connectors = [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]

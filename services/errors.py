@@ -1,4 +1,4 @@
-"""What can go wrong with the servers, in words for the person at the terminal."""
+"""Errors of the servers, in words for the person at the terminal."""
 
 
 class ServiceError(Exception):

@@ -1,4 +1,4 @@
-"""What the images are made of, as CycloneDX: `python -m services.sbom FOLDER` writes python.cdx.json and jars.cdx.json.
+"""The contents of the images, as CycloneDX: `python -m services.sbom FOLDER` writes python.cdx.json and jars.cdx.json.
 
 Python packages are those of docker/requirements.lock. Jars are those that Maven resolves for pom.xml.
 """
@@ -31,7 +31,7 @@ _RESOLVED = re.compile(r"^ +([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):(?:
 
 
 def resolved(profile: str, file: Path) -> str:
-    """What Maven lists for a profile."""
+    """Maven's list for a profile."""
     command = ["mvn", "--batch-mode", "--quiet", "--file", str(POM), "--activate-profiles", profile]
     command += ["dependency:list", "-DincludeScope=runtime", f"-DoutputFile={file}"]
     done = subprocess.run(command, capture_output=True, text=True)

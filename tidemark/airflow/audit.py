@@ -137,7 +137,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
 
         @task
         def plan_repair(**context: Any) -> dict[str, Any]:
-            """What a replay of the findings would read. Goes on to the replay only if that was asked for."""
+            """The offsets that a replay of the findings would read. Goes on to the replay only if that was asked for."""
             return _planned_repair(file, context)
 
         planned: Any = plan_repair()

@@ -13,7 +13,7 @@ from tidemark.streams.model import Stream
 
 
 def complete_asset(stream: Stream) -> Asset:
-    """What DAGs wait for that need whole hours: an event for each run after which more hours are complete."""
+    """The asset of DAGs that need whole hours: an event for each run after which more hours are complete."""
     return Asset(name=f"{stream.name}_complete", uri=f"tidemark://{stream.name}/complete", group="tidemark")
 
 

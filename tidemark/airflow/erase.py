@@ -148,7 +148,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
 
 
 def _found(context: Any, file: str) -> dict[str, Any]:
-    """What a request erases, as the page of the run shows it. `offsets` has those that are read again too."""
+    """The erased part of a request, as the page of the run shows it. `offsets` has those that are read again too."""
     from tidemark.airflow.connections import open_here
     from tidemark.runs import erasing
     from tidemark.runs.requests.answers import exact

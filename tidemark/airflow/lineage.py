@@ -75,7 +75,7 @@ class LineageOfWindows(SparkJob):
             return None
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """What the provider asks for when the task has ended, also after a failure."""
+        """The provider asks for this when the task has ended, even after a failure."""
         return None if self.lineage is None else _as_openlineage(self.lineage)
 
 

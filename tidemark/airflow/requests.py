@@ -30,7 +30,7 @@ def params(request: Request, approve_above: int | None = None, sinks: Sequence[s
 
 @cache
 def _fields(request: Request) -> dict[str, dict[str, Any]]:
-    """What Airflow's Param takes of each field: the default, the text, and the schema.
+    """Airflow's Param for each field: the default, the text, and the schema.
 
     A field that may stay empty has the type `null` too: Airflow's form sends null for it, and takes any other field that is
     empty for missing.

@@ -40,7 +40,7 @@ class SparkJobRefused(AirflowFailException):
 
 
 def of_stream(stream: Stream) -> dict[str, Any]:
-    """What a job of a stream is started with. Plain values: Airflow stores those of a mapped task with the DAG."""
+    """The arguments of a stream's job. Plain values: Airflow stores those of a mapped task with the DAG."""
     return {
         "conn_id": stream.engine.spark,
         "conf": {**GUARDED, **stream.engine.conf},

@@ -45,7 +45,7 @@ def asked_of(context: Mapping[str, Any], kind: type[Request]) -> Request:
 
 
 def results_asset(stream: Stream) -> Asset:
-    """What other DAGs can be scheduled on: an event for each run that committed windows."""
+    """The asset that other DAGs can be scheduled on: an event for each run that committed windows."""
     return Asset(name=f"{stream.name}_results", uri=f"tidemark://{stream.name}/results", group="tidemark")
 
 

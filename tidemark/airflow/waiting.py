@@ -1,4 +1,4 @@
-"""What sensors and triggers look for in a stream. Heavy modules are imported inside: Airflow parses DAG files all the time."""
+"""The conditions that sensors and triggers wait for. Imports heavy modules inside, since Airflow parses DAG files often."""
 
 from __future__ import annotations
 

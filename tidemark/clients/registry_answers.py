@@ -1,4 +1,4 @@
-"""What a schema registry calls schemas, and how a value names one. Imports little: stream files are read with it."""
+"""A schema registry's names for schemas, and how a value names one. Imports little: stream files are read with it."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Servers:
         self._seen: OrderedDict[str, InEventTime] = OrderedDict()
 
     def show(self, file: StreamFile) -> Overview | WithoutKafka:
-        """What the page shows of a stream. Waits for its servers; goes without Kafka if need be. Raises TidemarkError."""
+        """A stream's overview for the page. Waits for its servers; goes without Kafka if need be. Raises TidemarkError."""
         shown = overview(self.open(file), self._index(file).known_holes, without_kafka=True)
         return shown if shown.kafka_problem is None else WithoutKafka(shown, f"Unreachable: {shown.kafka_problem}")
 

@@ -56,7 +56,7 @@ class Viewing:
         return serving.page(page, request, 200 if name in files else 404)
 
     async def shown(self, name: str, user: Any) -> Overview:
-        """What the page shows of a stream. Its holes are looked for beside: whoever asks after that sees them."""
+        """A stream's overview for the page. Its holes are looked for beside: whoever asks after that sees them."""
         file = await self.stream(name, user)
         overview: Overview = await self.kept(file)
         self.asking.beside(file, self.servers.look_for_holes)

@@ -353,7 +353,7 @@ def _left_there(opened: OpenStream, place: SinkReceipt, offsets: RangeSet, stand
 
 
 def _done(standing: Standing, offsets: RangeSet) -> list[Erasing]:
-    """What of some offsets is erased by now, by each window that has erased any: it may have read others of a block again."""
+    """The erased part of some offsets, by each window that has erased any: it may have read others of a block again."""
     erased_by = ((one, one.erased & offsets) for one in standing.windows)
     return [Erasing(one.record, erased, standing) for one, erased in erased_by if erased]
 

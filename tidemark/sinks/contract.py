@@ -153,7 +153,7 @@ class Erasing:
 
 
 def gone_of_dead(done: Iterable[Erasing], generation: int) -> RangeSet:
-    """What some erasures have taken of an attempt of which nothing counts any more; empty of one that may count."""
+    """The offsets that erasures have taken of an attempt of which nothing counts any more; empty of one that may count."""
     return RangeSet(part for one in done if one.standing.is_dead(generation, one.generation) for part in one.erased)
 
 
@@ -196,7 +196,7 @@ class PlainSink:
         self.sweep(connections, place, erasing.record, erasing.erased)
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
-        """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
+        """The remains of erased offsets in the sink of this name, for people; empty for none."""
         return self.left_by_erasing
 
     def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
@@ -234,7 +234,7 @@ class PlainSink:
         return f"a sink of type {settings.type} is not searched for one message"
 
     def under_key(self, opened: Opened, settings: Any, row: StoredRow, windows: CoveringWindows) -> UnderKey | None:
-        """What a sink by key holds under the key of a message's `row`, which another sink has; None for other layouts.
+        """The row of a sink by key under the key of a message's `row`, which another sink has; None for other layouts.
 
         `windows` has the windows that cover the message. Raises TidemarkError.
         """
@@ -247,7 +247,7 @@ class PlainSink:
     def rows_within(
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
-        """What `take` makes of the rows that count at some offsets, as `rows` gives them, in any order.
+        """The result of `take` for the rows that count at some offsets, as `rows` gives them, in any order.
 
         Of what `take` leaves, little is read. It is called again where files were replaced meanwhile. Raises TidemarkError.
         """

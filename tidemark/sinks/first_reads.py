@@ -121,5 +121,5 @@ class FirstWindows:
 
 
 def units(blocks: Collection[int]) -> str:
-    """What a replay reads as a whole, for people: `whole blocks of 1000 offsets`."""
+    """The unit that a replay reads as a whole, for people: `whole blocks of 1000 offsets`."""
     return f"whole blocks of {' and '.join(map(str, sorted(set(blocks))))} offsets"

@@ -91,7 +91,7 @@ def _iso(microseconds: int) -> str:
 
 
 def _checked(of: Type, read: Any) -> Any:
-    """What was read as `json_text` takes it, numbers as they stand there. Raises ValueError where the kinds differ."""
+    """A read value as `json_text` takes it, numbers as they stand there. Raises ValueError where the kinds differ."""
     return _made(of, read, as_they_stand=True)
 
 

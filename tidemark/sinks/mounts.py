@@ -81,7 +81,7 @@ class Mounts:
         return settings.base(self._connections)
 
     def _mark(self, settings: FolderSettings) -> str | None:
-        """What tells a folder from the one that is made in its place; None for one that nobody has prepared."""
+        """The mark that tells a folder from the one that is made in its place; None for one that nobody has prepared."""
         base = self._base(settings)
         match settings:
             case DeltaSink():

@@ -109,7 +109,7 @@ def read_at(
 
 @dataclass(frozen=True)
 class LookedUp:
-    """What counts in a sink at one offset after the other, each looked up: for readers of a few rows."""
+    """The rows that count in a sink at one offset after the other, each looked up: for readers of a few rows."""
 
     book: Book
     sink: str
@@ -121,7 +121,7 @@ class LookedUp:
         return None if record is None else record.attempt.generation
 
     def steadily(self, read: Callable[[], T]) -> T:
-        """What reading rows gives, while nothing is committed between them and what is looked up of them.
+        """The rows that `read` gives, while nothing is committed between them and what is looked up of them.
 
         Otherwise a row that was read counts no more, and the one in its place was not read.
         """

@@ -1,4 +1,4 @@
-"""What the versions of a table's lanes stand under: a table takes nothing of a lane that is older than what it has of it."""
+"""The name of a lane's versions in a table, which takes nothing of a lane that is older than what it has of it."""
 
 from __future__ import annotations
 

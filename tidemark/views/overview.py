@@ -1,4 +1,4 @@
-"""What the page shows of a stream."""
+"""A stream's overview, as its page shows it."""
 
 from __future__ import annotations
 

@@ -72,5 +72,5 @@ def _by_partition(records: Iterable[Record]) -> dict[Place, list[tuple[Record, W
 
 
 def _commits(read: Iterable[tuple[Record, WindowRange]]) -> list[Commit]:
-    """What the windows left of a partition. The lag is up to the end that the window saw when it was pinned."""
+    """The commits of a partition's windows. The lag is up to the end that a window saw when it was pinned."""
     return [Commit(record.committed_at, range_.until, max(0, range_.log_end - range_.until)) for record, range_ in read]

@@ -27,7 +27,7 @@ from tidemark.runs.live.same_logs import check_same
 
 @dataclass(frozen=True)
 class SlotInKafka:
-    """What Kafka has at a coordinate: None when it has no such partition, or none of its incarnation; or why it said nothing.
+    """Kafka's answer for a coordinate: None if it has no such partition, or none of its incarnation; or why it said nothing.
 
     `hidden`: by what the message was erased, here or in another stream of the ledger. Then nothing of it is shown.
     """
@@ -66,7 +66,7 @@ def check_known(opened: OpenStream, at: Coordinate) -> None:
 
 
 def look(opened: OpenStream, at: Coordinate) -> SlotInKafka:
-    """What Kafka has at a coordinate of the stream, and never a message that was erased.
+    """The contents of a coordinate of the stream in Kafka, and never a message that was erased.
 
     Of another topic, Kafka is not asked. Raises the ledger's errors, and those of `of_the_stream`.
     """
@@ -92,7 +92,7 @@ def look(opened: OpenStream, at: Coordinate) -> SlotInKafka:
 
 
 def slot_at(opened: OpenStream, at: Coordinate) -> OffsetContents | None:
-    """What Kafka has at a coordinate that a window has read; None when it has no such partition, or none of its incarnation.
+    """Kafka's answer for a coordinate that a window has read; None if it has no such partition, or none of its incarnation.
 
     Raises Conflict for a log that was cut meanwhile or a topic that was recreated, Unreachable, NotAuthorized.
     """

@@ -300,7 +300,7 @@ def exists(base: str) -> bool:
 
 
 def identity(base: str) -> str | None:
-    """What tells a table from one that is made in its place; None where there is none. Raises Unreachable."""
+    """The mark that tells a table from one that is made in its place; None where there is none. Raises Unreachable."""
     try:
         return str(opened(base).metadata().id)
     except TableNotFoundError:

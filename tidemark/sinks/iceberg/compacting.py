@@ -118,7 +118,7 @@ class VersionSeen:
 
 
 def steadily(where: CatalogTable, work: Callable[[VersionSeen], T]) -> T:
-    """What some work on a table gives, which begins again if it fails and others have changed the table meanwhile.
+    """The result of some work on a table, which begins again if it fails and others have changed the table meanwhile.
 
     Another compaction may remove files that the newest version named when the work began, and snapshots that it lets expire.
     Raises Conflict when that comes again and again.

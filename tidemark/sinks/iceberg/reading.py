@@ -46,7 +46,7 @@ def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) ->
 def of_parts(
     book: Book, sink: str, connections: Connections, take: Callable[[list[FolderPart], Authority, Names], T]
 ) -> T:
-    """What `take` gives of the files of a sink, the authority that goes with them, and the older names of the columns."""
+    """The result of `take` for the files of a sink, the authority that goes with them, and the older names of the columns."""
 
     def read(seen: Seen) -> T:
         authority, folder_parts = _counting(book, sink, connections, seen)
@@ -56,7 +56,7 @@ def of_parts(
 
 
 def steadily(read: Callable[[Seen], T]) -> T:
-    """What a reader gives, which begins again if it fails and a table has another version than the reader has `seen`.
+    """The result of a reader, which begins again if it fails and a table has another version than the reader has `seen`.
 
     A compaction removes what no snapshot names any more: after an erasure, all that was there before it, however new.
     """

@@ -44,7 +44,7 @@ class TableVersion(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells it from all others of its table."""
+        """The mark that tells it from all others of its table."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class TableVersion(Protocol):
 
     @property
     def restored(self) -> str:
-        """What the register of the ledger says that it was made from: see `Register.restored`."""
+        """The `restored` of the register that it was made from: see `Register.restored`."""
         ...
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PlainLatestRows(PlainFolders):
-    """What the windows write is a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there."""
+    """The windows write a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there."""
 
     versions_by_order = True
     rows_by_coordinate = True

@@ -60,7 +60,7 @@ class LatestTable(Protocol):
         ...
 
     def identity(self) -> str | None:
-        """What tells the table from one that is made in its place; None where there is none. Raises Unreachable."""
+        """The mark that tells the table from one that is made in its place; None where there is none. Raises Unreachable."""
         ...
 
     def change(self, stage: Stage, said: dict[str, str]) -> None:
@@ -213,7 +213,7 @@ class Newest:
 
 
 def read(table: LatestTable, book: Book, sink: str, take: Callable[[Newest], T]) -> T:
-    """What `take` gives of the newest rows of all keys by the ledger. Reads again when a window was committed meanwhile.
+    """The result of `take` for the newest rows of all keys by the ledger. Reads again when a window was committed meanwhile.
 
     And where it fails and the table has another version by then: a compaction removes files with what was erased at once.
     """

@@ -67,7 +67,7 @@ def has_mark(base: str) -> bool:
 
 
 def mark_of(base: str) -> str | None:
-    """What tells the mark of a folder's owner from one that is put there later: its time, in nanoseconds. None: no mark."""
+    """The time of the owner's mark of a folder, in nanoseconds, which tells it from a later one. None: no mark."""
     with opened(base) as (filesystem, path):
         info = filesystem.get_file_info(f"{path}/{OWNER_FILE}")
     return None if info.type == fs.FileType.NotFound else str(info.mtime_ns)

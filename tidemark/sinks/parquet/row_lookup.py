@@ -108,7 +108,7 @@ def rows_within(
 
 
 def tables_within(place: str, filesystem: fs.FileSystem, path: str, within: OffsetRange) -> Iterator[pa.Table]:
-    """What a file, or the files of a folder, have at some offsets, some rows at a time. `place`: what errors call it."""
+    """The rows of a file, or of the files of a folder, at some offsets, some rows at a time. `place`: what errors call it."""
     try:
         dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
         if dataset.files:

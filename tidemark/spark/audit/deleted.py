@@ -130,7 +130,7 @@ class DeletedOffsets:
 
 
 def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> DeletedOffsets:
-    """What the windows with some of these offsets have counted, by blocks."""
+    """The counts of the windows with some of these offsets, by blocks."""
     windows: list[tuple[Committed, BlockTallies | None]] = []
     problems: list[str] = []
     for window in view.windows:
@@ -146,7 +146,7 @@ def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> Del
 
 
 def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[BlockContents]:
-    """What rows there are in each of the blocks, in their order."""
+    """The rows in each of the blocks, in their order."""
     if not blocks:
         return []
     # A join over equal keys, so that Spark does not compare every row with every piece.

@@ -54,7 +54,7 @@ _Why = Callable[[DataFrame, DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Comparing:
-    """What a replay of `offsets` is compared with: `messages` are all rows that today's code makes, as `outcomes` says.
+    """The rows to compare with a replay of `offsets`: `messages` are all rows that today's code makes, as `outcomes` says.
 
     `letters` are the dead letters that count now, as `readers.places` returns them, with DEAD_LETTER_COLUMNS as fields.
     """
@@ -129,7 +129,7 @@ def counted(
     why_gone: _Why,
     examples: Callable[[DataFrame], tuple[Example, ...]],
 ) -> PlaceComparison:
-    """What becomes of each row of a place: `both` has BEFORE, AFTER (null: not there) and COLUMNS, and is computed once.
+    """The change of each row of a place: `both` has BEFORE, AFTER (null: not there) and COLUMNS, and is computed once.
 
     COLUMNS matters only for rows that are there before and after. Columns are counted in the order of `names`, then those
     that the stream file no longer has. `examples` takes the changed, new or gone rows with BECAUSE.

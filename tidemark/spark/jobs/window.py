@@ -79,7 +79,7 @@ def process_windows(
 
 
 class _Ready:
-    """What the windows of a lane need beside the ledger, made ready with the first of them that reads anything."""
+    """The resources of a lane's windows besides the ledger, made ready with the first of them that reads anything."""
 
     def __init__(self, opened: OpenStream, lane: str) -> None:
         self.opened = opened

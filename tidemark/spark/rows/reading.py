@@ -146,7 +146,7 @@ class ReadSoFar:
 
 
 def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally, int]]:
-    """What `Messages.java` has counted of each range that a task has read, and how many messages came twice."""
+    """The counts of `Messages.java` for each range that a task has read, and how many messages came twice."""
     tallies = []
     for topic, incarnation, partition, number, ack, source, size, first, last, again, *times in lines:
         earliest, latest = (None if time == "-" else int(time) for time in times)

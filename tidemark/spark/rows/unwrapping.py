@@ -46,7 +46,7 @@ def _framed(stream: Stream) -> bool:
 
 
 def _behind_the_number() -> Column:
-    """What follows the number of a schema, and why there is none."""
+    """The bytes after the number of a schema, and why there are none."""
     value = F.col(VALUE)
     framed = F.startswith(value, F.lit(b"\0")) & (F.octet_length(value) >= FRAME)
     why = F.when(value.isNotNull() & ~framed, F.lit(NOT_FRAMED))

@@ -65,7 +65,7 @@ def value_by_java(spark: SparkSession, name: str, source: Path, kind: str, *give
 
 
 def by_java(spark: SparkSession, name: str, column: Column, source: Path, kind: str, *given: Any) -> Column:
-    """What a Java function of ours makes of a column. It is made and registered once in a session. `kind`: its type in DDL."""
+    """A column by a Java function of ours, which is made and registered once in a session. `kind`: its type in DDL."""
     if not spark.catalog.functionExists(name):
         java: Any = spark
         jvm: Any = spark.sparkContext._jvm

@@ -70,7 +70,7 @@ def _rest(one: BrowsedRange, window: int | None, at: TopicPartition, offset: int
 
 @dataclass
 class Through:
-    """What a question has found in some stretches, up to `count` items of whole messages, and up to where.
+    """The finds of a question in some stretches, up to `count` items of whole messages, and up to where.
 
     `go_on`: what the next question is given; None at the end. `ended`: as `Found` has it.
     """

@@ -102,7 +102,7 @@ class InKafka:
 
 
 def in_kafka(opened: OpenStream, where: Scope) -> InKafka:
-    """What Kafka holds of what is named: of a topic that the stream reads or has read, in incarnations that the ledger knows.
+    """Kafka's part of what is named: of a topic that the stream reads or has read, in incarnations that the ledger knows.
 
     Raises WrongUse, Conflict for a topic that was recreated and that the stream does not read yet, Unreachable, NotAuthorized.
     """
@@ -165,7 +165,7 @@ def _between(opened: OpenStream, where: Scope, logs: Mapping[str, TopicLog], off
 
 
 def _erased(opened: OpenStream, topic: str, known: tuple[TopicIncarnation, ...]) -> RangeSet:
-    """What was erased of a topic, here or by other streams of the ledger, in each of its incarnations.
+    """The erased offsets of a topic, here or by other streams of the ledger, in each of its incarnations.
 
     An offset that was erased in one is so in all: what was taken for a cut may have been none.
     """

@@ -157,7 +157,7 @@ class WindowIndex(_History):
         return uncovered(self.ingest, self.reached, covered | jumped)
 
     def asked_for(self, at: TopicPartition) -> OffsetRange:
-        """What the ingest has had to read of a partition, as far as the windows that are here."""
+        """The offsets of a partition that the ingest has had to read, as far as the windows that are here."""
         return self.ingest.asked_for(at, self.reached.of(at))
 
     def runs(self, at: TopicPartition) -> list[Segment]:

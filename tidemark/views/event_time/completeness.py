@@ -295,7 +295,7 @@ def watermark(partition: Partition, now: int, lateness_ms: int, unread_since: in
 
 
 def passed_over(partition: Partition) -> RangeSet:
-    """What the watermark has passed although it is in no window: a span that these may belong to is not complete."""
+    """Offsets that the watermark has passed and no window has: a span that these may belong to is not complete."""
     left = RangeSet(part for ranges in partition.left_out.values() for part in ranges)
     return (left & RangeSet([OffsetRange(partition.at, 0, partition.next)])) - partition.covered
 
@@ -319,7 +319,7 @@ def announced_before(noted: Mapping[str, Any], run: str) -> set[int]:
 
 
 def noted(before: Iterable[int], hours: Iterable[int], run: str, most: int) -> dict[str, Any]:
-    """What to note after a run has announced some hours: the newest `most` of all that were announced."""
+    """The hours to note after a run has announced some: the newest `most` of all that were announced."""
     return {"hours": sorted({*before, *hours})[-most:], "run": run, "by_run": sorted(hours)}
 
 

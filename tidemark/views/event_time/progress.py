@@ -109,7 +109,7 @@ class EventTimeNow:
         return min(known) if known and len(known) == len(moments) else None
 
     def passed_over(self) -> RangeSet:
-        """What the watermark has passed without a window: lost, skipped, or committed before it was read."""
+        """The offsets that the watermark has passed without a window: lost, skipped, or committed before it was read."""
         return RangeSet(
             part for partition in self.partitions if partition.log is not None for part in passed_over(partition)
         )
@@ -165,7 +165,7 @@ class EventTimeNow:
         return self._passing[time]
 
     def _check_asked(self) -> None:
-        """What Kafka was asked since the last check was about the logs that were looked at: one check for many times."""
+        """Checks once for many times that Kafka's answers since the last check were about the logs that were looked at."""
         if self._asked:
             check_same(self.opened, self.known.logs)
             self._asked.clear()

@@ -70,7 +70,7 @@ class Covering:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one offset.
+    """The known facts about one offset.
 
     `slot`: None when Kafka has no such topic or partition, or only a later incarnation. `unknown`: Kafka was not asked, or
     did not answer. `asked_for`: from where to where the ingest has had to read the partition until now, as `holes.Ingest`

@@ -235,7 +235,7 @@ Fields = Mapping[str, Look]
 def _where(
     located: Located, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
 ) -> MessageTrace:
-    """What was found, with the fields of rows that count as `fields_of` a place's name and a row gives them.
+    """The trace of a message, with the fields of rows that count as `fields_of` a place's name and a row gives them.
 
     `look` gives those of what sinks by key hold.
     """

@@ -69,7 +69,7 @@ def has_records(stream: Stream) -> bool:
 
 
 def record_of(stream: Stream, connections: Connections, message: KafkaMessage | None) -> RecordRead | None:
-    """What a message says; None without a value, and in a stream whose values say it. Raises nothing that depends on it."""
+    """A message's record; None without a value, and in a stream whose values say it. Raises nothing that depends on it."""
     if not has_records(stream) or message is None or message.value is None:
         return None
     if len(message.value) > MOST_BYTES:

@@ -107,7 +107,7 @@ def _too_slow(*_: Any) -> None:
 
 
 def _cells(question: Mapping[str, Any]) -> Iterator[list[Any] | None]:
-    """What stands at some paths of each value, which is JSON, or a record where it has a schema: null where nothing does.
+    """The values at some paths of each value, which is JSON, or a record where it has a schema: null where nothing does.
 
     Else its text, and whether it is one, and no object or list. A value that is neither JSON nor a record has none of them.
     None for a value whose schema is none.

@@ -159,7 +159,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
 def _stored(
     opened: OpenStream, at: Coordinate, *, all_sinks: bool
 ) -> tuple[CoveringWindows, Mapping[str, list[StoredRow] | str], tuple[str, ...]]:
-    """What the ledger knows, the rows of each sink or why they are not said, and the sinks that were not asked."""
+    """The ledger's knowledge, the rows of each sink or why they are not said, and the sinks that were not asked."""
     kinds = {sink.name: kind_of(sink.type).without_spark() for sink in opened.stream.sinks}
     asked = [sink for sink in opened.stream.sinks if all_sinks or kinds[sink.name].looks_quickly]
     dead_letters = opened.dead_letter_table()
@@ -183,7 +183,7 @@ def _rows(
 def _under_keys(
     opened: OpenStream, windows: CoveringWindows, rows: Mapping[str, list[StoredRow]]
 ) -> tuple[list[tuple[str, StoredRow, UnderKey]], dict[str, str]]:
-    """What sinks by key hold for the first rows of the message, and why one of them did not say it, by its name.
+    """The rows of sinks by key for the first rows of the message, and why one of them did not say it, by its name.
 
     Keys are known from the rows of a sink that keeps the fields by coordinate.
     """
@@ -242,7 +242,7 @@ def _pending(opened: OpenStream, heads: Mapping[str, StoredHead], at: Coordinate
 def _covering(
     opened: OpenStream, windows: CoveringWindows, at: Coordinate, rows: Mapping[str, list[StoredRow]]
 ) -> Covering | None:
-    """What is known of the offset from the window that counts there; None when no committed window covers it."""
+    """The facts about the offset from the window that counts there; None when no committed window covers it."""
     counting = windows.counting()
     if counting is None:
         return None

@@ -81,7 +81,7 @@ def block_of(name: bytes) -> tuple[TopicPartition, int] | None:
 
 
 def columns_filter(wanted: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """What asks HBase for columns from a qualifier on, up to another one, in its language of filters.
+    """The filter that asks HBase for columns from a qualifier on, up to another one, in its language of filters.
 
     No qualifier of a block has a quotation mark: no topic's name has one.
     """

@@ -74,7 +74,7 @@ class PlainAggregates(PlainSink):
     def under_key(
         self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, windows: CoveringWindows
     ) -> UnderKey | None:
-        """What the message's unit contributes to its key. The total of a key has contributions of any number of units."""
+        """The contribution of the message's unit to its key. The total of a key has contributions of any number of units."""
         aggregates = settings.aggregates(opened.fields)
         key = {name: row.fields.get(name) for name in settings.key}
         counting = windows.counting(settings.name)

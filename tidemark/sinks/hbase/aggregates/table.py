@@ -271,7 +271,7 @@ def _whole_blocks(
 
 @dataclass(frozen=True)
 class _ByBlock:
-    """What counts in a table: as for a row, at the coordinate of the block's first offset.
+    """The contributions that count in a table: as for a row, at the coordinate of the block's first offset.
 
     The windows that have written to the table have read whole blocks, so all offsets of a block have one authority.
     """
@@ -390,7 +390,7 @@ def _wrote(table: str, block: int, record: Record) -> bool:
 
 @dataclass(frozen=True)
 class AsOf:
-    """What counts in a table at a moment. `erasures`: how many windows had erased something by then."""
+    """The contributions that count in a table at a moment. `erasures`: how many windows had erased something by then."""
 
     view: View
     counts: Counts
