@@ -51,6 +51,16 @@ def test_what_is_general_does_not_name_the_example(room: str) -> None:
     assert [path for path in files if "cdn" in path.read_text().lower()] == []
 
 
+def test_the_name_of_a_public_class_stands_once() -> None:
+    """One word for one thing: whoever looks for a class finds the one that is meant."""
+    found: dict[str, list[str]] = {}
+    for folder in ("tidemark", "services", "demo"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            for name in re.findall(r"^ *class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
+                found.setdefault(name, []).append(str(path.relative_to(REPOSITORY)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
 _IMPORT = re.compile(r"^\s*from (tidemark[\w.]*) import ([^\n(]+)$", re.MULTILINE)
 
 
