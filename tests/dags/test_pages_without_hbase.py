@@ -105,6 +105,7 @@ GETS: dict[str, list[str]] = {
     f"{STREAM}/audits": ["/api/streams/orders/audits"],
     f"{STREAM}/completeness": ["/api/streams/orders/completeness"],
     f"{STREAM}/completeness/{{hour}}": ["/api/streams/orders/completeness/1970-01-01T00Z"],
+    f"{STREAM}/comparison": [f"/api/streams/orders/comparison?run={OPEN}"],
     f"{STREAM}/progress": [f"/api/streams/orders/progress?run={OPEN}"],
 }
 POSTS: dict[str, list[tuple[str, dict[str, Any]]]] = {

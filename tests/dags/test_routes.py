@@ -34,6 +34,7 @@ from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
 from tests.support.waiting import until
+from tidemark.audit.comparison import PlaceComparison, ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.clients.connections import Connections
@@ -49,6 +50,7 @@ from tidemark.plugin.routes import plans as plans_routes
 from tidemark.plugin.routes import steering as steering_routes
 from tidemark.plugin.routes import windows as windows_routes
 from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.runs.comparisons import store_comparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers
 from tidemark.runs.requests.forms import ReplayRequest, checked
@@ -676,6 +678,25 @@ def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, 
     lanes.finish(far.opened, lane)
     with pytest.raises(StaleLedger, match="Plan again"):
         plan_request(far.opened, checked(ReplayRequest, request, {}))
+
+
+@pytest.mark.covers("U26")
+def test_what_a_replay_of_the_command_line_changes_is_asked_of_the_ledger(
+    client: TestClient, far: StreamInMemory
+) -> None:
+    api, run = "/api/streams/orders/comparison", "cli/20261121T070000Z-1"
+    assert client.get(api, params={"run": run}).json() == {"comparison": None}
+    place = PlaceComparison(name="parquet", before=3, after=3, same=1, changed=2, new=0, gone=0, columns={"id": 2})
+    found = ReplayComparison(
+        stream="orders", run=run, at=1, code_version="v", stream_digest="d", selection="e", offsets=3, messages=3,
+        stored=3, skipped=0, dead_letters=0, places=(place,), not_compared=(), reasons=(),
+    )  # fmt: skip
+    store_comparison(far.opened, found)
+    answer = client.get(api, params={"run": run})
+    assert answer.status_code == 200
+    (changed,) = answer.json()["comparison"]["places"]
+    assert (changed["name"], changed["changed"], changed["columns"]) == ("parquet", 2, {"id": 2})
+    assert client.get(api, params={"run": "cli/another"}).json() == {"comparison": None}
 
 
 @pytest.mark.covers("U26")

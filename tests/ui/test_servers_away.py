@@ -92,6 +92,7 @@ OF_THE_LEDGER = {
     "/api/streams/{name}/windows/{lane}",
     "/api/streams/{name}/windows/{lane}/{seq}",
     "/api/streams/{name}/audits",
+    "/api/streams/{name}/comparison",
     "/api/streams/{name}/trend",
     DEAD_LETTERS,
     "/api/streams/{name}/progress",

@@ -256,7 +256,7 @@ function askedFor({ key, ...conf } = {}) {
 }
 
 // Follows a run of Airflow, `dag` and `run`; or a lane, `named`, whose run may be of the command line. `show` is called when
-// tasks may have given something new.
+// tasks may have given something new, with what is known of the run.
 export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, show = () => {} }) {
   let seen = "";
   let over = false;
@@ -410,9 +410,9 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       place("progress").hidden = false;
       over = about ? ENDED.has(about.state) : lanes.every((one) => one.state === "done" || one.state === "cancelled");
       say(problem, found.away);
-      const now = JSON.stringify(tasks.map((one) => [one.task_id, one.state, one.try_number]));
+      const now = JSON.stringify(dag ? tasks.map((one) => [one.task_id, one.state, one.try_number]) : lanes.map((one) => one.state));
       if (now !== seen) {
-        await show();
+        await show(found);
         if (kind === "audit") await verdict(tasks);
       }
       seen = now;

@@ -3,7 +3,7 @@
 // them. Everything is put in as text, never as HTML.
 
 import {
-  address, airflow, asked, cell, copyable, counted, element, estimated, grouped, link, messageOf, navigation, rangeText, windowLink, withQuery,
+  address, airflow, asked, cell, copyable, counted, element, estimated, grouped, link, load, messageOf, navigation, rangeText, windowLink, withQuery,
 } from "./shared.js";
 import { cut } from "./payload.js";
 import { placesTable } from "./places.js";
@@ -136,20 +136,29 @@ async function show() {
     // Those of a run with lanes of its own stand beside its lanes.
     const lanes = published && (dag.endsWith("__ingest") || document.getElementById("progress").hidden) ? [published, ...(published.then || [])] : [];
     for (const lane of lanes) if (lane.windows.length) windows(lane);
+    // Before the answers, which may be a hundred lines.
+    if (published?.remains) remains("What remains", published.remains);
+    else if (before?.remains) remains("Where the results are, and what would remain", before.remains);
     results.forEach((found, at) => {
       if (found && found.places) changes(RESULTS[at].title, found);
       else if (found && found.answers) section(RESULTS[at].title, found);
     });
     if (published && !compared && kindOf(dag) === "replay") {
-      document.getElementById("results").prepend(element("p", "What it has changed was not compared: the counts of its windows are all that is known. A replay that is planned with Compare says it, row by row.", "quiet"));
+      document.getElementById("results").prepend(element("p", "This run has not compared its rows with the ones before: only the counts of its windows are known. A replay that is planned with Compare shows what it changes, row by row.", "quiet"));
     }
-    if (published?.remains) remains("What remains", published.remains);
-    else if (before?.remains) remains("Where the results are, and what would remain", before.remains);
     const some = document.querySelector("#results section") || !document.getElementById("progress").hidden;
     problem.textContent = some ? "" : "No task of this run has committed a window or answered for offsets.";
   } catch (reason) {
     problem.textContent = reason.message;
   }
+}
+
+// What a replay of the command line was going to change: its comparison is in the ledger.
+async function compared({ run }) {
+  if (!run) return;
+  const { comparison } = await load(withQuery(address("api", "streams", stream, "comparison"), { run }));
+  document.getElementById("results").replaceChildren();
+  if (comparison) changes("What the replay changes", comparison);
 }
 
 const dag = asked("dag_id") || "";
@@ -160,7 +169,7 @@ if (stream && kindOf(dag) in KINDS) {
 } else if (asked("stream")) {
   // A lane, or a run of the command line.
   navigation(stream, "");
-  follow({ stream, named: asked("run") || "" });
+  follow({ stream, named: asked("run") || "", show: compared });
 } else {
   navigation(null);
   show();

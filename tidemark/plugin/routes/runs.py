@@ -1,8 +1,9 @@
-"""The routes of one of Airflow's runs: its answers to offsets, and the report of an audit."""
+"""The routes of one run: its answers to offsets, the report of an audit, and the comparison of a replay."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
@@ -11,11 +12,19 @@ from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
 from tidemark.runs.auditing import after_repair, find_report
+from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
 
 # The names of a DAG and of a run have up to 250 characters each.
 _MOST_OF_A_RUN = 600
 _NO_REPORT = "no such report: the page Audits lists those that the ledger has"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """`comparison`: as `tidemark report --json` has it; null for a run that has compared nothing."""
+
+    comparison: dict[str, Any] | None
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -34,7 +43,19 @@ def routes(viewing: Viewing) -> APIRouter:
         text = await viewing.ask(name, user, lambda opened: _report(opened, run), _NO_REPORT, ledger_only=True)
         return HTMLResponse(text, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
+    @router.get("/api/streams/{name}/comparison", responses=serving.PROBLEMS)
+    async def comparison(
+        name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
+    ) -> Compared:
+        """What a replay was going to change, as it was compared before its first window."""
+        return await viewing.ask(name, user, lambda opened: _compared(opened, run), "no comparison", ledger_only=True)
+
     return router
+
+
+def _compared(opened: OpenStream, run: str) -> Compared:
+    found = find_comparison(opened, run)
+    return Compared(None if found is None else comparison_value(found))
 
 
 def _report(opened: OpenStream, run: str) -> str | None:
