@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from typer.testing import CliRunner
 
 from tests.support.command_line import asked
 from tests.support.digests import AT, expected_digest, kept_way, one_way
@@ -32,10 +33,12 @@ from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
 from tests.support.sink_topics import written
 from tests.support.typed_values import VECTORS, json_of, types, values
+from tidemark.cli.app import app
 from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import LaneKind, UnknownFields
+from tidemark.ledger.records import LaneKind, Record, UnknownFields
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash, unsigned
+from tidemark.planning.dividing import divide_evenly
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.catalog import opened as iceberg_opened
 from tidemark.sinks.iceberg.compacting import compact as compact_table
@@ -887,6 +890,41 @@ def test_keys_that_no_field_has_are_counted(make: Make) -> None:
     assert shown.startswith(
         "of the last 4 windows of the ingest, 14 messages have keys that the stream does not name: a (11), "
     )
+
+
+@pytest.mark.full
+@pytest.mark.covers("N114")
+@pytest.mark.usefixtures("spark")
+def test_fields_that_are_added_while_an_ingest_runs_count_from_its_next_run_on(make: Make) -> None:
+    """The run goes on as it began. A replay in lanes counts what it reads with the new file, each lane by itself."""
+    live = make(Example("keyed", KEYED, ("keyed",), 1, lambda *_: iter(()), lambda value: Outcome(None, None)))
+    live.rewrite(sinks=[{"type": "parquet", "folder": live.name}], limits={"max_records": 20})
+    live.kafka.send((live.topics[0], 0, b"k", b'{"id": 1, "a": 2, "b": [3]}') for _ in range(40))
+    before = live.file.read_text()
+
+    def added(step: Step) -> None:
+        if step == Step.READ and live.file.read_text() == before:
+            CliRunner().invoke(app, ["streams", "add-fields", str(live.file), "--yes"], catch_exceptions=False)
+
+    records = live.ingest(on_step=added)
+    assert "a: integer" in live.file.read_text()
+    # Of both windows, also of the one that was pinned after the change.
+    assert [unknown_of(one) for one in records] == [UnknownFields(20, (("a", 20), ("b", 20)))] * 2
+    assert live.ingest() == []
+    report = audit(live.opened, live.new_run())
+    # Today's code gives the new field, and the rows of before have none.
+    assert (report.differences, report.unchanged) == (40, 0), report.sentence()
+    lanes = divide_evenly(live.opened.book.authority().covered(), 2)
+    replayed = [record for some in lanes for record in live.select(LaneKind.REPLAY, some)]
+    assert [unknown_of(one) for one in replayed] == [UnknownFields(20, (("b", 20),))] * 2
+    assert "40 messages have keys that the stream does not name: b (40)" in answer_of({}, replayed)
+    report = audit(live.opened, live.new_run())
+    assert (report.clean, report.unchanged) == (True, 40), report.sentence()
+
+
+def unknown_of(record: Record) -> UnknownFields | None:
+    assert record.receipt is not None
+    return record.receipt.unknown
 
 
 @pytest.mark.covers("N92")
