@@ -18,9 +18,15 @@ from tests.support.evil import EVIL
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Example, Outcome
 from tests.support.transactions import transaction
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.slots import OffsetContents
+from tidemark.errors import Conflict
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.reading import Reading
+from tidemark.runs.live import message_lookup
+from tidemark.runs.requests.keys import find_key
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.spark.sinks.parquet.compacting import compact
@@ -237,3 +243,38 @@ def test_what_each_sink_has_of_a_message(make: Make) -> None:
     left = shown(12)
     assert {one.place for one in left.rows} == {"parquet", "kafka"}
     (folder.with_name("away")).rename(folder)
+
+
+@pytest.mark.full
+@pytest.mark.covers("Q26")
+def test_no_message_of_a_topic_that_is_recreated_while_somebody_looks(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real Kafka gives the new topic's offsets under the old name, and knows nothing of the leaders of the old one."""
+    live = make(CDN, source={"on_recreated": "accept"})
+    topic, at = live.topics[0], TopicPartition(live.topics[0], 0)
+    live.kafka.send((topic, 0, None, GOOD) for _ in range(6))
+    live.ingest()
+    slot = KafkaLog.slot
+
+    def recreated_before(log: KafkaLog, *asked: Any) -> OffsetContents | None:
+        live.kafka.recreate(topic, 4)
+        live.kafka.send((topic, 0, None, GOOD + b"9") for _ in range(9))
+        return slot(log, *asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KafkaLog, "slot", recreated_before)
+        with pytest.raises(Conflict, match=f"topic {topic} was deleted and created again while it was looked at"):
+            message_lookup.slot_at(live.opened, Coordinate(at, 5))
+    # Nor afterwards, while no run has met it; and then under the new incarnation alone.
+    assert message_lookup.look(live.opened, Coordinate(at, 5)).slot is None
+    with pytest.raises(Conflict, match="does not read the new one yet"):
+        looked_through(live, topic)
+    assert find_key(live.opened, b"k", Reading()).read == 0
+    live.ingest()
+    assert message_lookup.look(live.opened, Coordinate(at, 5)).slot is None
+    newer = message_lookup.slot_at(live.opened, Coordinate(at._replace(incarnation=2), 5))
+    assert newer is not None
+    assert newer.message is not None
+    assert newer.message.value == GOOD + b"9"
+    assert looked_through(live, f"{topic}/0") == [*range(9)]
