@@ -341,6 +341,53 @@ def test_values_in_avro_by_a_registry(make: Make, spark: SparkSession, monkeypat
 
 
 @pytest.mark.full
+@pytest.mark.covers("N109")
+def test_a_replay_into_a_topic_in_avro_that_was_cut_or_made_anew(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Kafka has deleted is there again, each value under the schema that its topic's subject has now."""
+    live = make(TYPED)
+    out = f"{live.name}-out"
+    live.kafka.create(out, 1)
+    sink = {"type": "kafka", "topic": out, "value_format": "avro", "registry": "ours"}
+    live.rewrite(sinks=[sink])
+    live.produce(30)
+    whole = live.ranges(0, 0, (0, 30))
+    wanted = by_id(row_of(number) for number in range(30) if number % 10 != 9)
+
+    def values() -> dict[int, dict[str, Any]]:
+        """Of each row what was written last."""
+        ((schema, number),) = served.subjects[f"{out}-value"].items()
+        reader, found = fastavro.parse_schema(json.loads(schema)), {}
+        for value in (value for *_, value in written(live, out) if value is not None):
+            assert value[:5] == number.to_bytes(5, "big")
+            row: Any = fastavro.schemaless_reader(BytesIO(value[5:]), reader, None)
+            found[row["id"]] = row
+        return by_id(found.values())
+
+    with serving({}) as served:
+        connection = {"conn_type": "http", "host": "http://127.0.0.1", "port": served.port}
+        monkeypatch.setenv("AIRFLOW_CONN_OURS", json.dumps(connection))
+        live.ingest()
+        assert values() == wanted
+        live.kafka.delete_records(out, 0, 10)
+        live.select(LaneKind.REPLAY, whole)
+        assert values() == wanted
+        assert audit(live.opened, live.new_run()).clean
+
+        live.kafka.recreate(out, 1)
+        report = audit(live.opened, live.new_run())
+        assert report.places[0].missing == len(wanted), report.sentence()
+        # Another registry, which numbers its schemas otherwise.
+        served.subjects.clear()
+        served.subjects["another-value"] = {"{}": 70_000}
+        live.select(LaneKind.REPLAY, whole)
+        assert values() == wanted
+        report = audit(live.opened, live.new_run())
+        assert report.clean, report.sentence()
+
+
+@pytest.mark.full
 def test_nested_types_of_compressed_pieces(
     make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
