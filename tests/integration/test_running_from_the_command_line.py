@@ -125,7 +125,7 @@ def test_an_audit_repairs_and_audits_again(live: LiveStream, tmp_path: Path) -> 
     before, page = dict(live.opened.book.store.scan(("head",))), tmp_path / "report.html"
     out, _ = tidemark("audit", file, "--repair", "plan", "--run", "planned", "--html", str(page), code=1)
     assert "missing 2, different 0" in out
-    assert "a repair replays 2 offsets into hbase alone; of 2 messages of them rows are stored" in out
+    assert "a repair replays 2 offsets into hbase alone; rows of 2 messages of them are stored" in out
     assert f"missing {live.topics[0]}/1@{gone[0]}" in page.read_text()
     assert dict(live.opened.book.store.scan(("head",))) == before
 

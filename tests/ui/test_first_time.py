@@ -61,7 +61,7 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
         assert airflow.call("PATCH", dag, {"is_paused": True})[0] == 200
         clicks.frame.locator("#next", has_text="The DAG cdn_logs__ingest is paused in Airflow").wait_for()
         # So the stream is not OK, whatever its lag: on its page, and among all streams.
-        expect(clicks.frame.locator("#status.busy")).to_contain_text("PAUSED. By the lag OK")
+        expect(clicks.frame.locator("#status.busy")).to_contain_text("PAUSED. The lag is OK")
         _, found = airflow.call("GET", "/tidemark/api/triage?words=cdn_logs&state=PAUSED")
         assert [(one["stream"], one["paused"]) for one in found["streams"]] == [("cdn_logs", True)]
     finally:
@@ -72,7 +72,7 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
     clicks.page.route("**/api/streams/cdn_logs?*", lambda route: route.fulfill(json={**stream, "state": "LOST"}))
     clicks.frame.locator("#next", has_text="Airflow has no DAG cdn_logs__ingest: nothing reads the stream.").wait_for()
     status = clicks.frame.locator("#status.bad")
-    expect(status).to_contain_text(f"LOST. By the lag {stream['status']['word']} ({stream['status']['rule']}): ")
+    expect(status).to_contain_text(f"LOST. The lag is {stream['status']['word']} ({stream['status']['rule']}): ")
 
 
 @pytest.mark.covers("U15")

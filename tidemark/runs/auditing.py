@@ -214,7 +214,7 @@ class Repair:
         text += f", {more} of them since {self.replay.because}" if more else ""
         if self.replay.all:
             messages = number_of(str(self.stored), "message")
-            text += f"; of {messages} of them rows are stored: {', '.join(shown(self.replay.all))}"
+            text += f"; rows of {messages} of them are stored: {', '.join(shown(self.replay.all))}"
         if self.replay.left_out:
             number = sum(part.count() for part in self.replay.left_out.values())
             text += (

@@ -242,7 +242,7 @@ def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *
     how = "dry run: " if planned.request.dry_run else ""
     error(
         f"{how}{number_of(planned.all.count(), 'offset')} would be read; "
-        f"of {number_of(str(stored), 'message')} of them rows are stored"
+        f"rows of {number_of(str(stored), 'message')} of them are stored"
     )
     show_estimate(guess)
     if planned.request.dry_run:

@@ -86,7 +86,7 @@ function laneRow(row, one) {
 function showStatus(place, { state, status: worst, lag_sentence: lag, windows }) {
   place.className = `status ${STATES[state]}`;
   const none = windows.some((one) => one.state === "committed") ? `${state}.` : `${state}: no window has been committed yet.`;
-  const worse = worst && state !== worst.word ? `${state}. By the lag ` : "";
+  const worse = worst && state !== worst.word ? `${state}. The lag is ` : "";
   say(place, !worst ? none : `${worse}${worst.word} (${worst.rule}): ${spoken(lag)}. Worst partition: ${spoken(worst.sentence)}.`);
 }
 
