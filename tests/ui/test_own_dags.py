@@ -60,7 +60,9 @@ def test_the_example_runs(airflow: Airflow, kafka: Kafka, stream: tuple[str, Pat
     own = f"day_of_{name}"
     text = example.replace('"orders_of_the_day"', f'"{own}"').replace('stream="orders"', f'stream="{name}"')
     # A run of today would start by itself, and meet the one that is triggered here.
-    text = text.replace("catchup=False):", "catchup=False) as dag:").replace('schedule="@daily"', "schedule=None")
+    text = text.replace("max_active_runs=1):", "max_active_runs=1) as dag:").replace(
+        'schedule="@daily"', "schedule=None"
+    )
     (own_dags / f"{own}.py").write_text(text + SENSORS.replace("NAME", name).replace("FILE", str(file)))
     airflow.wait_for_dag(own)
     run = airflow.trigger(own)
