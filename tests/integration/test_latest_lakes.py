@@ -29,7 +29,7 @@ from tests.support.oracle import LEDGERS, Example, Outcome
 from tests.support.stores import SETTINGS
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
-from tidemark.ledger.records import LaneKind
+from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.catalog import opened
@@ -296,30 +296,51 @@ def test_a_topic_of_changes_ends_as_one_row_for_each_key(make: Make, spark: Spar
 
 
 @pytest.mark.full
-@pytest.mark.covers("L1", "L3")
+@pytest.mark.covers("L1", "L2", "L3")
 @pytest.mark.parametrize("kind", ["delta_latest", "iceberg_latest"])
-def test_a_process_is_killed_before_it_has_published(
+def test_processes_are_killed_while_they_write_and_before_they_publish(
     make: Make, spark: SparkSession, kind: str, tmp_path: Path
 ) -> None:
+    """An ingest, and a replay with other code: each ends as one right row for each key."""
     live = make(DEBEZIUM)
     latest = Latest(live, kind)
     live.produce(60)
     latest.ingest()
-    before = {name: latest.seen(name) for name in ("by_id", "by_key")}
+
+    def killed(step: Step, run: str, seq: int, lane: str = INGEST) -> None:
+        """What others see stays as it was."""
+        before = {name: latest.seen(name) for name in ("by_id", "by_key")}
+        how = {"TEST_STEP": step.value, "TEST_SIGNAL": "SIGKILL"}
+        job = Submitted(
+            live.site, tmp_path / "job.log", KILLED_JOB, *live.job_arguments(run, seq, lane), conf=None, **how
+        )
+        try:
+            assert job.wait() == -signal.SIGKILL, job.output
+        finally:
+            job.end()
+        assert {name: latest.seen(name) for name in before} == before
+
     live.produce(40)
     run = live.new_run()
-    killed = {"TEST_STEP": Step.COMMITTED.value, "TEST_SIGNAL": "SIGKILL"}
-    arguments = live.job_arguments(run, live.pin(run).seq)
-    job = Submitted(live.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **killed)
-    try:
-        assert job.wait() == -signal.SIGKILL, job.output
-    finally:
-        job.end()
-    assert {name: latest.seen(name) for name in before} == before
+    for step in (Step.SINK_STORED, Step.COMMITTED):
+        killed(step, run, live.pin(run).seq)
     # It has committed what was read: the next run finds nothing new, and publishes it.
     latest.ingest()
     latest.assert_all(spark)
-    report = audit(live.opened, "audit")
+    assert audit(live.opened, live.new_run()).clean
+
+    latest.rewrite(1)
+    run = live.new_run()
+    lane = claim_lane(live.opened, LaneKind.REPLAY, run, live.ranges(0, 0, (0, 50)) | live.ranges(0, 1, (0, 50)), "why")
+    for step in (Step.SINK_STORED, Step.COMMITTED):
+        pending = lanes.plan_lane(live.opened, lane, run)
+        assert pending is not None
+        killed(step, run, pending.window.seq, lane)
+    latest.codes |= {(partition, offset): 1 for partition in (0, 1) for offset in range(50)}
+    assert lanes.plan_lane(live.opened, lane, run) is None
+    lanes.finish(live.opened, lane)
+    latest.assert_all(spark)
+    report = audit(live.opened, live.new_run())
     assert report.clean, report.sentence()
 
 

@@ -171,9 +171,9 @@ class LiveStream:
         assert pending is not None
         return pending.window
 
-    def job_arguments(self, run: str, seq: int) -> list[str]:
+    def job_arguments(self, run: str, seq: int, lane: str = INGEST) -> list[str]:
         """The arguments of the job that processes windows."""
-        return ["--stream-file", str(self.file), "--lane", INGEST, "--seq", str(seq), "--run", run]
+        return ["--stream-file", str(self.file), "--lane", lane, "--seq", str(seq), "--run", run]
 
     def ingest(
         self,
