@@ -158,6 +158,17 @@ def test_windows_of_a_thousand_partitions_are_a_small_answer(airflow: Airflow, p
     rows.nth(777).get_by_role("link").click()
     expect(page.locator(".bar-row")).to_have_count(1)
     assert page.locator(".bar-row").get_attribute("data-partition") == f"{DENSE}/777"
+    # So has the page of a window. The picture of times asks for no other one.
+    page.goto(f"{airflow.url}/tidemark/streams/{DENSE}/windows/ingest/60")
+    expect(rows).to_have_count(100)
+    expect(page.locator("#partitions tfoot")).to_contain_text("total")
+    page.get_by_role("button", name="Show all").click()
+    expect(rows).to_have_count(ALL)
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url.partition("?")[0]) if "/coverage" in one.url else None)
+    page.goto(f"{airflow.url}/tidemark/streams/{DENSE}?axis=hour")
+    page.locator("#coverage-times svg rect").first.wait_for()
+    assert {one.rpartition("/")[2] for one in asked} == {"times"}
 
 
 @pytest.mark.covers("U16", "U2")

@@ -226,7 +226,7 @@ function begin(payload, newest = page?.values.newest ?? false, from = "") {
 
 // The stream's sinks, and for an empty form its topic; what somebody is typing meanwhile stays as it is.
 async function suggest(empty) {
-  const found = await load(address("api", "streams", stream));
+  const found = await load(withQuery(address("api", "streams", stream), { partitions: 1 }));
   for (const { name, type } of found.sinks) offer(name, type === name ? name : `${name}, of type ${type}`);
   const topics = [...new Set(found.partitions.map((one) => one.topic))];
   if (empty && topics.length && !form.elements.where.value && !form.contains(document.activeElement)) [form.elements.where.value] = topics;

@@ -392,7 +392,7 @@ export function picture(name) {
   });
   const again = async () => {
     const busy = hidden || dragging || document.hidden || !place("chosen").hidden || document.querySelector("dialog");
-    if (!busy || drawn === null) await draw();
+    if (!busy || (drawn === null && !hidden)) await draw();
     setTimeout(again, REFRESH_MS);
   };
   again();

@@ -205,7 +205,7 @@ function step(by) {
 async function suggest() {
   let begun = false;
   form.addEventListener("focusin", () => { begun = true; }, { once: true });
-  const { partitions } = await load(address("api", "streams", stream));
+  const { partitions } = await load(withQuery(address("api", "streams", stream), { partitions: 1 }));
   if (!begun && !form.contains(document.activeElement) && partitions.length) {
     form.elements.topic.value = partitions[0].topic;
     form.elements.partition.value = String(partitions[0].partition);

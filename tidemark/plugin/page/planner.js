@@ -70,7 +70,7 @@ function sinkBox(name, type, checked) {
 // A box for each sink that is asked for, at once: one that is gone is refused, and not left out. Then the stream's others.
 async function showSinks(chosen) {
   for (const name of chosen) sinkBox(name, null, true);
-  const { sinks } = await loadPatiently(address("api", "streams", stream), () => {});
+  const { sinks } = await loadPatiently(withQuery(address("api", "streams", stream), { partitions: 1 }), () => {});
   const there = new Set(sinkBoxes().map((one) => one.value));
   for (const { name, type } of sinks) if (!there.has(name)) sinkBox(name, type, false);
   showFields();

@@ -256,5 +256,6 @@ if (view.before) showTime(which.elements.before, view.before);
 if (view.lane && view.holding !== PENDING) showWindows();
 repeat(refreshNext, NEXT_MS);
 repeat(refreshTrend, TREND_MS);
-picture(name);
+// If it is that of times, the other one is not asked for.
 timesAxis(name);
+picture(name);

@@ -1,13 +1,16 @@
 // One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
 import {
-  ROOT, address, airflowLink, cell, copyable, counted, element, fill, grouped, isOne, link, loadPatiently, messageOf, navigation, rangeText,
-  refill, repeat, rest, run, say, span, time, windowLink, withQuery,
+  ROOT, address, airflowLink, asked, button, cell, copyable, counted, element, fill, grouped, isOne, keepingFocus, link, loadPatiently, messageOf,
+  navigation, rangeText, refill, remember, repeat, rest, run, say, span, time, windowLink, withQuery,
 } from "./shared.js";
 
 const REFRESH_MS = 5000;
+// Of a table of more, those with dead letters first.
+const MOST_PARTITIONS = 100;
 const [, stream, , lane, seq] = rest();
 const COUNTS = ["read", "stored", "skipped", "invalid", "failed", "no_message", "rows", "bytes"];
 const BAD = new Set(["invalid", "failed"]);
+let all = asked("partitions") === "all";
 
 function partitionRow(row, one) {
   cell(row, copyable(rangeText(one.partition, one.from, one.until), element("span", one.partition)), "topic");
@@ -18,6 +21,22 @@ function partitionRow(row, one) {
     const number = one.tally === null ? null : one.tally[name];
     cell(row, grouped(number), BAD.has(name) && number !== "0" && number !== null ? "number bad" : "number");
   }
+}
+
+// Those that are shown, and whether the others are.
+function showPartitions(found) {
+  const isBad = (one) => one.tally !== null && [...BAD].some((name) => one.tally[name] !== "0");
+  const few = [...found.partitions.filter(isBad), ...found.partitions.filter((one) => !isBad(one))].slice(0, MOST_PARTITIONS);
+  const isLong = found.partitions.length > MOST_PARTITIONS;
+  fill(document.getElementById("partitions"), isLong && !all ? few : found.partitions, partitionRow, "Nothing to read");
+  const turn = () => {
+    all = !all;
+    remember({ partitions: all ? "all" : null });
+    showPartitions(found);
+  };
+  const said = all ? [] : [element("span", `${grouped(few.length)} of ${counted(found.partitions.length, "partition")}, those with dead letters first.`, "quiet")];
+  const place = document.getElementById("more-partitions");
+  keepingFocus(() => place, () => place.replaceChildren(...(isLong ? [...said, button(all ? `Only ${MOST_PARTITIONS}` : "Show all", turn)] : [])));
 }
 
 // The first message, in the incarnation that the window has read.
@@ -148,7 +167,7 @@ async function refresh() {
     document.getElementById("sentence").textContent = sentence(found);
     refill(document.getElementById("facts"), (place) => facts(place, found));
     actions(found);
-    fill(document.getElementById("partitions"), found.partitions, partitionRow, "Nothing to read");
+    showPartitions(found);
     totals(found);
     fill(document.getElementById("gaps"), found.gaps, gapRow, "None");
     fill(document.getElementById("times"), found.times, timesOf(found), "");
