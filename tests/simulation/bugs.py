@@ -542,8 +542,8 @@ PLANTED |= {
         (
             (
                 "tidemark.runs.erasing",
-                "    if done:\n        # All in one pass",
-                "    if False:\n        # All in one pass",
+                "    places = places_to_clear(opened.book) if done else []\n",
+                "    places, done = [], []\n",
             ),
         ),
     ),

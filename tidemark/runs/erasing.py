@@ -364,11 +364,10 @@ def clear_again(opened: OpenStream, offsets: RangeSet) -> None:
     An attempt that was paused may have written some of them after the erasure, and have been killed before it found out.
     """
     done = _done(opened.book.standing(), offsets)
-    if done:
-        # All in one pass, as if the newest of these windows had erased them: nothing counts there, of any generation.
-        newest = max(done, key=lambda one: one.generation)
-        erased = RangeSet(part for one in done for part in one.erased)
-        opened.sweeper.erase(newest.record, erased, places_to_clear(opened.book))
+    places = places_to_clear(opened.book) if done else []
+    # Window by window: a block's total without one window's offsets is not its total without those of a newer one.
+    for one in done:
+        opened.sweeper.erase(one.record, one.erased, places)
 
 
 def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
