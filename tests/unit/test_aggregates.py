@@ -314,6 +314,7 @@ def test_intact_units_are_those_that_are_held_as_a_whole(windows: list[Committed
     assert {offset for offset in range(70) if intact.at(AT, offset) is not None} == wanted
 
 
+@pytest.mark.slow
 @given(first_windows(), st.sampled_from([1, 2, 3, 4, 7, 100]))
 def test_a_unit_is_named_by_its_first_offset(windows: list[Committed], size: int) -> None:
     first = FirstWindows(windows)

@@ -109,6 +109,7 @@ kinds = st.sampled_from([LaneKind.INGEST, LaneKind.BACKFILL, LaneKind.REPLAY])
 spans = st.tuples(st.integers(0, 20), st.integers(1, 10))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(kinds, spans, st.booleans()), max_size=6), st.integers(0, 25), st.integers(0, 30))
 def test_coverage_is_that_of_sets(
     found: list[tuple[LaneKind, tuple[int, int], bool]], start: int, position: int

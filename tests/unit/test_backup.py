@@ -27,6 +27,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 KINDS = (MemoryStore, TransactionalStore)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(80)), (TransactionalStore, range(1_000, 1_080))])
 def test_a_backup_is_one_state_whatever_goes_on_meanwhile(kind: type[MemoryStore], seeds: range) -> None:
     keeps_its_promises(ON_BACKUPS, kind, seeds, least=2)

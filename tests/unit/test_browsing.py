@@ -89,6 +89,7 @@ def world(tmp_path: Path) -> KnownStream:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U28")
 def test_messages_that_fit_are_found_in_a_range_a_time_and_a_window(world: KnownStream) -> None:
     everything = [0, 1, 2, 4, 7, 8, 9, 10, 11]

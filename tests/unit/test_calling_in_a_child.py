@@ -113,6 +113,7 @@ def assert_neighbours_are_stored(found: dict[int, CallResult], failed: int) -> N
     assert len({before, after, os.getpid()}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("never", NEVER)
 def test_a_call_that_never_returns_fails_its_message(child: Child, never: str) -> None:
     found = answers(child, messages("a", "b", never, "c", "d"))
@@ -133,6 +134,7 @@ def test_a_call_that_ends_its_process_fails_its_message(child: Child, ending: st
     assert_neighbours_are_stored(found, 2)
 
 
+@pytest.mark.slow
 def test_it_is_tried_again_as_the_policy_says_which_knows_of_all_attempts(child: Child) -> None:
     found = answers(child, messages("a", "exit", "sleep", "b"), limit=2)
     assert [found[offset].failed and found[offset].failed.attempts for offset in range(4)] == [None, 3, 3, None]

@@ -36,6 +36,7 @@ def test_another_seed_and_another_time_give_others() -> None:
     assert [one.key for one in whole] == [one.key for one in later]
 
 
+@pytest.mark.slow
 def test_about_one_in_two_hundred_is_invalid_in_every_way(many: list[CdnMessage]) -> None:
     reasons = Counter(outcome.reason for one in many if (outcome := cdn_outcome(one.value)).reason)
     assert set(reasons) == {"matches no pattern", "code is 0", "not UTF-8"}
@@ -52,6 +53,7 @@ def test_tombstones_and_missing_keys(many: list[CdnMessage]) -> None:
     assert 320 < sum(one.key is None for one in many) < 480
 
 
+@pytest.mark.slow
 def test_a_third_is_of_the_other_format_and_both_say_the_same(many: list[CdnMessage]) -> None:
     valid = [(one, fields) for one in many if (fields := cdn_outcome(one.value).fields)]
     tabs = [b"\t" in (one.value or b"") for one, _ in valid]

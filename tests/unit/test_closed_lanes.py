@@ -48,6 +48,7 @@ def pages(store: MemoryStore) -> Iterator[ClosedLanes]:
         yield decode(stored, ClosedLanes, "page")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1_500, pytest.param(100_000, marks=pytest.mark.full)])
 def test_closed_lanes_cost_little(lanes: int) -> None:
     store = MemoryStore(max_value_bytes=320 * 1024)

@@ -40,6 +40,7 @@ def problems_by_the_specification(file: Path) -> list[str]:
     return [f"{error['path']}: {error['message']}" for error in report.get("errors", [])]
 
 
+@pytest.mark.slow
 def test_it_is_valid_by_the_compose_specification(tmp_path: Path) -> None:
     assert problems_by_the_specification(FILE) == []
     broken = tmp_path / FILE.name

@@ -142,6 +142,7 @@ def state(made: StreamInMemory) -> tuple[dict[Any, bytes], list[str]]:
     return dict(made.store.values), sorted(path.name for path in made.folder.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N61")
 @pytest.mark.parametrize(("text", "question"), ACTS, ids=[text.partition(" orders")[0] for text, _ in ACTS])
 def test_it_asks_and_changes_nothing_until_somebody_agrees(
@@ -242,6 +243,7 @@ AT_A_TERMINAL: list[tuple[str, str, Ready]] = [
 
 
 # A Python with threads warns of every fork. The copy does nothing but the command.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.covers("N61")
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_a_field_is_used_or_refused(kind: str, field: str) -> None:
         assert "canary" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(name=st.sampled_from(EXTRAS) | st.from_regex("[a-z][a-z._]{0,20}", fullmatch=True), value=st.just("canary"))
 def test_an_extra_is_used_or_refused(kind: str, name: str, value: object) -> None:

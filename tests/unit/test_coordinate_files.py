@@ -115,6 +115,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         lines_of(tmp_path / "missing.txt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["records", "ranges"])
 def test_a_file_of_more_than_a_form_takes_is_read_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str

@@ -31,6 +31,7 @@ def run(folder: Path, tests: str, *options: str) -> tuple[int, str, set[str]]:
     return done.returncode, done.stdout + done.stderr, covered
 
 
+@pytest.mark.slow
 def test_a_row_counts_when_a_whole_test_has_passed_and_none_has_failed(tmp_path: Path) -> None:
     tests = f"""
 @pytest.mark.covers("{FIRST}", "{SECOND}")
@@ -43,6 +44,7 @@ def test_fails(): assert False
     assert (code, covered) == (1, {FIRST})
 
 
+@pytest.mark.slow
 def test_a_row_does_not_count_while_parameters_that_claim_it_are_left_out(tmp_path: Path) -> None:
     tests = f"""
 @pytest.mark.covers("{FIRST}")
@@ -55,6 +57,7 @@ def test_both(way): pass
     assert run(tmp_path, tests, "-k", "long")[2] == {SECOND}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-p", "xdist.plugin", "-n", "2")], ids=["one process", "two processes"])
 def test_an_unknown_row_ends_the_run_and_is_named(tmp_path: Path, options: tuple[str, ...]) -> None:
     tests = """
@@ -71,6 +74,7 @@ def test_claims(): pass
     assert "INTERNALERROR" not in said
 
 
+@pytest.mark.slow
 def test_a_row_that_lost_its_whole_test_is_named_before_any_run() -> None:
     file = "tests/integration/test_lost_on_the_way.py"
     command = [sys.executable, "-m", "tests.support.covering", file]

@@ -136,6 +136,7 @@ def damaged(stored: bytes, draw: random.Random) -> tuple[bytes, str]:
     return json.dumps(values, separators=(",", ":")).encode(), f"{path}: {old!r} is {new!r}"[:200]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("F28")
 def test_no_damaged_value_gives_a_traceback(tmp_path: Path) -> None:
     """Of each question that pages and commands ask: an answer, or an error that has a class, a text and a code."""
@@ -199,6 +200,7 @@ def test_any_bytes_are_a_value_or_unreadable(stored: bytes) -> None:
             decode(stored, kind, "the place")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("F28")
 def test_each_byte_of_a_value_may_be_another(tmp_path: Path) -> None:
     world = a_stream(tmp_path)

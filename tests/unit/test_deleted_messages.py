@@ -172,6 +172,7 @@ histories = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(histories, st.integers(1, 300))
 def test_replays_of_any_part_with_any_outcome_raise_no_false_alarm(
     history: list[tuple[list[tuple[int, int]], int, dict[int, int]]], forgotten: int

@@ -99,6 +99,7 @@ def test_a_sweep_of_many_single_offsets(base: str) -> None:
     assert sorted(delta_table.files_of(base)) == [1, 9]
 
 
+@pytest.mark.slow
 @given(
     written=range_sets, covers=range_sets, most=st.integers(1, 4), short=st.integers(0, 13), size=st.integers(1, 9_000)
 )
@@ -336,6 +337,7 @@ def of_duckdb(base: str, name: str, value: object) -> int:
 READERS = [of_deltalake, of_polars, of_duckdb]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E43")
 @pytest.mark.parametrize("reader", READERS, ids=lambda one: one.__name__)
 def test_a_plain_reader_that_filters_by_any_column_finds_all_rows(

@@ -358,6 +358,7 @@ lines = st.one_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N70")
 @given(values=st.lists(st.one_of(st.none(), lines), min_size=1, max_size=12))
 @example(values=[b'{"_hidden": 1, "Unknown": []}'])

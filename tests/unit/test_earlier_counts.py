@@ -291,6 +291,7 @@ def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:
     assert widened == [offsets((0, 0, 5), (0, 6, 10)), offsets(), offsets((0, 20, 25), (0, 26, 30))]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N34")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

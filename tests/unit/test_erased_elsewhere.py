@@ -46,6 +46,7 @@ def reads(made: StreamInMemory) -> tuple[int, RangeSet]:
     return sum(one.reads for one in counted.values()), hidden
 
 
+@pytest.mark.slow
 @pytest.mark.covers("Q26")
 @pytest.mark.parametrize("store", [MemoryStore, TransactionalStore])
 def test_reads_do_not_grow_with_the_erasures_of_others(tmp_path: Path, store: type[MemoryStore]) -> None:

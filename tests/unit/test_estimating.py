@@ -135,6 +135,7 @@ def test_what_is_stored_already() -> None:
     assert stored(0, 40, dead=dead) == StoredMessages(0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

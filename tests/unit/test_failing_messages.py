@@ -31,6 +31,7 @@ def ranges(offsets: dict[TopicPartition, set[int]]) -> RangeSet:
     return RangeSet(OffsetRange(at, one, one + 1) for at, them in offsets.items() for one in them)
 
 
+@pytest.mark.slow
 @given(OFFSETS, OFFSETS)
 def test_exactly_those_that_fail_are_found(all_offsets: dict[TopicPartition, set[int]], bad: object) -> None:
     everything, wrong = ranges(all_offsets), ranges(bad)  # type: ignore[arg-type]

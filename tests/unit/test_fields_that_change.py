@@ -14,6 +14,7 @@ from tidemark.sinks.delta import table
 from tidemark.sinks.parquet import types
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N91")
 def test_the_places_of_the_sinks_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = tmp_path / "lake"

@@ -83,6 +83,7 @@ def test_a_report_that_has_no_room_leaves_the_older_page_whole(
     assert (page.read_text(), [*folder.iterdir()]) == (whole, [page])
 
 
+@pytest.mark.slow
 @pytest.mark.covers("F18")
 @pytest.mark.parametrize("asked", [["streams", "schema"], ["--version"], ["--help"]])
 def test_a_command_whose_output_has_no_room_says_so(asked: list[str]) -> None:

@@ -47,6 +47,7 @@ def test_a_line_of_the_help_ends_where_it_is_full_and_the_usage_is_what_was_type
     assert "Usage: ./run tidemark status [OPTIONS] [stream]" in said.getvalue()
 
 
+@pytest.mark.slow
 def test_commands_stand_in_groups_by_what_a_person_wants_and_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")

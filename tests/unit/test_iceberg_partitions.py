@@ -97,6 +97,7 @@ def foreign(where: CatalogTable) -> Table:
     return SqlCatalog(where.catalog, uri=f"sqlite:///{where.server.host}").load_table(where.table)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("I4")
 def test_a_reader_opens_only_the_files_of_its_day_and_its_bucket(where: CatalogTable) -> None:
     table = foreign(where)
@@ -115,6 +116,7 @@ def test_a_reader_opens_only_the_files_of_its_day_and_its_bucket(where: CatalogT
     assert table.scan(row_filter="id is null").to_arrow().num_rows == sum(one["id"] is None for one in everything)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("I4")
 def test_a_replay_keeps_rows_in_their_partitions(where: CatalogTable) -> None:
     replay = window(where, 5, range(20, 40), "replay-1")

@@ -319,6 +319,7 @@ def test_a_replay_of_scattered_offsets_of_several_partitions_and_incarnations(wh
     ) == sorted(older + [(at, one, 9) for at in places for one in range(20)])
 
 
+@pytest.mark.slow
 @given(written=range_sets, replayed=range_sets, below=st.integers(0, 3))
 def test_what_is_taken_out_is_covered_and_older(written: RangeSet, replayed: RangeSet, below: int) -> None:
     rows = [(at, offset, generation) for at, offset in sorted(offsets(written)) for generation in (1, 2)]
@@ -375,6 +376,7 @@ def of_duckdb(where: CatalogTable, name: str, value: Any) -> int:
         return int(connection.execute(counted, [paths, value]).fetchall()[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", [of_pyiceberg, of_polars, of_duckdb])
 def test_readers_find_rows_by_each_column(where: CatalogTable, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the copies that a replay has made."""

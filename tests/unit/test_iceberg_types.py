@@ -162,6 +162,7 @@ def test_a_type_grows(tmp_path: Path, narrow: str, wide: str, value: Any) -> Non
 FAR = 12_000 * 366
 
 
+@pytest.mark.slow
 @pytest.mark.covers("I5")
 @pytest.mark.parametrize(
     ("kind", "value"),

@@ -186,6 +186,7 @@ def test_rows_that_are_replaced_count_no_more_though_others_still_see_them(world
     assert world.counting() == ALL
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_restored_publishes_what_it_does_not_know_once(world: IcebergInMemory, tmp_path: Path) -> None:
     book = world.opened.book
     back_up(book, tmp_path / "backup")
@@ -257,6 +258,7 @@ def test_an_erasure_says_what_commits_that_died_have_left(
     assert not [one for one in world.files() if data_files.hold(one, erased)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "name", "time_"),
     [

@@ -28,6 +28,7 @@ def checked(folder: Path, regex: str, code: int = 0) -> str:
     return tidemark("streams", "check", str(path), code=code)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N92")
 def test_a_check_shows_them_to_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not checked(tmp_path, r"\Q(\E")

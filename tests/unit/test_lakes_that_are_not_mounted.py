@@ -197,6 +197,7 @@ class Disk:
         return SinkReceipt(name="lake", type=self.settings.type, place=place)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N76")
 @pytest.mark.parametrize("again", [False, True], ids=["away", "mounted again"])
 @pytest.mark.parametrize("kind", KINDS)

@@ -34,6 +34,7 @@ def test_a_window_is_told_in_a_line_with_its_ranges_and_what_became_of_its_messa
     assert said_of({}, []) == ["nothing was committed: there was nothing to read"]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N96")
 @pytest.mark.parametrize(("partitions", "windows"), [(3, 2), (200, 40)])
 def test_the_lines_are_few_and_short_whatever_the_number_of_windows_and_partitions(

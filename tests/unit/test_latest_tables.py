@@ -280,6 +280,7 @@ def _dying(does: Callable[..., Any]) -> Callable[..., Any]:
     return dies
 
 
+@pytest.mark.slow
 @pytest.mark.covers("L1", "L2")
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("kind", KINDS)
@@ -304,6 +305,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> LatestInMemory:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.covers("L1", "L3")
 def test_others_see_a_window_after_its_commit_and_two_who_publish_it_are_one(
     world: LatestInMemory, monkeypatch: pytest.MonkeyPatch
@@ -350,6 +352,7 @@ def test_a_window_that_changes_nothing_makes_no_version(world: LatestInMemory) -
     assert world.shown() == world.wanted() == {1: ((3, 0, 0), "0@3", False)}
 
 
+@pytest.mark.slow
 @pytest.mark.covers("L1")
 def test_plain_readers_find_rows_by_each_column(world: LatestInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that have no statistics of a column may be taken for such that have only nulls there."""
@@ -405,6 +408,7 @@ def test_a_window_is_published_without_those_before_it(world: LatestInMemory, mo
     assert sum("bucket" in name for name in opened) <= 2 * BUCKETS
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N91", "N108")
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_change_as_the_format_lets_them(kind: str, tmp_path: Path) -> None:
@@ -460,6 +464,7 @@ def test_columns_change_as_the_format_lets_them(kind: str, tmp_path: Path) -> No
             check()
 
 
+@pytest.mark.slow
 @pytest.mark.covers("L1")
 def test_rows_that_a_restored_ledger_has_forgotten_go(world: LatestInMemory, tmp_path: Path) -> None:
     world.code = lambda partition, offset: [Change(offset, f"{partition}@{offset}")]
@@ -483,6 +488,7 @@ def test_rows_that_a_restored_ledger_has_forgotten_go(world: LatestInMemory, tmp
         )
 
 
+@pytest.mark.slow
 @pytest.mark.covers("L1")
 @pytest.mark.parametrize("gave", ["another key", "no row"])
 def test_rows_that_a_forgotten_replay_took_out_come_back(
@@ -656,6 +662,7 @@ def test_null_is_a_key_like_any_other(kind: pa.DataType, values: list[Any]) -> N
     assert list(newest(rows, ["key"], epochs)) == [3, 4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U28")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [2, 50])

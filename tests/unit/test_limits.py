@@ -109,6 +109,7 @@ def documented(column: int) -> int:
     return int(line.split("|")[column].strip().replace(",", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "column"), [(HBaseLedgerStore.max_value_bytes, 2), (ZooKeeperLedgerStore.max_value_bytes, 3)]
 )

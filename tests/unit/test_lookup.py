@@ -101,6 +101,7 @@ def test_the_newest_windows_are_found_among_many(large: MemoryStore, scan: Scan)
         assert store.reads <= MOST_READS
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(30, 400), st.integers(2, 12), st.integers(0, 1_000))
 def test_any_ledger_is_searched_as_if_every_window_was_looked_at(windows: int, lanes: int, seed: int) -> None:
@@ -125,6 +126,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_no_sizes_of_windows_make_a_search_long(sizes: list[int]) -> None:
     store = CountingStore(MemoryStore())

@@ -45,6 +45,7 @@ def said_of(*words: str) -> str:
 REPLAY = ("replay", "orders", "--yes", "--reason", "bug 17")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -8,6 +8,7 @@ from tests.model.sequences import ON_ERASING, ON_THE_LEDGER, keeps_its_promises
 from tests.support.memory import MemoryStore, TransactionalStore
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "seeds"),
     [
@@ -21,6 +22,7 @@ def test_whatever_happens_the_ledger_keeps_its_promises(kind: type[MemoryStore],
     keeps_its_promises(ON_THE_LEDGER, kind, seeds, least=5)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N27")
 @pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(100)), (TransactionalStore, range(1_000, 1_100))])
 def test_what_was_erased_stays_erased_whatever_happens(kind: type[MemoryStore], seeds: range) -> None:

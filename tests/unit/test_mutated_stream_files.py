@@ -32,6 +32,7 @@ def looked_at(path: Path, raw: bytes) -> str | None:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_hand())
 def test_a_hostile_file_is_refused(tmp_path: Path, name: str) -> None:
     assert looked_at(tmp_path / "orders.yaml", by_hand()[name]) is not None

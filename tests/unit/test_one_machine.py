@@ -37,6 +37,7 @@ def file(tmp_path: Path, more: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.covers("O10", "O11")
 @pytest.mark.parametrize(
     ("more", "what"),

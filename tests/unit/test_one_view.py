@@ -115,6 +115,7 @@ def _erase(made: StreamInMemory) -> None:
     lanes.finish(made.opened, lane)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N27")
 @pytest.mark.parametrize("text", [TEXT, BLOCKS], ids=["rows", "blocks"])
 @pytest.mark.parametrize("wanted", [(0, 5, 6), (0, 5, 15)])
@@ -150,6 +151,7 @@ def replay(made: StreamInMemory) -> None:
     lanes.finish(made.opened, lane)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [erase, replay, lambda made: made.ingest("run 2")], ids=["erase", "replay", "ingest"])
 def test_a_plan_is_true_of_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: Callable[[StreamInMemory], object]

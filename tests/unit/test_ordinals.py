@@ -102,6 +102,7 @@ class Lanes:
 STEPS = ["take", "commit", "abandon", "replay", "replay with take", "replay with abandon"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(STEPS), max_size=8))
 @settings(max_examples=60, deadline=None)
 def test_two_attempts_at_an_offset_never_share_an_ordinal(steps: list[str]) -> None:

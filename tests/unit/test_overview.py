@@ -67,6 +67,7 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
     looked_at()
 
 
+@pytest.mark.slow
 def test_an_answer_stays_small_though_each_window_has_a_thousand_partitions(tmp_path: Path) -> None:
     orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
     for number in range(1, 61):

@@ -207,6 +207,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)
 def test_the_packages_of_the_guides_are_taken(checked: Installed, guide: Guide) -> None:
     assert checked.said_of(guide, "as it is") == ": stream orders"
@@ -233,6 +234,7 @@ def test_a_package_that_fails_at_a_stream_file_fails_at_no_other(checked: Instal
     assert checked.said_of(guide, "raising") == ": KeyError: 'x'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)
 def test_a_package_may_be_imported_before_tidemark(tmp_path: Path, guide: Guide) -> None:
     packages = installed(guide.page, tmp_path / "site")

@@ -13,6 +13,7 @@ from tests.model.sequences import explore
 _SEQUENCES = range(400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     planting = BUGS[bug]

@@ -55,6 +55,7 @@ def swaps_of_one_window() -> int:
     return counted.store.swaps
 
 
+@pytest.mark.slow
 @pytest.mark.covers("F2", "E38", "A42")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("number", range(swaps_of_one_window()))

@@ -166,6 +166,7 @@ def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
     assert (away.status, away.detail) == (503, "Unreachable: HBase at h:1 did not answer")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("Q25")
 @pytest.mark.parametrize("way", ["answer", "once", "long"])
 def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, servers: Servers, way: str) -> None:
@@ -293,6 +294,7 @@ def until_answered(asking: Questions, file: StreamFile) -> Answer:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.covers("Q25")
 def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path, servers: Servers) -> None:
     """As for a plan over many dead letters. Meanwhile other questions are answered, whatever the number of long ones."""

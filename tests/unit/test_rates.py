@@ -71,6 +71,7 @@ SELECTIONS = st.lists(
 ).map(lambda found: offsets(*found))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N23")
 @given(chosen=SELECTIONS.filter(bool), most=st.integers(1, 30))
 @example(chosen=offsets((0, 0, 100)), most=100)

@@ -71,6 +71,7 @@ def rebuilt(book: Book, folder: Path) -> tuple[Book, list[str]]:
     return there, missing
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N13")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(30, 300), st.integers(2, 12), st.integers(0, 1_000), st.data())

@@ -71,6 +71,7 @@ def test_each_format_says_the_same(folder: Path, name: str, prefix: str) -> None
 rows = st.lists(st.tuples(st.sampled_from(["a", "a.b"]), st.integers(0, 3), st.integers(0, LARGEST)), min_size=1)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from(FORMATS))
 def test_what_was_written_is_read(folder: Path, found: list[tuple[str, int, int]], name: str) -> None:

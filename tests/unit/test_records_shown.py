@@ -90,6 +90,7 @@ def test_only_values_of_avro_streams_are_read(tmp_path: Path) -> None:
     assert record_shown(None) is None
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U14")
 def test_a_list_of_a_billion_nothings_is_ended(tmp_path: Path) -> None:
     """Two dozen bytes that say so: the items of such a list take no bytes."""
@@ -197,6 +198,7 @@ def test_a_message_with_values_that_json_lacks_is_shown_by_its_fields(tmp_path: 
     assert judged(of, "$.inner[0].id = 7", [value]) == ([0], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N113")
 @pytest.mark.parametrize(
     ("how", "compress"),
@@ -268,6 +270,7 @@ def judged(of: Stream, filter_: str, values: list[bytes], connections: Any = now
     return [one.at.offset for one in matcher.matching(items)], matcher.not_read
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U28")
 def test_a_long_schema_is_handed_on_once_and_not_with_each_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,6 +296,7 @@ def test_a_long_schema_is_handed_on_once_and_not_with_each_value(
     assert max(sizes) < 500_000
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U28")
 def test_a_value_that_ends_its_reader_hides_none_beside_it(tmp_path: Path) -> None:
     nothings = by_file(tmp_path, {"name": "many", "type": {"type": "array", "items": "null"}})
@@ -300,6 +304,7 @@ def test_a_value_that_ends_its_reader_hides_none_beside_it(tmp_path: Path) -> No
     assert judged(nothings, "$.id = 2", [plain, plain, bomb, plain, b"\x06\x00", plain]) == ([0, 1, 3, 5], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U28")
 def test_whether_a_value_fits_is_not_known_while_its_schema_is_not(tmp_path: Path) -> None:
     fields = {"id": "integer"}

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.covering import REPOSITORY
 
 
+@pytest.mark.slow
 def test_the_tables_of_the_reference_are_what_the_code_says(tmp_path: Path) -> None:
     # In a process of its own: the forms need Airflow, which makes its home when it is imported.
     environment = os.environ | {"AIRFLOW_HOME": str(tmp_path)}

@@ -119,6 +119,7 @@ def calls_that_run_a_text(source: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.covers("Q7")
 def test_no_text_is_run_as_a_program() -> None:
     """No shell, no `eval`: programs are started with lists of arguments. For templates, see tests/dags/test_dag_files.py."""
@@ -194,6 +195,7 @@ def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.slow
 def test_the_documents_are_a_site_with_every_page_in_its_menu(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

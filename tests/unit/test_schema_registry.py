@@ -255,6 +255,7 @@ def test_a_redirect_on_the_same_server_is_followed() -> None:
         assert served.asked.count("/schemas/ids/3") == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [

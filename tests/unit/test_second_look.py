@@ -71,6 +71,7 @@ def run(folder: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_run_again(said: str, name: str) -> None:
     case = CASES[name]
@@ -82,6 +83,7 @@ def test_a_first_failure_is_printed_whole(said: str) -> None:
     assert f"FAILED FIRST {ON_SERVERS}::test_once_on_servers" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_the_report_has_the_seconds_of_first_failures_apart(tmp_path: Path, processes: str) -> None:
     """So a file is not held to be slow because one of its tests waited for something that came too late."""

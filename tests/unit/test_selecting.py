@@ -139,6 +139,7 @@ def test_what_was_read_of_a_partition_that_is_gone(orders: StreamInMemory) -> No
     assert dict(found.left_out) == {GONE: offsets((1, 5, 6)), NO_PARTITION: offsets((1, 6, 9))}
 
 
+@pytest.mark.slow
 def test_a_log_that_was_cut_below_what_was_read_is_not_called_not_there_yet(orders: StreamInMemory) -> None:
     """Planning refuses it, as it refuses every other lane over a log that was cut."""
     orders.ends((2, 20), (0, 9))

@@ -92,6 +92,7 @@ def test_no_order_of_a_set_decides() -> None:
     assert found[0] == found[1] != "None\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     """By the seed of the table; the whole search is `./run simulate --bugs --seeds 1000`."""

@@ -218,6 +218,7 @@ def test_what_airflow_reads_as_a_schedule_is_one(tmp_path: Path, cron: str) -> N
         assert loaded(tmp_path, MINIMAL + schedule).stream.schedule.cron == cron
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -403,6 +404,7 @@ def test_what_cannot_be_decompressed_by_its_stream_file(tmp_path: Path) -> None:
             loaded(tmp_path, f"{MINIMAL.replace('type: json', f'type: {kind}')}decompress: gzip\n")
 
 
+@pytest.mark.slow
 @pytest.mark.covers("N110")
 def test_a_check_says_that_no_json_schema_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"

@@ -100,6 +100,7 @@ def test_a_machine_without_java_is_told_before_anything_starts(
     assert submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
 
 
+@pytest.mark.slow
 @pytest.mark.covers("E61")
 @pytest.mark.parametrize(
     ("sink", "said"),

@@ -22,6 +22,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder)}
 
 
+@pytest.mark.slow
 def test_at_a_terminal_there_are_bars_and_then_the_answer(tmp_path: Path) -> None:
     code, said = drawn([*COMMAND, "0"], environment(tmp_path))
     assert code == 0, said
@@ -36,6 +37,7 @@ def test_at_a_terminal_there_are_bars_and_then_the_answer(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_says_why_and_where_its_log_is(tmp_path: Path) -> None:
     code, said = drawn([*COMMAND, "3"], environment(tmp_path))
     (log,) = tmp_path.iterdir()
@@ -45,6 +47,7 @@ def test_a_job_that_fails_says_why_and_where_its_log_is(tmp_path: Path) -> None:
     assert log.read_text().splitlines() == [*LOG, WHY]
 
 
+@pytest.mark.slow
 def test_a_log_is_printed_where_it_is_asked_for(tmp_path: Path) -> None:
     code, said = drawn([*COMMAND, "0", "-v"], environment(tmp_path))
     assert code == 0
@@ -53,6 +56,7 @@ def test_a_log_is_printed_where_it_is_asked_for(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_pipe_gets_the_log_and_no_bars(tmp_path: Path, code: int) -> None:
     done = subprocess.run(

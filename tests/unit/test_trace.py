@@ -119,6 +119,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.covers("U6")
 @settings(max_examples=120, deadline=None)
 @given(CONTENTS, STEPS, st.booleans())

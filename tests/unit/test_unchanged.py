@@ -160,6 +160,7 @@ def joined(view: View, blocks: dict[int, BlockTallies | None], enough: int) -> l
 
 
 # A partition without messages, of a window without blocks.
+@pytest.mark.slow
 @example({}, [Read(RangeSet([OffsetRange(PARTITIONS[0], 0, 1)]), TODAY, None)], everything, SIZE, 1)
 @given(
     logs,
@@ -245,6 +246,7 @@ def test_a_window_is_taken_whole_although_newer_ones_have_taken_some_of_it() -> 
     assert found((TODAY, [(0, 30)]), (("yesterday", "file"), [(0, 60)])) == []
 
 
+@pytest.mark.slow
 @given(logs, st.integers(1, END), st.data())
 def test_a_message_that_is_not_the_same_is_noticed(log: Log, until: int, data: st.DataObject) -> None:
     at = PARTITIONS[0]

@@ -153,6 +153,7 @@ def changed(value: Any, at: tuple[Any, ...], to: Any) -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda path: path.stem)
 def test_whatever_stands_at_any_place_is_refused_in_our_words(folder: Path, file: Path) -> None:
     """Each value of the examples is replaced by values of two other kinds, in turn."""
