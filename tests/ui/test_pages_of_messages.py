@@ -478,7 +478,7 @@ def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Ai
     page.fill("input[name=since]", "2026-11-20T13:00")
     page.fill("input[name=until]", "2026-11-20T14:00")
     page.fill("input[name=filter]", f'$.amount < 0 and key = "{sent.customer}"')
-    page.click("#which >> text=Look")
+    page.get_by_role("button", name="Look", exact=True).click()
     rows = page.locator("#found tbody tr")
     rows.nth(1).wait_for()
     named = [f"{TOPIC}/{PARTITION}@{sent.amounts[amount]}" for amount in (-5, -6)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from tests.simulation.pairs import Pairs
 from tests.simulation.playing import Play, failure_of, shortened, stage
 from tests.simulation.steps import Program, Step, drawn
 from tests.simulation.world import Setting
+from tidemark.clients.hbase import gateway
 from tidemark.ledger.records import INGEST
 
 _SEEDS = 300
@@ -73,6 +76,15 @@ from tests.simulation.playing import stage
 with stage():
     print(first_seed(BUGS["a reader of folders does not look for a compaction"], [27]))
 """
+
+
+def test_the_timer_of_a_real_client_goes_by_the_real_clock() -> None:
+    """A test on servers leaves it, and it may be due while a program is played."""
+    read = list[float]()
+    timer = threading.Timer(0, lambda: read.append(vars(gateway)["time"].monotonic()))
+    timer.start()
+    timer.join()
+    assert 0 <= time.monotonic() - read[0] < 60
 
 
 @pytest.mark.full
