@@ -10,7 +10,7 @@ from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken, gone_of_dead
+from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.reading import delta_rows
 from tidemark.sinks.stored import StoredRow
@@ -36,8 +36,9 @@ class PlainDelta(PlainSink):
         from tidemark.sinks.delta import table
         from tidemark.sinks.parquet import files
 
+        # Also of a window of which other rows count: one that was committed before it was written may have come late.
         by_generation = sorted(table.files_of(place["base"]).items())
-        gone = ((gone_of_dead(done, generation), paths) for generation, paths in by_generation)
+        gone = ((_older_than(done, generation), paths) for generation, paths in by_generation)
         return sum(1 for erased, paths in gone if erased and files.have(paths, erased))
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
@@ -81,3 +82,8 @@ class PlainDelta(PlainSink):
 
         authority, parts = parts_that_count(opened.book, settings.name)
         return take(rows_within(parts, authority, within, NEVER))
+
+
+def _older_than(done: Sequence[Erasing], generation: int) -> RangeSet:
+    """The offsets that erasures have taken of whatever a generation has written."""
+    return RangeSet(part for one in done if generation < one.generation for part in one.erased)
