@@ -238,6 +238,9 @@ class Play:
         """A server goes away; programs go on to ask it."""
         world = self.world
         which = (HBASE, LAKE, "kafka", "ledger", "target")[step.a % 5]
+        # Nobody can tell an empty mount point from a disk that nobody has written to yet.
+        if which == LAKE and self.oracle.book.head(INGEST) is None:
+            return
         world.away.add(which)
         world.kafka.away = world.kafka.away or which == "kafka"
         world.ledger.away = world.ledger.away or which == "ledger"

@@ -37,8 +37,9 @@ class Mounts:
         """`places`: the settings of sinks and of dead letters that the job writes. Raises what `check_mounted` raises."""
         self._book, self._connections = book, connections
         self._places = [folder for folder in map(_folder, places) if folder is not None]
-        check_mounted(book, connections, self._places)
+        # In this order: a disk that goes away after it was seen has left its mark here.
         self._marks = {self._base(place): mark for place in self._places if (mark := self._mark(place)) is not None}
+        check_mounted(book, connections, self._places)
 
     def prepared(self) -> None:
         """Once all folders are prepared: see that they are those that were there, and note the mark of a new one.
