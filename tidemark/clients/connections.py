@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from tidemark.clients.secrets import on_this_machine, secret_texts
 from tidemark.errors import WrongUse
@@ -81,6 +82,25 @@ class Connection:
                 f'connection {self.name}: {what}: {remedy} (or say {{"allow_insecure": true}} among its extras, on '
                 "loopback or in a network that you trust)"
             )
+
+    def url(self) -> str:
+        """The host, which begins with a scheme, with the port, and without a slash at the end. Raises WrongUse for no host."""
+        host = str(self.required("host", self.host)).rstrip("/")
+        parts = urlsplit(host)
+        return host if self.port is None else f"{parts.scheme}://{parts.netloc}:{self.port}{parts.path}"
+
+    def check_url(self, url: str, expected: str, field: str, what: str, remedy: str, *, secret: bool) -> None:
+        """Raises WrongUse for a URL of another scheme than `https` or `http`, with a login in it, or in the clear.
+
+        `expected` says which URL is right, `field` what holds it; `what` and `remedy` as of `allow_in_the_clear`.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise WrongUse(f"connection {self.name}: {expected}")
+        if parts.username is not None:
+            raise WrongUse(f"connection {self.name}: login and password stand in its fields, not in {field}")
+        if parts.scheme == "http":
+            self.allow_in_the_clear([parts.hostname], what, remedy, secret=secret)
 
     def flag(self, name: str) -> bool:
         """An extra that is true or false; false when the extra is missing. Raises WrongUse for any other value."""

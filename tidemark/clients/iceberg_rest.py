@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from tidemark.clients.connections import Connection
 from tidemark.errors import WrongUse
@@ -37,9 +36,7 @@ def rest_catalog(connection: Connection) -> RestCatalogServer:
     Plain `http://` needs `allow_insecure` among the extras, unless it is on this machine and no secret is sent.
     """
     connection.only("an Iceberg REST catalog", "host", "port", "login", "password", extras=_EXTRAS)
-    host = str(connection.required("host", connection.host)).rstrip("/")
-    parts = urlsplit(host)
-    url = host if connection.port is None else f"{parts.scheme}://{parts.netloc}:{connection.port}{parts.path}"
+    url = connection.url()
     if connection.login and not connection.password:
         raise WrongUse(f"connection {connection.name} has a login without a password")
     token_url = connection.text("oauth2-server-uri") or f"{url}/v1/oauth/tokens"
@@ -57,19 +54,12 @@ def rest_catalog(connection: Connection) -> RestCatalogServer:
 
 
 def _check(connection: Connection, url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise WrongUse(
-            f"connection {connection.name}: {url} is no address of a REST catalog: expected one that begins with https:// "
-            "or http://"
-        )
-    if parts.username is not None:
-        raise WrongUse(f"connection {connection.name}: login and password stand in its fields, not in an address")
-    if parts.scheme == "http":
-        secret = bool(connection.password)
-        connection.allow_in_the_clear(
-            [parts.hostname],
-            f"it asks {url} by http://, where others can {'read its password' if secret else 'change the answers'}",
-            "give it an address that begins with https://",
-            secret=secret,
-        )
+    secret = bool(connection.password)
+    connection.check_url(
+        url,
+        f"{url} is no address of a REST catalog: expected one that begins with https:// or http://",
+        "an address",
+        f"it asks {url} by http://, where others can {'read its password' if secret else 'change the answers'}",
+        "give it an address that begins with https://",
+        secret=secret,
+    )

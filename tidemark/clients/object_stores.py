@@ -95,22 +95,20 @@ def access_of(connection: Connection) -> Access | None:
     if endpoint is None:
         region = str(connection.required("region_name among its extras", region))
         return Access(bucket, region, None, key, secret, token)
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
-        raise WrongUse(
-            f"connection {connection.name}: expected an endpoint_url among its extras that begins with https:// or http://, "
-            "and names a host and no path"
-        )
-    if parts.username is not None:
-        raise WrongUse(f"connection {connection.name}: login and password stand in its fields, not in endpoint_url")
-    if parts.scheme == "http":
-        # The key's secret never goes over the line: it signs requests. A token does.
-        connection.allow_in_the_clear(
-            [parts.hostname],
-            "it asks an object store by http://, where others can read and change results",
-            "give it an endpoint_url that begins with https://",
-            secret=token is not None,
-        )
+    expected = (
+        "expected an endpoint_url among its extras that begins with https:// or http://, and names a host and no path"
+    )
+    if urlsplit(endpoint).path.strip("/"):
+        raise WrongUse(f"connection {connection.name}: {expected}")
+    # The key's secret never goes over the line: it signs requests. A token does.
+    connection.check_url(
+        endpoint,
+        expected,
+        "endpoint_url",
+        "it asks an object store by http://, where others can read and change results",
+        "give it an endpoint_url that begins with https://",
+        secret=token is not None,
+    )
     return Access(bucket, region or _ANY_REGION, endpoint.rstrip("/"), key, secret, token)
 
 

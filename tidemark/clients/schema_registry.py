@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 
@@ -46,22 +46,15 @@ def registry_endpoint(connection: Connection) -> RegistryEndpoint:
     change requests, and read a password. A registry on this machine without a password does not need it.
     """
     connection.only("a schema registry", "host", "port", "login", "password", extras=("allow_insecure",))
-    host = str(connection.required("host", connection.host)).rstrip("/")
-    parts = urlsplit(host)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise WrongUse(f"connection {connection.name}: expected a host that begins with https:// or http://")
-    if parts.username is not None:
-        raise WrongUse(f"connection {connection.name}: login and password stand in its fields, not in the host")
-    secret = bool(connection.login or connection.password)
-    if parts.scheme == "http":
-        read = "its password" if secret else "and change the answers"
-        connection.allow_in_the_clear(
-            [parts.hostname],
-            f"it asks a schema registry by http://, where others can read {read}",
-            "give it a host that begins with https://",
-            secret=secret,
-        )
-    url = host if connection.port is None else f"{parts.scheme}://{parts.netloc}:{connection.port}{parts.path}"
+    url, secret = connection.url(), bool(connection.login or connection.password)
+    connection.check_url(
+        url,
+        "expected a host that begins with https:// or http://",
+        "the host",
+        f"it asks a schema registry by http://, where others can read {'its password' if secret else 'and change the answers'}",
+        "give it a host that begins with https://",
+        secret=secret,
+    )
     return RegistryEndpoint(url, connection.login, connection.password)
 
 
