@@ -11,7 +11,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.newest import newest_of_lane
-from tidemark.ledger.records import INGEST, Head, JobProgress, LaneEntry, LaneKind, LaneState, Record
+from tidemark.ledger.records import INGEST, Head, Heartbeat, JobProgress, LaneEntry, LaneKind, LaneState, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.planner import unread_part
 from tidemark.runs.live.open_stream import OpenStream
@@ -176,11 +176,11 @@ def _window_of_ingest(opened: OpenStream, run: str) -> JobInWork | None:
     pending = stored.head.pending if stored else None
     if stored is None or pending is None or run not in (pending.window.run, pending.attempt and pending.attempt.run):
         return None
-    window = _pending(opened, INGEST, stored.head)
-    beat = opened.book.last_beat(INGEST)
+    beat = _beat(opened, INGEST, stored.head)
+    window = _pending(opened, INGEST, stored.head, beat)
     if window is None:
         return None
-    done = beat.done if beat is not None and window.beat is not None else {}
+    done = beat.done if beat is not None else {}
     covers = opened.book.covers(pending.window)
     total = [(str(at), covers.count(at)) for at in covers.partitions]
     partitions, more = _partitions(total, done)
@@ -238,7 +238,7 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
         offsets=chosen.count(),
         left=left.count(),
         pace=_pace(newest),
-        pending=_pending(opened, lane, head),
+        pending=_pending(opened, lane, head, _beat(opened, lane, head)),
         partitions=[_partition(at, chosen, left, topics) for at in chosen.partitions[:MOST_PARTITIONS]],
         more_partitions=max(0, len(chosen.partitions) - MOST_PARTITIONS),
     )
@@ -266,14 +266,19 @@ def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet, topics: Top
     return PartitionOfLane(**part, offsets=mine.count(), left=left.count(at))
 
 
-def _pending(opened: OpenStream, lane: str, head: Head | None) -> WindowInWork | None:
+def _beat(opened: OpenStream, lane: str, head: Head | None) -> Heartbeat | None:
+    """The last sign of life of the attempt at work; None without one."""
+    attempt = head.pending.attempt if head is not None and head.pending is not None else None
+    beat = opened.book.last_beat(lane) if attempt is not None else None
+    return beat if beat is not None and attempt is not None and beat.generation == attempt.generation else None
+
+
+def _pending(opened: OpenStream, lane: str, head: Head | None, beat: Heartbeat | None) -> WindowInWork | None:
     if head is None or head.pending is None:
         return None
-    beat, attempt = opened.book.last_beat(lane), head.pending.attempt
-    working = beat is not None and attempt is not None and beat.generation == attempt.generation
     window, since = head.pending.window, head.pending.window.pinned_at
     offsets, name = opened.book.covers(window).count(), f"{lane}/{window.seq}"
-    if beat is None or not working:
+    if beat is None:
         return WindowInWork(name, None, None, since, offsets, None, None)
     # Spark counts twice what a task has done twice.
     done = min(offsets, sum(beat.done.values()))
