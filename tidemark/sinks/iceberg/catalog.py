@@ -177,3 +177,8 @@ def opened(where: CatalogTable) -> Table | None:
             return _catalog(where).load_table(where.identifier)
     except (NoSuchTableError, NoSuchNamespaceError, NothingPrepared):
         return None
+
+
+def version_of(table: Table | None) -> str | None:
+    """The mark that tells this version of a table from all others; None where there is no table."""
+    return None if table is None else table.metadata_location

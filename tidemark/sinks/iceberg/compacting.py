@@ -24,7 +24,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located
+from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located, version_of
 from tidemark.sinks.iceberg.catalog import opened as table_now
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
@@ -113,8 +113,7 @@ class VersionSeen:
         return self._now() == self._version
 
     def _now(self) -> str | None:
-        table = table_now(self.where)
-        return None if table is None else table.metadata_location
+        return version_of(table_now(self.where))
 
 
 def steadily(where: CatalogTable, work: Callable[[VersionSeen], T]) -> T:

@@ -18,7 +18,7 @@ from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened
+from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened, version_of
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.table import TYPE, check_there, names_of, published
 from tidemark.sinks.parquet.compactions import described, spans
@@ -65,7 +65,7 @@ def steadily(read: Callable[[Seen], T]) -> T:
         try:
             return read(seen)
         except Exception:
-            if all(_version(opened(where)) == version for where, version in seen.items()):
+            if all(version_of(opened(where)) == version for where, version in seen.items()):
                 raise
 
 
@@ -116,12 +116,8 @@ def files_of_window(
     """The files that may have rows of a window."""
     where = located(connections, place)
     table = check_there(where, [record])
-    seen[where] = _version(table)
+    seen[where] = version_of(table)
     return listed(table).of_window(record, place["folder"], versions)
-
-
-def _version(table: Table | None) -> str | None:
-    return None if table is None else table.metadata_location
 
 
 def _where(part: FolderPart, sink: str, connections: Connections) -> CatalogTable:
@@ -148,7 +144,7 @@ class _Listed:
     ) -> _Listed:
         here = (part for part in folder_parts if _where(part, sink, connections) == where)
         table = check_there(where, (window.record for part in here for window in part.windows))
-        seen[where] = _version(table)
+        seen[where] = version_of(table)
         return listed(table)
 
     def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
