@@ -17,7 +17,7 @@ from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs import steering
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views import lane_progress
-from tidemark.views.lane_progress import MOST_WINDOWS, JobInWork, PartitionInWork, progress_of
+from tidemark.views.lane_progress import MOST_WINDOWS, JobInWork, PartitionInWork, WindowInWork, progress_of
 from tidemark.views.values import PartOf
 
 RUN = "orders__replay/manual__1"
@@ -78,16 +78,21 @@ def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
         **{**msgspec.structs.asdict(made.opened.book.newest_records(lane, 1)[0].attempt), "generation": 999}
     )
     taken = msgspec.structs.replace(head.head, pending=msgspec.structs.replace(head.head.pending, attempt=attempt))
+
+    def in_work() -> WindowInWork | None:
+        beat = lane_progress._beat(made.opened, lane, taken)
+        return lane_progress._pending(made.opened, lane, taken, beat)
+
     for told, done in ((4, 4), (40, 10)):
         # Spark counts twice what a task has done twice.
         beat = Heartbeat(generation=999, run=RUN, at=77, step="storing orders", done={"orders/0": told})
         made.opened.book.beat(lane, beat)
-        pending = lane_progress._pending(made.opened, lane, taken)
+        pending = in_work()
         assert pending is not None
         assert (pending.done, pending.beat, pending.step) == (done, 77, "storing orders")
     # A sign of life of an earlier attempt says nothing of this one.
     made.opened.book.beat(lane, Heartbeat(generation=5, run=RUN, at=78, step="reading", done={"orders/0": 9}))
-    earlier = lane_progress._pending(made.opened, lane, taken)
+    earlier = in_work()
     assert earlier == replace(found.pending)
 
 
