@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.command_line import asked
-from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.cuts import Cut, crash, cut_after, cuts, read_by
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tidemark.audit.comparison import NOT_GIVEN_NOW
@@ -192,16 +192,8 @@ def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark:
             live.ingest()
 
 
-CUTS = [
-    (Step.SINK_STORED, 1),
-    pytest.param(Step.SINK_STORED, 3, marks=pytest.mark.full),
-    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
-    pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
-]
-
-
 @pytest.mark.full
-@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+@pytest.mark.parametrize(("step", "times"), cuts(3), ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_contributions_that_do_not_count(make: Make, ledger: str, step: Step, times: int) -> None:
     live = make(CDN, ledger=LEDGERS[ledger])
     with_sink(live, first=times == 1)

@@ -10,7 +10,7 @@ import happybase
 import pytest
 
 from tests.support.command_line import asked
-from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.cuts import Cut, crash, cut_after, cuts, read_by
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tidemark.commit import protocol
@@ -109,16 +109,8 @@ def report_ledger(live: LiveStream) -> str:
     return found[1].ledger
 
 
-CUTS = [
-    (Step.SINK_STORED, 1),
-    pytest.param(Step.SINK_STORED, 3, marks=pytest.mark.full),
-    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
-    pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
-]
-
-
 @pytest.mark.full
-@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+@pytest.mark.parametrize(("step", "times"), cuts(3), ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_values_that_do_not_count(live: LiveStream, step: Step, times: int) -> None:
     with_sink(live, first=times == 1)
     live.produce(120)

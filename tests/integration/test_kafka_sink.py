@@ -16,7 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from tests.support.command_line import asked, tidemark
-from tests.support.cuts import crash, cut_after, read_by
+from tests.support.cuts import crash, cut_after, cuts, read_by
 from tests.support.damage import place
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
@@ -286,16 +286,8 @@ def compared(live: LiveStream) -> ReplayComparison:
     return compare(live.opened, live.new_run(), live.opened.book.store_selection(everything(live)).digest)
 
 
-CUTS = [
-    (Step.SINK_STORED, 1),
-    pytest.param(Step.SINK_STORED, 2, marks=pytest.mark.full),
-    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
-    pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
-]
-
-
 @pytest.mark.full
-@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+@pytest.mark.parametrize(("step", "times"), cuts(2), ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_messages_that_do_not_count(live: LiveStream, step: Step, times: int) -> None:
     out = with_sink(live, first=times == 1)
     live.produce(240)

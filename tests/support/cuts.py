@@ -29,6 +29,12 @@ def cut_after(step: Step, times: int = 1) -> Callable[[Step], None]:
     return listen
 
 
+def cuts(stored: int) -> list[Any]:
+    """Steps with the number of times until a crash: after rows were stored once, and in a full run also later ones."""
+    more = [(Step.SINK_STORED, stored), (Step.VERIFIED, 1), (Step.COMMITTED, 1)]
+    return [(Step.SINK_STORED, 1), *(pytest.param(*one, marks=pytest.mark.full) for one in more)]
+
+
 def crash(live: LiveStream, run: str, **how: Any) -> None:
     with pytest.raises(Cut):
         live.ingest(run, **how)
