@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.simulation.actors import effect
 from tests.simulation.lake import changed
-from tidemark.sinks.iceberg import catalog
+from tidemark.sinks.iceberg import catalog, lanes
 from tidemark.sinks.iceberg import table as iceberg_table
 
 
@@ -34,5 +34,7 @@ def enter(stack: ExitStack) -> None:
     """From now on, the product's tables of Iceberg are in the world that is played."""
     if catalog.SqlTables is not Catalog:
         stack.enter_context(patch.object(catalog, "SqlTables", Catalog))
+        # A table forgets lanes from the second one on.
+        stack.enter_context(patch.object(lanes, "MOST_LANES", 1))
         stack.enter_context(patch.object(iceberg_table, "time", SimpleNamespace(sleep=_sleep)))
         stack.enter_context(patch.object(iceberg_table, "random", SimpleNamespace(uniform=lambda least, most: most)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
@@ -190,17 +191,20 @@ class Writer:
     def _store_iceberg(self) -> Acknowledgements:
         """As `IcebergResults`: with `at_most_once`, what comes after the commit is published now."""
         from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.lanes import forgotten
         from tidemark.sinks.iceberg.schema import GENERATION
 
         self.work.fence.check()
         folder, rows = self.receipt().place["folder"], self._rows()
         generations = pa.array([self._generation] * rows.num_rows, pa.int64())
         write(folder, rows.append_column(GENERATION, generations))
-        record = self.work.opened.book.record(*self._window)
-        where = _iceberg(self.work.opened, self.settings)
-        versions = versions_of(self.work.opened.book)
-        if record is not None and not table.publish(where, versions, record[1], folder, RangeSet()):
-            raise Fenced(f"{where} has a later window of {self.work.lane} already")
+        book, where = self.work.opened.book, _iceberg(self.work.opened, self.settings)
+        record = book.record(*self._window)
+        if record is not None:
+            self.work.fence.check()
+            forget = partial(forgotten, book, self.work.lane)
+            if not table.publish(where, versions_of(book), record[1], folder, RangeSet(), forget=forget):
+                raise Fenced(f"{where} has a later window of {self.work.lane} already")
         return _held(folder)
 
     def _store_changes(self) -> Acknowledgements:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table, Transaction
+from sqlalchemy.exc import OperationalError
 
 from tests.support.compactions import committed
 from tests.support.range_strategies import offsets, range_sets
@@ -192,8 +193,29 @@ def test_an_older_attempt_whose_commit_was_on_its_way_is_refused(
         return real(self, *given)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", beside)
-    publish(where, older)
+    assert not publish(where, older)
     assert plainly(where) == [(one, 9) for one in range(10)]
+
+
+def test_a_commit_that_nobody_answered_is_found_under_a_newer_window(
+    where: CatalogTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer, older = window(where, 9, range(10)), window(where, 4, range(10, 20))
+    for one, numbers in ((newer, range(10)), (older, range(10, 20))):
+        attempt(where, one, numbers)
+    real, between = SqlCatalog.commit_table, [True]
+
+    def unanswered(self: SqlCatalog, *given: Any) -> Any:
+        done = real(self, *given)
+        if between:
+            between.clear()
+            publish(where, newer)
+            raise OperationalError("", {}, Exception("the connection was lost"))
+        return done
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", unanswered)
+    assert publish(where, older)
+    assert plainly(where) == [*((one, 9) for one in range(10)), *((one, 4) for one in range(10, 20))]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("mysql", "is kept in PostgreSQL, or a file of SQLite"), ("hive", "hive")])

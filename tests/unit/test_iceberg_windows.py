@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.table import Transaction
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.statistics import StatisticsFile
 
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
@@ -20,6 +20,8 @@ from tidemark.errors import Conflict, ProcessingFailed
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.ledger.recovery.backup import back_up, restore
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import erasing
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import compacting, data_files, table
@@ -102,6 +104,39 @@ def test_a_compaction_merges_files_and_others_see_the_same(world: IcebergInMemor
     world.replay(offsets((0, 8, 35)), "replay 2")
     more = [*ALL[:30], *((0, one) for one in range(30, 40)), *ALL[30:]]
     assert world.seen() == world.counting() == more
+
+
+@pytest.mark.covers("I2")
+def test_a_table_forgets_lanes_that_are_closed(world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that may still publish something. Who wakes up late in one that it has forgotten publishes nothing."""
+    monkeypatch.setattr("tidemark.sinks.iceberg.lanes.MOST_LANES", 3)
+
+    def lanes_of_table() -> set[str]:
+        named = (one.rpartition("/")[2] for one in world.table().properties if one.startswith("tidemark.lane."))
+        return {one.removeprefix("replay-") for one in named}
+
+    first = world.replay(offsets((0, 3, 6)), "replay 1")
+    with pytest.raises(Killed):
+        world.replay(offsets((1, 0, 2)), "sleeps", until=Step.SINK_STORED)
+    for number in range(2, 8):
+        world.replay(offsets((0, number, number + 2)), f"replay {number}")
+    asleep = lanes.lane_name(LaneKind.REPLAY, "sleeps")
+    # One of before the lane that sleeps is forgotten, and none that came after it.
+    assert len(lanes_of_table()) == 7
+    assert lanes.lane_name(LaneKind.REPLAY, "replay 1").removeprefix("replay-") not in lanes_of_table()
+    generation = world.process(asleep, "sleeps").attempt.generation
+    lanes.finish(world.opened, asleep)
+    replayed = world.table().scan(row_filter="_partition = 1 and _offset < 2").to_arrow()
+    assert {*replayed.column("_generation").to_pylist()} == {generation}
+    world.replay(offsets((0, 20, 21)), "replay 8")
+    world.replay(offsets((0, 21, 22)), "replay 9")
+    assert len(lanes_of_table()) <= 4
+    assert world.seen() == world.counting() == ALL
+
+    before = world.table().metadata_location
+    PlainIceberg().publish(world.opened.book, world.opened.connections, first.places[0].place, first)
+    assert world.table().metadata_location == before
+    assert world.seen() == world.counting() == ALL
 
 
 @pytest.mark.covers("I3")
@@ -256,6 +291,35 @@ def test_an_erasure_says_what_commits_that_died_have_left(
     compact(world.opened, world.sink, "run 10", CompactionRequest())
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
     assert not [one for one in world.files() if data_files.hold(one, erased)]
+
+
+@pytest.mark.covers("E64")
+def test_what_is_published_after_an_erasure_is_named_and_cleared_again(world: IcebergInMemory) -> None:
+    """With `at_most_once`, a window is committed before it is written: a job that slept meanwhile publishes it late."""
+    erased, kept = offsets((0, 4, 6)), offsets((0, 7, 8))
+    (first,) = (one for one in live_files(world.table()) if one.offsets[0] == 0)
+
+    def said(wanted: RangeSet) -> str:
+        (found,) = (one.remains for one in erasing.remaining(world.opened, wanted) if one.name == "iceberg")
+        return found
+
+    world.erase(erased)
+    before = said(erased)
+    assert "came late" not in before
+
+    def late(there: Table, transaction: Transaction, _: list[str]) -> bool:
+        file = data_files.described(there.metadata, first.path)
+        assert file is not None
+        table.snapshot(there, transaction, [], [file], {})
+        return True
+
+    table.change(world.where, late)
+    assert (0, 4) in world.seen()
+    assert said(erased).startswith("1 of its rows or files came late")
+    assert "came late" not in said(kept)
+    erasing.clear_again(world.opened, erased)
+    assert (0, 4) not in world.seen()
+    assert said(erased).startswith("no reader of the newest snapshot sees it; ")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from tests.simulation.world import Setting
 from tests.support.lakes import Lake
 from tests.support.streams_in_memory import offsets
 from tests.support.sums_in_memory import ANN, REASON
+from tidemark.clients.connections import Connection
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.sinks.contract import Erasing
@@ -111,7 +112,9 @@ def test_what_came_late_into_tables(erased: tuple[Lake, str, int]) -> None:
     # The files of an Iceberg table that nobody has published.
     lake.base = f"file://{lake.folder}/iceberg/data"
     lake.write(offsets((0, 3, 8)), lane, 1, generation)
-    assert PlainIceberg().late(opened.connections, {"base": f"file://{lake.folder}/iceberg"}, [erasing_of]) == 1
+    catalog = Connection("catalog", host=str(lake.folder / "catalog.db"), kind="sqlite")
+    named = {"base": f"file://{lake.folder}/iceberg", "catalog": "", "catalog_name": "c", "table": "lake.orders"}
+    assert PlainIceberg().late(lambda _: catalog, named, [erasing_of]) == 1
 
 
 @pytest.mark.covers("E64")

@@ -26,10 +26,11 @@ from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Repl
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located, version_of
 from tidemark.sinks.iceberg.catalog import opened as table_now
+from tidemark.sinks.iceberg.lanes import published
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
-from tidemark.sinks.iceberg.table import ERASES, Stage, change, check_there, published
+from tidemark.sinks.iceberg.table import ERASES, Stage, change, check_there
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import delete, on_disk
@@ -330,7 +331,7 @@ def _remove_unnamed(book: Book, where: CatalogTable, before: set[str]) -> None:
     done = set()
     for one in attempts:
         window = windows.get(one.generation)
-        if window is not None and published(table, versions, one.lane) >= one.generation:
+        if window is not None and published(table.properties, versions, one.lane) >= one.generation:
             done.add(one.folder)
         head = heads.get(one.lane)
         # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.

@@ -125,13 +125,13 @@ def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet,
     return name
 
 
-def hold(name: str, wanted: RangeSet) -> bool:
-    """Whether a file has rows of some offsets. One that is gone has none."""
+def hold(name: str, wanted: RangeSet, below: int = MAX_OFFSET) -> bool:
+    """Whether a file has rows of lower generations at some offsets. One that is gone has none."""
     with folders.opened(name) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return False
         batches = _batches(filesystem, path, [*_COORDINATE, GENERATION])
-        return any(taken_out(batch, wanted, MAX_OFFSET).any() for batch in batches)
+        return any(taken_out(batch, wanted, below).any() for batch in batches)
 
 
 def generations(name: str) -> set[int]:

@@ -19,8 +19,9 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened, version_of
+from tidemark.sinks.iceberg.lanes import published
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
-from tidemark.sinks.iceberg.table import TYPE, check_there, names_of, published
+from tidemark.sinks.iceberg.table import TYPE, check_there, names_of
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import FolderPart, parts
@@ -151,7 +152,7 @@ class _Listed:
         generation = record.attempt.generation
         own = self.by_generation.get(generation, ())
         mixed = self.shared(generation)
-        if own or self.table is None or published(self.table, versions, record.lane) >= generation:
+        if own or self.table is None or published(self.table.properties, versions, record.lane) >= generation:
             return [*own, *mixed]
         # The table has it under the versions of an earlier ledger, or it is committed and about to be published. A file that
         # was compacted has rows of some generations between its least and its most, and not of all.

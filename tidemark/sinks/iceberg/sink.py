@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tidemark.clients.connections import Connections
@@ -40,6 +41,7 @@ class PlainIceberg(PlainSink):
     def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         from tidemark.sinks.iceberg import table
         from tidemark.sinks.iceberg.catalog import located
+        from tidemark.sinks.iceberg.lanes import forgotten
         from tidemark.sinks.versions import versions_of, was_restored
 
         where = located(connections, place)
@@ -48,7 +50,8 @@ class PlainIceberg(PlainSink):
         # may have any generation.
         lost = was_restored(book)
         replaced = book.covers(record.window) if record.owes_sweep or lost else RangeSet()
-        table.publish(where, versions_of(book), record, place["folder"], replaced, whatever=lost)
+        forget = partial(forgotten, book, record.lane)
+        table.publish(where, versions_of(book), record, place["folder"], replaced, whatever=lost, forget=forget)
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.iceberg import table
@@ -62,9 +65,12 @@ class PlainIceberg(PlainSink):
         files.erase_dead(f"{where.base}/data", erasing)
 
     def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+        from tidemark.sinks.iceberg.catalog import located
+        from tidemark.sinks.iceberg.remaining import came_late
         from tidemark.sinks.parquet import files
 
-        return sum(1 for _ in files.left_by_dead(f"{place['base']}/data", done))
+        where = located(connections, place)
+        return came_late(where, done) + sum(1 for _ in files.left_by_dead(f"{where.base}/data", done))
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.iceberg.remaining import still_held

@@ -32,6 +32,7 @@ from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, answering, create, opened
+from tidemark.sinks.iceberg.lanes import Forget, below_property, keep_all, lane_property, published, published_before
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.partitions import AnyKey, check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
@@ -45,7 +46,6 @@ TYPE = "iceberg"
 # Of a snapshot that takes out what was erased.
 ERASES = "tidemark.erases"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
-_LANE = "tidemark.lane."
 _MAPPING = "schema.name-mapping.default"
 _SETTINGS = {
     "commit.retry.num-retries": "0",
@@ -275,35 +275,33 @@ def _remove_of_tries(table: Table | None, tries: Sequence[tuple[int | None, list
                 filesystem.delete_file(path)
 
 
-def lane_property(versions: str, lane: str) -> str:
-    """The property that has the generation of the lane's last window in the table. Properties do not expire."""
-    return f"{_LANE}{versions}/{lane}"
-
-
-def published(table: Table, versions: str, lane: str) -> int:
-    """The generation of a lane's last window that readers of the table see."""
-    return int(table.properties.get(lane_property(versions, lane), "0"))
-
-
 def publish(
-    where: CatalogTable, versions: str, record: Record, folder: str, replaced: RangeSet, *, whatever: bool = False
+    where: CatalogTable,
+    versions: str,
+    record: Record,
+    folder: str,
+    replaced: RangeSet,
+    *,
+    whatever: bool = False,
+    forget: Forget = keep_all,
 ) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
-    With `whatever`, of any generation. One snapshot has both. Repeatable: does nothing when the table has this generation of
-    the lane, or a higher one. Returns False if it had a higher one before: then only an earlier call can have published this
-    one.
+    With `whatever`, of any generation. One snapshot has both. `forget` says of the table's properties which lanes it may
+    forget. Repeatable: does nothing when the table has this generation of the lane, or a higher one. Returns False if it had a
+    higher one before: then only an earlier call can have published this one.
     """
     generation = record.attempt.generation
     tried = overtaken = False
 
     def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
         nonlocal tried, overtaken
-        there = published(table, versions, record.lane)
+        there = published(table.properties, versions, record.lane)
         if there >= generation:
-            overtaken = there > generation and not tried
+            # A commit that nobody has answered may be there all the same.
+            overtaken = there > generation and not (tried and _has_generation(table, generation))
             return False
-        before = _published_before(table, record.lane, generation)
+        before = published_before(table.properties, record.lane, generation)
         if before and _has_generation(table, generation):
             return False
         tried = True
@@ -318,21 +316,15 @@ def publish(
         if not old and not new:
             return False
         transaction.set_properties({lane_property(versions, record.lane): str(generation)})
+        if (gone := forget(table.properties)) is not None:
+            transaction.set_properties({below_property(versions): str(gone.below)})
+            transaction.remove_properties(*gone.properties)
         summary = {**_summary(record), "tidemark.ranges": _ranges(record)}
         snapshot(table, transaction, old, new, summary)
         return True
 
     change(where, stage)
     return not overtaken
-
-
-def _published_before(table: Table, lane: str, generation: int) -> bool:
-    """Whether the table may have shown a window under the versions of the ledger that was there before a restoration.
-
-    The restored ledger settles the last window of a lane once more.
-    """
-    known = (int(at) for name, at in table.properties.items() if name.startswith(_LANE) and name.endswith(f"/{lane}"))
-    return any(at >= generation for at in known)
 
 
 def _has_generation(table: Table, generation: int) -> bool:

@@ -6,7 +6,7 @@ Tidemark does not use Iceberg's own jars: their writes are seen by others before
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 from tidemark.errors import Fenced
-from tidemark.ledger.records import SinkReceipt
+from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
+from tidemark.sinks.iceberg.lanes import forgotten
 from tidemark.sinks.iceberg.partitions import buckets
 from tidemark.sinks.iceberg.schema import GENERATION
 from tidemark.sinks.iceberg.settings import IcebergSink, PartitionKey, place_of
@@ -71,14 +72,20 @@ class IcebergResults:
         held = read_back(rows, folder)
         # As with `at_most_once`: what comes after the commit is published now.
         committed = self._book.record(context.lane, context.seq)
-        if committed is not None and not iceberg_table.publish(
-            self._where, versions_of(self._book), committed[1], folder, RangeSet()
-        ):
+        if committed is not None:
+            self._publish(committed[1], folder, context)
+        return held
+
+    def _publish(self, record: Record, folder: str, context: WriteContext) -> None:
+        # What was erased meanwhile is not shown to others at all.
+        context.fence.check()
+        forget = partial(forgotten, self._book, context.lane)
+        versions = versions_of(self._book)
+        if not iceberg_table.publish(self._where, versions, record, folder, RangeSet(), forget=forget):
             raise Fenced(
                 f"{self._where} has a later window of {context.lane} already, and takes none of before it: nothing that "
                 f"this attempt wrote there counts. A replay of window {context.lane}/{context.seq} reads its offsets again"
             )
-        return held
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
         return written_rows(spark, schema_of(self._stored), self._folder(context))
