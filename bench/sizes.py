@@ -32,7 +32,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.sql.letters import letters_in
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 # Committed windows before those that are timed.
 YOUNG, OLD = 100, 1_000

@@ -40,7 +40,7 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark.sinks.parquet import files
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.views.messages.fates import Fate
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]

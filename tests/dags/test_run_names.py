@@ -24,7 +24,7 @@ from tidemark.airflow.erase import erase_dag
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.errors import OffsetsOutOfRange
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import auditing, erasing

@@ -30,7 +30,7 @@ from tidemark.offsets.shares import Share
 from tidemark.runs.auditing import repair_of
 from tidemark.runs.requests import answers, selecting
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 from tidemark.sinks.values import value_of
 from tidemark.spark.audit import differences
 from tidemark.spark.jobs import window as window_job

@@ -17,7 +17,7 @@ from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.spark.audit.deleted import DeletedOffsets, PlaceBlocks
+from tidemark.spark.audit.deleted_messages import DeletedOffsets, PlaceBlocks
 from tidemark.spark.audit.differences import (
     Audit,
     AuditedPlace,

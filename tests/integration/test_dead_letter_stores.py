@@ -22,7 +22,7 @@ from tests.support.oracle import CDN
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
-from tidemark.ledger.erased import places_written
+from tidemark.ledger.erasures import places_written
 from tidemark.ledger.places import named as named_place
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority

@@ -25,7 +25,7 @@ from tidemark.clients.hbase.thrift import Mutation
 from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 from tidemark.errors import AnotherServer, Unreachable
 from tidemark.sinks.hbase.table import ResultTable
-from tidemark.types.renamed import Names
+from tidemark.types.renamed_fields import Names
 
 
 class KillingTable(ResultTable):

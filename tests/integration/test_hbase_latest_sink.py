@@ -21,7 +21,7 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.latest.rows import ValueVersion, qualifier, row_key
 from tidemark.sinks.hbase.latest.table import LatestInHBase, SteadyValues, latest_table
-from tidemark.sinks.stored import Mark, StoredRow
+from tidemark.sinks.stored_rows import Mark, StoredRow
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.window import process_windows
 from tidemark.spark.sinks import results

@@ -111,7 +111,7 @@ def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, p
     from tidemark.offsets.ranges import TopicPartition
     from tidemark.sinks.hbase.rows import MARK, PartitionKeys
     from tidemark.sinks.hbase.table import Put, ResultTable
-    from tidemark.sinks.stored import Mark
+    from tidemark.sinks.stored_rows import Mark
 
     live = make()
     direct = live.opened.result_table("hbase_default", live.name)

@@ -35,7 +35,7 @@ from tidemark.sinks.kafka import messages
 from tidemark.sinks.mounts import Mounts
 from tidemark.sinks.owners import OWNER_ROW
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 pytestmark = pytest.mark.usefixtures("spark")
 

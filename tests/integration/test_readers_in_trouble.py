@@ -23,7 +23,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.table import ResultTable
 from tidemark.sinks.kafka import messages as kafka_messages
 from tidemark.sinks.kafka.messages import Origin
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 
 AT = TopicPartition("orders", 0)
 

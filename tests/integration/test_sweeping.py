@@ -20,7 +20,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase import table as tables
 from tidemark.sinks.hbase.rows import BLOCK_BITS, MARK, PartitionKeys, parse_key
 from tidemark.sinks.hbase.table import ResultTable
-from tidemark.sinks.stored import Mark, Place
+from tidemark.sinks.stored_rows import Mark, Place
 
 # Some lie in one block of offsets, some in the next.
 EDGE = (1 << BLOCK_BITS) - 20

@@ -35,7 +35,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
 from tidemark.sinks.mounts import Mounts
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.sinks import make_sinks
 from tidemark.spark.sinks.dead_letters import dead_letters_writer

@@ -54,7 +54,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import Epochs

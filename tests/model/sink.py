@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import WrittenPlace
+from tidemark.ledger.erasures import WrittenPlace
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -16,7 +16,7 @@ from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
 from tidemark.sinks.parquet.parts import FolderPart, parts, steady
 from tidemark.sinks.reading import hbase_rows
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 
 # (topic, incarnation, partition, offset)
 Coordinate = tuple[str, int, int, int]

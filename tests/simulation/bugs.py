@@ -414,7 +414,7 @@ PLANTED |= {
 }
 PLANTED |= {
     "an erasure clears the places of receipts alone": Bug(
-        "3", (("tidemark.ledger.erased", "    noted = register[1].places if register else ()\n", "    noted = ()\n"),)
+        "3", (("tidemark.ledger.erasures", "    noted = register[1].places if register else ()\n", "    noted = ()\n"),)
     ),
     "a restored ledger has the last record in another form": Bug(
         "14",

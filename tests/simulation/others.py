@@ -36,7 +36,7 @@ from tidemark.sinks.latest import rows as latest
 from tidemark.sinks.latest import table as latest_table
 from tidemark.sinks.parquet import files, types
 from tidemark.sinks.reading import delta_tables, parquet_tables
-from tidemark.sinks.stored import Place as RowPlace
+from tidemark.sinks.stored_rows import Place as RowPlace
 from tidemark.sinks.versions import versions_of
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from tidemark.sinks.hbase.latest import rows as latest
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
 from tidemark.sinks.mounts import Mounts
 from tidemark.sinks.reading import pieces, rows_of_pieces
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

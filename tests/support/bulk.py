@@ -18,7 +18,7 @@ from tests.support.memory import MemoryStore
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.clients.sql import engine
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key, settled_key
-from tidemark.ledger.closed import given_up
+from tidemark.ledger.closed_lanes import given_up
 from tidemark.ledger.codec import digest, encode
 from tidemark.ledger.records import (
     INGEST,

@@ -29,7 +29,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.approval import People
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import PlainSink
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.views.messages import trace
 from tidemark.views.messages.fates import Fate
 

@@ -18,7 +18,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.sql import letters as letters_module
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 AT, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 0, 2)
 

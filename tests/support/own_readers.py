@@ -17,7 +17,7 @@ from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import delta_tables, hbase_rows, parquet_tables
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.streams.model import Sink
 
 Rows = list[tuple[Place, Fields]]

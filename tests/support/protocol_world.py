@@ -11,7 +11,7 @@ from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import WrittenPlace
+from tidemark.ledger.erasures import WrittenPlace
 from tidemark.ledger.records import (
     Attempt,
     Head,

@@ -24,7 +24,7 @@ from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries
 from tests.support.waiting import until
 from tidemark.commit import protocol
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import INGEST, LaneEntry, LaneKind
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.windows import ingest, lanes

@@ -25,7 +25,7 @@ from tests.support.live_streams import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries
 from tests.support.waiting import until
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream, open_stream

@@ -30,7 +30,7 @@ from tidemark.sinks.hbase.aggregates.rows import (
 from tidemark.sinks.hbase.aggregates.states import Aggregate, Function, merged
 from tidemark.sinks.hbase.aggregates.table import Layout, counting, place_of
 from tidemark.sinks.hbase.keyed_rows import mark_of
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 AT = TopicPartition("logs", 0)
 

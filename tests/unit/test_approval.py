@@ -20,7 +20,7 @@ from tidemark.cli.app import app
 from tidemark.cli.commands import audit as cli_auditing
 from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import InvalidStreamFile, NotApproved
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.ranges import RangeSet

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.compactions import AT, committed
-from tidemark.audit.deleted import BlockReport
+from tidemark.audit.deleted_messages import BlockReport
 from tidemark.audit.report import (
     SHOWN_COORDINATES,
     AuditReport,

@@ -18,7 +18,7 @@ from tests.support.counting import CountingStore
 from tests.support.lookups import LANES
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import StreamInMemory
-from tidemark.audit.deleted import BlockReport
+from tidemark.audit.deleted_messages import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
 from tidemark.audit.repair import beyond_repair, verdict

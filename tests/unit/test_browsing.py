@@ -32,7 +32,7 @@ from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.record_files import records_in
 from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.reading import rows_of_pieces
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place
 from tidemark.views.browsing import parts, results
 from tidemark.views.browsing.dead_letters import dead_letters

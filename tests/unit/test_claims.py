@@ -13,7 +13,7 @@ from tests.support.protocol_world import _no_pause as _no_pause
 from tidemark.commit import protocol
 from tidemark.errors import ClaimOverlap, Conflict, LedgerContradiction, TooLarge, WrongUse
 from tidemark.ledger.book import REGISTER, StoredHead, head_key
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind, LaneState, Register, SelectionRef, positions
 from tidemark.ledger.register import NewLane, change, close_lane, draw_generation, open_lane, open_together
 from tidemark.ledger.stores.contract import Key

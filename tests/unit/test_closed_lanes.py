@@ -13,9 +13,9 @@ from tests.support.memory import FAULTS, MemoryStore
 from tests.support.naive import Scan, named, names
 from tests.support.protocol_world import World
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger import closed
+from tidemark.ledger import closed_lanes
 from tidemark.ledger.book import REGISTER, Book
-from tidemark.ledger.closed import ClosedLanes, all_lanes, page_key
+from tidemark.ledger.closed_lanes import ClosedLanes, all_lanes, page_key
 from tidemark.ledger.codec import decode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import LaneKind, LaneState, positions
@@ -80,7 +80,7 @@ def test_closed_lanes_cost_little(lanes: int) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_pages_are_filled_one_after_the_other(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """With small pages, and one answer of each closing lost, now this one and now that."""
-    monkeypatch.setattr(closed, "PAGE_BYTES", 3_000)
+    monkeypatch.setattr(closed_lanes, "PAGE_BYTES", 3_000)
     world = World()
     world.one_window()
     view = world.book.view()

@@ -25,7 +25,7 @@ from tidemark.cli import lanes_of_runs, stream_lookup, submitting
 from tidemark.cli.commands import audit
 from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import Conflict, LedgerContradiction, WrongUse
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.comparisons import check_unchanged, find_comparison, store_comparison, stored_comparison
 from tidemark.runs.windows import lanes

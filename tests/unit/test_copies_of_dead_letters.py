@@ -23,7 +23,7 @@ from tidemark.clients.kafka.sending import OutgoingMessage
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.errors import InvalidStreamFile, TopicUnknown, Unreachable
-from tidemark.ledger.erased import places_written
+from tidemark.ledger.erasures import places_written
 from tidemark.ledger.records import INGEST, Attempt, Receipt, Window
 from tidemark.ledger.register import note_places
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -32,7 +32,7 @@ from tidemark.runs import erasing
 from tidemark.runs.windows import ingest
 from tidemark.sinks.dead_letters.copies import message_of
 from tidemark.sinks.parquet import files
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import load
 

@@ -18,7 +18,7 @@ from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
 from tidemark.audit.levels import Level
 from tidemark.errors import LedgerUnreadable, TidemarkError
-from tidemark.ledger import closed, records
+from tidemark.ledger import closed_lanes, records
 from tidemark.ledger.book import Book
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import INGEST, Head, Record, Register
@@ -168,7 +168,9 @@ def test_no_damaged_value_gives_a_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("F28")
-@pytest.mark.parametrize("kind", [Register, Head, Record, closed.ClosedLanes, records.AuditOutcome, records.Heartbeat])
+@pytest.mark.parametrize(
+    "kind", [Register, Head, Record, closed_lanes.ClosedLanes, records.AuditOutcome, records.Heartbeat]
+)
 @pytest.mark.parametrize(
     "stored",
     [
@@ -204,7 +206,7 @@ def test_any_bytes_are_a_value_or_unreadable(stored: bytes) -> None:
 @pytest.mark.covers("F28")
 def test_each_byte_of_a_value_may_be_another(tmp_path: Path) -> None:
     world = a_stream(tmp_path)
-    kinds: dict[str, Any] = {"register": Register, "head": Head, "history": Record, "closed": closed.ClosedLanes}
+    kinds: dict[str, Any] = {"register": Register, "head": Head, "history": Record, "closed": closed_lanes.ClosedLanes}
     seen = Counter[bool]()
     for key, stored in world.store.values.items():
         if key[0] not in kinds:

@@ -9,7 +9,7 @@ import pytest
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, chosen
 from tidemark.sinks.dead_letters import FIELDS, described, digested
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 
 AT = TopicPartition("orders", 0, 1)
 

@@ -29,7 +29,7 @@ from tidemark.sinks.dead_letters.parquet.letters import LettersInFiles, LettersI
 from tidemark.sinks.kinds import plain_of
 from tidemark.sinks.parquet import files
 from tidemark.sinks.parquet import folders as folders_module
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 AT, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 0, 2)
 

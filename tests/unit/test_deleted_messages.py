@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.protocol_world import LANE, RUN, NoWork, World
-from tidemark.audit.deleted import (
+from tidemark.audit.deleted_messages import (
     MOST_TAKEN,
     BlockContents,
     BlockReport,

@@ -31,7 +31,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.book import REGISTER, Book
-from tidemark.ledger.erased import erased, tombstones
+from tidemark.ledger.erasures import erased, tombstones
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Record, SinkReceipt, positions

@@ -13,7 +13,7 @@ from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.columns import RowPlaces, marks
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 COLUMNS = (MARK, b"d:host", b"d:\xc3\xbc")
 CELL = st.one_of(st.none(), st.binary(max_size=6), st.just(b"x" * 70_000))

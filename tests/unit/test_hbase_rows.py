@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.hbase.rows import SALTS, PartitionKeys, parse_key
-from tidemark.sinks.stored import Mark, Place
+from tidemark.sinks.stored_rows import Mark, Place
 
 topics = st.text("abc.-_AZ09", min_size=1, max_size=20)
 partitions = st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1), st.integers(1, 2**16 - 1))

@@ -398,7 +398,7 @@ def test_what_an_erasure_has_left_is_named_beside_a_compaction(
         compact(world.opened, world.sink, "other", CompactionRequest())
         return files_of_all(*given)
 
-    monkeypatch.setattr("tidemark.sinks.iceberg.remaining.files_of_all", after_a_compaction)
+    monkeypatch.setattr("tidemark.sinks.iceberg.remains.files_of_all", after_a_compaction)
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
 
 

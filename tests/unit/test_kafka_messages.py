@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.kafka.messages import Origin, _Seen, only_counting
-from tidemark.sinks.stored import Place
+from tidemark.sinks.kafka.messages import Origin, _PlacesRead, only_counting
+from tidemark.sinks.stored_rows import Place
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
 
@@ -97,19 +97,19 @@ def test_what_counts_is_given_once(
 def test_of_many_in_a_block_none_is_given_twice() -> None:
     """More than a list of them holds, in any order."""
     numbers = random.Random(1).choices(range(65_536), k=20_000)
-    seen = _Seen()
+    seen = _PlacesRead()
     found = [number for number in numbers if seen.add(Place(PARTITIONS[0], number, 3))]
     assert found == list(dict.fromkeys(numbers))
     assert len(found) > 16_000
 
 
 def test_messages_with_many_rows_take_the_memory_of_their_rows() -> None:
-    seen = _Seen()
+    seen = _PlacesRead()
     tracemalloc.start()
     for offset in (0, 1, 2, 50_000):
         assert all(seen.add(Place(PARTITIONS[0], offset, index)) for index in range(10_000))
     # Of these lines alone: threads of other tests of this process may take memory too.
-    held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, inspect.getfile(_Seen))])
+    held = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, inspect.getfile(_PlacesRead))])
     tracemalloc.stop()
     assert 1_000_000 < sum(trace.size for trace in held.traces) < 5_000_000
     assert not any(seen.add(Place(PARTITIONS[0], offset, index)) for offset in (0, 50_000) for index in (0, 9_999))

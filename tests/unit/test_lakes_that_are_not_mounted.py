@@ -16,7 +16,7 @@ from tests.support.streams_in_memory import offsets
 from tests.support.sums_in_memory import ANN, REASON
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import INGEST, Record, SinkReceipt
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition

@@ -34,7 +34,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.book import Book, StoredHead
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import encode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import Gap, GapKind, Head, LaneKind, LaneState, Window, positions

@@ -20,9 +20,9 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.latest.rows import ValueVersion, place_of, qualifier, row_key, spans, topic_of
 from tidemark.sinks.hbase.latest.table import LatestInHBase
-from tidemark.sinks.hbase.packed import pack, unpack
+from tidemark.sinks.hbase.netstrings import pack, unpack
 from tidemark.sinks.hbase.rows import split_keys
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.views.messages import trace
 
 VERSIONS = st.builds(ValueVersion, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))

@@ -29,7 +29,7 @@ from tests.support.quick import quick
 from tidemark.commit import protocol
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, head_key, record_key
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Window, positions
 from tidemark.ledger.recovery.verifying import verify

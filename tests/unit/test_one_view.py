@@ -16,7 +16,7 @@ from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offs
 from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, StaleLedger, WrongUse
 from tidemark.ledger import places
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import INGEST, LaneKind, SinkReceipt
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet

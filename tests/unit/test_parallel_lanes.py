@@ -15,7 +15,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import lanes_of_runs, stream_lookup, submitting
 from tidemark.cli.commands import replay
 from tidemark.errors import ClaimOverlap, LaneClosed, LanePaused, WrongUse
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet

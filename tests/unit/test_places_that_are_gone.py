@@ -24,7 +24,7 @@ from tidemark.commit.protocol import Run
 from tidemark.errors import ConnectionMissing, ProcessingFailed, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger import places
 from tidemark.ledger.book import REGISTER, Book
-from tidemark.ledger.erased import WrittenPlace, erased, places_written
+from tidemark.ledger.erasures import WrittenPlace, erased, places_written
 from tidemark.ledger.records import INGEST, Receipt, Record, SinkReceipt
 from tidemark.ledger.recovery.backup import restore
 from tidemark.ledger.recovery.rebuilding import rebuild

@@ -15,7 +15,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.errors import AnotherRequest, WrongUse
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import Head, LaneKind, Record
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import RangeSet

@@ -25,9 +25,9 @@ from tidemark.cli.commands import backups
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner
 from tidemark.errors import LaneClosed, LedgerUnreadable, WrongUse
-from tidemark.ledger import closed
+from tidemark.ledger import closed_lanes
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
@@ -93,7 +93,7 @@ def test_what_is_in_the_history_counts_whatever_else_is_lost(
     kept = {one.record.attempt.token for one in whole.committed()} if not lost else None
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # A few lanes on each page.
-        patch.setattr(closed, "PAGE_BYTES", 2_000)
+        patch.setattr(closed_lanes, "PAGE_BYTES", 2_000)
         book, missing = rebuilt(whole, Path(folder))
     assert bool(missing) == bool(lost)
     assert verify(book) == []

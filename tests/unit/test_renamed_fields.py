@@ -16,7 +16,7 @@ from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.parquet import types
 from tidemark.streams.loading import load
 from tidemark.types.fields import joined
-from tidemark.types.renamed import both, by_today, same_names
+from tidemark.types.renamed_fields import both, by_today, same_names
 
 WAS = {"customer": ("client",)}
 
@@ -51,7 +51,7 @@ def test_planted_bugs_of_renames_are_found(tmp_path: Path, old: str, new: str) -
         test_a_row_has_the_names_of_today()
         test_a_folder_notes_the_names_of_before(tmp_path)
 
-    with planted("tidemark.types.renamed", old, new), pytest.raises((AssertionError, WrongUse, Failed)):
+    with planted("tidemark.types.renamed_fields", old, new), pytest.raises((AssertionError, WrongUse, Failed)):
         check()
 
 

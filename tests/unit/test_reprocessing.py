@@ -12,7 +12,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.errors import ClaimOverlap, Conflict, LanePaused, NotApproved, WrongUse
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet

@@ -18,7 +18,7 @@ from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, RecordsGone, WrongUse
 from tidemark.ledger.book import head_key
 from tidemark.ledger.codec import encode
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet

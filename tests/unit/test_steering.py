@@ -12,7 +12,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run, Step
 from tidemark.errors import ClaimOverlap, Conflict, Fenced, LaneClosed, LanePaused, WrongUse
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.runs import steering
 from tidemark.runs.windows import lanes

@@ -23,7 +23,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.errors import Fenced, HeldByAnother
 from tidemark.ledger.book import head_key
-from tidemark.ledger.erased import WrittenPlace
+from tidemark.ledger.erasures import WrittenPlace
 from tidemark.ledger.records import (
     INGEST,
     Attempt,

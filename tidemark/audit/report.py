@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from tidemark.audit.deleted import BlockReport
+from tidemark.audit.deleted_messages import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
-from tidemark.ledger.erased import erased, tombstones
+from tidemark.ledger.erasures import erased, tombstones
 from tidemark.ledger.holes import Ingest, Reached, holes, jumped_over
 from tidemark.ledger.incarnations import At
 from tidemark.ledger.records import FORMAT, Guarantee, Register, SelectionRef

@@ -12,7 +12,7 @@ from typing import Any
 from tidemark.commit.protocol import Fence, Taken
 from tidemark.errors import Fenced, TidemarkError
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import erasures_since
+from tidemark.ledger.erasures import erasures_since
 from tidemark.ledger.records import Guarantee, Heartbeat, Window
 
 log = logging.getLogger(__name__)

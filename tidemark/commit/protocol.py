@@ -38,7 +38,7 @@ from tidemark.errors import (
 )
 from tidemark.ledger.book import Book, StoredHead, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
-from tidemark.ledger.erased import WrittenPlace, erasures_since, places_to_clear, still_there
+from tidemark.ledger.erasures import WrittenPlace, erasures_since, places_to_clear, still_there
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
     Abandoned,

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.erased import Tombstone, tombstones
+from tidemark.ledger.closed_lanes import closed_lanes
+from tidemark.ledger.erasures import Tombstone, tombstones
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.records import Record, Register, erases
 from tidemark.ledger.stores.kind import NamesStreams

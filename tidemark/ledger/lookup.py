@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import REMEDY, Book, StoredHead
-from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.closed_lanes import closed_lanes
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
 
@@ -117,7 +117,7 @@ def _holds(part: WindowRange | Gap, place: Coordinate) -> bool:
 
 
 @dataclass
-class _Search:
+class _WindowSearch:
     """The windows of one lane that are left to search: those between `before` and `behind`. `record` is that of `behind`."""
 
     lane: str
@@ -138,7 +138,7 @@ class _Search:
             self.behind, self.record = record.seq, record
 
 
-def _passing(book: Book, open_: Iterable[_Search], place: Coordinate) -> dict[tuple[str, int], Record]:
+def _passing(book: Book, open_: Iterable[_WindowSearch], place: Coordinate) -> dict[tuple[str, int], Record]:
     """The window of each lane that moved its position over a coordinate, by reading or by jumping, if there is one."""
     searches = {search.lane: search for search in open_}
     while wanted := [search for search in searches.values() if search.next()]:
@@ -162,13 +162,13 @@ def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, StoredHead]:
 
 def _searches(
     lanes: Mapping[str, LaneEntry], heads: Mapping[str, StoredHead], claiming: Iterable[str], place: Coordinate
-) -> Iterator[_Search]:
+) -> Iterator[_WindowSearch]:
     for lane in claiming:
         windows = lanes[lane].windows
         if windows is not None:
-            yield _Search(lane, 0, windows + 1, None)
+            yield _WindowSearch(lane, 0, windows + 1, None)
         elif lane in heads and _is_past(heads[lane].head.positions, place):
-            yield _Search(lane, 0, heads[lane].head.seq, heads[lane].head.last)
+            yield _WindowSearch(lane, 0, heads[lane].head.seq, heads[lane].head.last)
 
 
 def _unpositioned(book: Book, head: Head) -> Iterator[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidemark.ledger.book import Book, StoredHead
-from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.closed_lanes import closed_lanes
 from tidemark.ledger.records import Head, Record, Register
 
 

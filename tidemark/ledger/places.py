@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import WrittenPlace, places_written, tombstones
+from tidemark.ledger.erasures import WrittenPlace, places_written, tombstones
 from tidemark.ledger.records import ForgottenPlace, Record, Register, SinkReceipt, each_place
 from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet

@@ -28,7 +28,7 @@ class LaneKind(StrEnum):
     INGEST = "ingest"
     BACKFILL = "backfill"
     REPLAY = "replay"
-    # Makes offsets have no result for ever. See `erased.py`.
+    # Makes offsets have no result for ever. See `erasures.py`.
     ERASE = "erase"
 
     @property
@@ -562,7 +562,7 @@ class ForgottenPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One per stream. `generation` and `ordinal` never fall; `token` is that of the last write, so no value ever recurs.
 
-    `lanes` has the lanes that are not closed. The `closed` others are in the pages 0 to `closed_page` (`closed.py`).
+    `lanes` has the lanes that are not closed. The `closed` others are in the pages 0 to `closed_page` (`closed_lanes.py`).
     """
 
     format: int = FORMAT

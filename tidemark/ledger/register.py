@@ -25,9 +25,9 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.book import REGISTER, REMEDY, Book, StoredHead, View, head_key
-from tidemark.ledger.closed import given_up
+from tidemark.ledger.closed_lanes import given_up
 from tidemark.ledger.codec import decode, encode
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
@@ -282,7 +282,7 @@ def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | 
 
     def enter(register: Register) -> Register:
         # One look for all lanes: two of them could differ, and each reads the whole history.
-        seen = cache(lambda: _Seen(book.head(INGEST), book.view()))
+        seen = cache(lambda: _ClaimedState(book.head(INGEST), book.view()))
         before = register
         for lane in wanted:
             register = _entered(book, register, lane, seen)
@@ -298,14 +298,14 @@ def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | 
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ClaimedState:
     """The state that claims are compared with. The ingest's head is read before the windows, so none lies between the two."""
 
     ingest: StoredHead | None
     view: View
 
 
-def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[], _Seen]) -> Register:
+def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[], _ClaimedState]) -> Register:
     """The register with a lane that is opening. The same register if the lane is open, or done."""
     known = register.lanes.get(wanted.lane)
     if known is not None:
@@ -558,7 +558,7 @@ def check_not_early(head: Head) -> None:
 
 
 def _check_claim(
-    book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None, seen: Callable[[], _Seen]
+    book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None, seen: Callable[[], _ClaimedState]
 ) -> None:
     """Compare a claim with what was `seen` after the register. It is valid while the register's bytes do not change."""
     if kind == LaneKind.INGEST:

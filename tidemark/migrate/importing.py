@@ -27,7 +27,7 @@ CSV_COLUMNS = ["group", "topic", "partition", "offset"]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
-class _Found:
+class _OffsetsByPlace:
     """Offsets by their places. A place that is said twice, otherwise each time, is refused: neither can be trusted."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def from_csv(path: Path, group: str) -> Offsets:
     `kafka-consumer-groups.sh --reset-offsets --export` writes no header, and no group where it was asked for one. A
     spreadsheet puts a byte order mark before the first row. Raises WrongUse naming the line.
     """
-    positions = _Found()
+    positions = _OffsetsByPlace()
     with path.open(newline="", encoding="utf-8-sig") as file:
         for number, row in enumerate(csv.reader(file), start=1):
             where = f"{path}:{number}"
@@ -83,7 +83,7 @@ def _plain(cell: str) -> str:
 
 def from_hbase_rows(gateway: Gateway, table: str, group: str, topics: Iterable[str]) -> Offsets:
     """The newest row `<TOPIC>:<GROUP>:<MILLISECONDS>` of each topic, family `offsets`, as Spark jobs keep them in HBase."""
-    positions = _Found()
+    positions = _OffsetsByPlace()
     for topic in topics:
         prefix = f"{topic}:{group}:"
         for row, cells in gateway.last_rows(table, prefix.encode(), f"{topic}:{group};".encode(), 1):
@@ -95,7 +95,7 @@ def from_hbase_rows(gateway: Gateway, table: str, group: str, topics: Iterable[s
 
 def from_consumer_nodes(zookeeper: ZooKeeper, root: str, group: str, topics: Iterable[str]) -> Offsets:
     """`ROOT/GROUP/offsets/TOPIC/PARTITION`, as Kafka's old consumers keep them in ZooKeeper."""
-    positions = _Found()
+    positions = _OffsetsByPlace()
     for topic in topics:
         folder = f"{root}/{group}/offsets/{topic}"
         for name, value in _nodes(zookeeper, folder):
@@ -106,7 +106,7 @@ def from_consumer_nodes(zookeeper: ZooKeeper, root: str, group: str, topics: Ite
 def from_storm_nodes(zookeeper: ZooKeeper, root: str, identity: str, topics: Iterable[str]) -> Offsets:
     """`ROOT/ID/partition_N`, or `ROOT/ID/TOPIC/partition_N`, as Storm's Kafka spout keeps them: JSON."""
     wanted = set(topics)
-    positions = _Found()
+    positions = _OffsetsByPlace()
     for folder in (f"{root}/{identity}", *(f"{root}/{identity}/{topic}" for topic in sorted(wanted))):
         for name, value in _nodes(zookeeper, folder):
             if name.startswith("partition_"):
@@ -131,7 +131,7 @@ def from_checkpoint(folder: Path, topics: Iterable[str]) -> Offsets:
     if not lines or lines[0] not in ("v1", "v2"):
         raise WrongUse(f"{last}:1: expected v1 or v2, the formats that Spark 2 to 4 write")
     wanted = set(topics)
-    positions = _Found()
+    positions = _OffsetsByPlace()
     # One line has the batch's settings, then each source has a line. Sources other than Kafka have no topics.
     for number, line in enumerate(lines[2:], start=3):
         # In v2 each begins with the source's name or number.

@@ -20,7 +20,7 @@ from tidemark.audit.source import SourceReport, source_reports
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import INGEST, AuditOutcome, Guarantee, Register
 from tidemark.ledger.recovery.verifying import verify

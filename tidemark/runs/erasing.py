@@ -23,7 +23,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.book import Standing
-from tidemark.ledger.erased import (
+from tidemark.ledger.erasures import (
     Tombstone,
     erased_by_answer,
     gone_places,

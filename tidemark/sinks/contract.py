@@ -18,11 +18,11 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.settings.parts import Name, Part
 from tidemark.types.fields import is_nested
-from tidemark.types.renamed import Names
+from tidemark.types.renamed_fields import Names
 
 if TYPE_CHECKING:
     from tidemark.ledger.lookup import CoveringWindows
-    from tidemark.sinks.stored import StoredRow
+    from tidemark.sinks.stored_rows import StoredRow
 
 Taken = TypeVar("Taken")
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import Guarantee, Record
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 

@@ -21,8 +21,8 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import BLOCK_BITS
 from tidemark.sinks.parquet.parts import FolderPart, steady
-from tidemark.sinks.stored import Place, StoredRow
-from tidemark.types.renamed import NEVER
+from tidemark.sinks.stored_rows import Place, StoredRow
+from tidemark.types.renamed_fields import NEVER
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.book import Book
-from tidemark.ledger.erased import WrittenPlace, still_there
+from tidemark.ledger.erasures import WrittenPlace, still_there
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.double_texts import double_text
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 
 
 def place(of: Place) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def quoted(name: str) -> str:
 
 def type_alone(text: str) -> Type:
     """The type that a text names. Raises ValueError that says what was expected."""
-    reader = _Reader(text, _ALONE)
+    reader = _TypeParser(text, _ALONE)
     type_ = reader.type_of("")
     if (rest := reader.look()) is not None:
         raise ValueError(f"expected the end behind {type_}, found {rest!r}")
@@ -105,7 +105,7 @@ def type_alone(text: str) -> Type:
 
 def schema_of(ddl: str) -> tuple[Member, ...]:
     """The columns of a schema, in order. Raises ValueError that names the field and what was expected."""
-    reader = _Reader(ddl)
+    reader = _TypeParser(ddl)
     members = reader.members("")
     if (rest := reader.look()) is not None:
         raise ValueError(f"expected a comma or the end behind {members[-1].name}, found {rest!r}")
@@ -116,7 +116,7 @@ def _at(path: str) -> str:
     return f"{path}: " if path else ""
 
 
-class _Reader:
+class _TypeParser:
     def __init__(self, ddl: str, words: Mapping[str, str] = _TYPES) -> None:
         self._words = words
         self._tokens: list[tuple[str, str]] = []

@@ -16,7 +16,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import READ, DeadLetterFilter
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.views.messages.payloads import Value, shown
 
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
@@ -89,7 +89,7 @@ class DeadLettersShown(LetterCounts):
 
 
 @dataclass
-class _Group:
+class _LettersOfReason:
     """The dead letters with one reason and one error class."""
 
     most_examples: int
@@ -121,7 +121,7 @@ def dead_letters(
     view, topics = opened.book.view(), opened.book.topics()
     wanted.check(opened.book.stream, view)
     windows = [window for window in _newest_first(view) if wanted.may_be_in(window.record)]
-    groups: dict[tuple[str, str | None], _Group] = {}
+    groups: dict[tuple[str, str | None], _LettersOfReason] = {}
     counted = done = 0
     most = opened.stream.dead_letters.max_redrives
     ended = False
@@ -132,7 +132,7 @@ def dead_letters(
                 break
             if row is not None and wanted.has(row):
                 counted += 1
-                groups.setdefault(_key(row), _Group(examples, topics)).add(row, name, most)
+                groups.setdefault(_key(row), _LettersOfReason(examples, topics)).add(row, name, most)
         if ended:
             break
         done += 1
@@ -151,7 +151,7 @@ def dead_letters(
     )
 
 
-def _group(reason: str, error: str | None, group: _Group, committed: Mapping[str, Record]) -> Group:
+def _group(reason: str, error: str | None, group: _LettersOfReason, committed: Mapping[str, Record]) -> Group:
     newest = sorted(group.numbers.items(), key=lambda item: -committed[item[0]].attempt.generation)
     return Group(
         reason=reason,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidemark.audit.repair import name_after_repair
 from tidemark.errors import WrongUse
-from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.closed_lanes import closed_lanes
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST, Head, Heartbeat, JobProgress, LaneEntry, LaneKind, LaneState, Record

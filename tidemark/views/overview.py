@@ -11,7 +11,7 @@ from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book, StoredHead
-from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.closed_lanes import closed_lanes
 from tidemark.ledger.incarnations import Topics, newest, recreated, written_range
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import Record
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.overview import NewestWindow, committed_window

@@ -18,7 +18,7 @@ from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger import places
 from tidemark.ledger.book import Book
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, LaneState, Window

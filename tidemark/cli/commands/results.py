@@ -23,7 +23,7 @@ from tidemark.sinks.contract import Columns, SinkSettings, in_columns
 from tidemark.sinks.dead_letters import described
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import hbase_rows
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 from tidemark.sinks.texts import place, texts
 from tidemark.streams.model import DeadLetters
 from tidemark.views.browsing import results as browsing

@@ -116,7 +116,7 @@ def kafka_endpoint(connection: Connection) -> KafkaEndpoint:
     connection.only("Kafka", extras=EXTRAS, reasons=_REASONS)
     given = {name: value for name in EXTRAS if name != _INSECURE and (value := _value(connection, name)) is not None}
     servers = str(connection.required(f"{_SERVERS} among its extras", given.get(_SERVERS)))
-    reader = _Reader(connection.name, given, connection.flag(_INSECURE))
+    reader = _ConnectionSettings(connection.name, given, connection.flag(_INSECURE))
     protocol = given.get(_PROTOCOL, "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise reader.wrong(f"{_PROTOCOL} is {given[_PROTOCOL]!r}; expected one of {', '.join(_PROTOCOLS)}")
@@ -146,7 +146,7 @@ def _value(connection: Connection, name: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _ConnectionSettings:
     """The settings of one connection."""
 
     connection: str

@@ -28,7 +28,7 @@ from msgspec import Struct, structs
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
-from tidemark.ledger.closed import ClosedLanes, page_key
+from tidemark.ledger.closed_lanes import ClosedLanes, page_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import FORMAT, Head, LaneState, Register

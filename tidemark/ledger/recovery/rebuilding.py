@@ -16,7 +16,7 @@ from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
 from tidemark.ledger.book import REGISTER, Book, head_key
-from tidemark.ledger.closed import ClosedLanes, fill_pages, page_key
+from tidemark.ledger.closed_lanes import ClosedLanes, fill_pages, page_key
 from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.incarnations import still_rising
 from tidemark.ledger.ordering import noted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidemark.ledger.book import Book
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import digest, encode
 from tidemark.ledger.records import Head, LaneState, Record
 from tidemark.offsets.counting import number_of

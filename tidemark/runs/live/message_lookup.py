@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from tidemark.clients.kafka.slots import OffsetContents
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import AuthenticationFailed, Conflict, NotAuthorized, TopicUnknown, Unreachable, WrongUse
-from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.elsewhere import erased_elsewhere
-from tidemark.ledger.erased import erased_by, is_erased
+from tidemark.ledger.erasures import erased_by, is_erased
 from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import INGEST, Head, TopicIncarnation, erases

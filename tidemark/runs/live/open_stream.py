@@ -27,7 +27,7 @@ from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Stream
-from tidemark.types.renamed import Names
+from tidemark.types.renamed_fields import Names
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tidemark.runs.live.kafka_now import known_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, hbase_rows, pieces, rows_of_pieces
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 
 # Read of each dead letter. Keys and values, which may be large, are left where they are.
 READ = ("reason", "error", "redrives", "timestamp")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidemark.errors import StaleLedger, WrongUse
 from tidemark.ledger.book import NOTHING, Committed, View
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.counting import number_of

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import View
-from tidemark.ledger.erased import erased_by_answer
+from tidemark.ledger.erasures import erased_by_answer
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.records import INGEST, LaneKind

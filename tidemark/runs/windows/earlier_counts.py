@@ -17,9 +17,9 @@ from tidemark.ledger.book import Committed, View
 from tidemark.ledger.records import BlockTallies, Window
 from tidemark.offsets.blocks import WHOLE, BlockTally
 from tidemark.offsets.counting import number_of
+from tidemark.offsets.lost_messages import CountedMessages, vanished
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
-from tidemark.offsets.vanished import CountedMessages, vanished
 from tidemark.runs.live.kafka_now import held_in
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
@@ -122,9 +122,9 @@ def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attem
         return RangeSet()
     unchanged = RangeSet()
     for at in asked.partitions:
-        mine = _ByBlock.of(attempted.covers.only([at]), at, read.get(at, NOTHING), attempted.blocks)
+        mine = _CountsByBlock.of(attempted.covers.only([at]), at, read.get(at, NOTHING), attempted.blocks)
         theirs = [
-            _ByBlock.of(own, at, _tally_of(window, at), opened.book.blocks(window.record))
+            _CountsByBlock.of(own, at, _tally_of(window, at), opened.book.blocks(window.record))
             for window in deciding
             if (own := (window.covers - window.erased).only([at]))
         ]
@@ -136,7 +136,7 @@ def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attem
 
 
 @dataclass(frozen=True)
-class _ByBlock:
+class _CountsByBlock:
     """The messages that somebody has counted at some offsets of a partition, by blocks of a size; WHOLE is one block."""
 
     covers: RangeSet
@@ -144,7 +144,7 @@ class _ByBlock:
     counts: Mapping[int, Count]
 
     @classmethod
-    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: BlockTallies | None) -> _ByBlock:
+    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: BlockTallies | None) -> _CountsByBlock:
         for partition in blocks.partitions if blocks is not None else ():
             counts = {tally.block: _messages(tally) for tally in partition.blocks}
             # Older versions have not counted all outcomes by blocks.
@@ -152,15 +152,15 @@ class _ByBlock:
                 return cls(covers, blocks.size, counts)
         return cls(covers, WHOLE, {0: read})
 
-    def coarser(self, size: int) -> _ByBlock:
+    def coarser(self, size: int) -> _CountsByBlock:
         """The same by blocks of a multiple of this size."""
         counts: dict[int, Count] = {}
         for block, count in self.counts.items():
             larger = block * self.size // size
             counts[larger] = counts.get(larger, NOTHING) + count
-        return _ByBlock(self.covers, size, counts)
+        return _CountsByBlock(self.covers, size, counts)
 
-    def is_sum_of(self, others: Sequence[_ByBlock], part: RangeSet, block: int) -> bool:
+    def is_sum_of(self, others: Sequence[_CountsByBlock], part: RangeSet, block: int) -> bool:
         """Whether others have counted the same messages in a block, which is `part`, and each offset there by one of them."""
         mine = self.covers & part
         here = [(other.counts.get(block, NOTHING), own) for other in others if (own := other.covers & part)]

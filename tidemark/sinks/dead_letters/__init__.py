@@ -11,7 +11,7 @@ from tidemark.sinks.texts import texts
 
 if TYPE_CHECKING:
     # Not happybase, whenever a stream file is read.
-    from tidemark.sinks.stored import StoredRow
+    from tidemark.sinks.stored_rows import StoredRow
 
 # The message's key and value are stored unchanged, its time as text, and its headers as the JSON that `keep` makes.
 # `outcome` is invalid or failed. `error` is the class of the last exception, `detail` its message.

@@ -20,7 +20,7 @@ from tidemark.sinks.contract import Owned, PlainSink, StoreSettings, check_packa
 
 if TYPE_CHECKING:
     from tidemark.offsets.coordinates import Coordinate
-    from tidemark.sinks.stored import Place, StoredRow
+    from tidemark.sinks.stored_rows import Place, StoredRow
 
 # Their name in receipts, and the name and the type of the place of their copies.
 NAME = "dead_letters"

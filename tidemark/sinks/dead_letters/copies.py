@@ -39,7 +39,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.dead_letters import headers_of
 from tidemark.sinks.dead_letters.contract import DeadLetters
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 
 if TYPE_CHECKING:
     from tidemark.clients.kafka.sending import Headers, OutgoingMessage

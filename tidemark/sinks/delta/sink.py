@@ -13,9 +13,9 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.reading import delta_rows
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import of_file
-from tidemark.types.renamed import NEVER
+from tidemark.types.renamed_fields import NEVER
 
 
 class PlainDelta(PlainSink):

@@ -40,7 +40,7 @@ from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.sinks.parquet.types import other_type, refuse_other_case, refuse_other_name
 from tidemark.sinks.versions import versions_of as versions_of
 from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 TYPE = "delta"
 GENERATION = "_generation"
@@ -350,7 +350,7 @@ def _delete_joined(
     ).when_matched_delete().execute()
 
 
-class _File(NamedTuple):
+class _DataFile(NamedTuple):
     """A file of a table: its size in bytes, and the least and most that its statistics give for columns of its rows."""
 
     generation: int
@@ -371,12 +371,12 @@ class _File(NamedTuple):
         return offset is not None and offset <= self.last
 
 
-def _files(table: DeltaTable) -> list[_File]:
+def _files(table: DeltaTable) -> list[_DataFile]:
     """The files of a table by their first offset. One without statistics may have any row."""
     rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     bounds = ([(row.get(f"min.{column}"), row.get(f"max.{column}")) for column in _PRUNED] for row in rows)
     files = [
-        _File(
+        _DataFile(
             row[f"partition.{GENERATION}"],
             row["size_bytes"],
             0 if first is None else first,
@@ -388,9 +388,9 @@ def _files(table: DeltaTable) -> list[_File]:
     return sorted(files, key=attrgetter("first"))
 
 
-def _together(files: Iterable[_File]) -> Iterator[list[_File]]:
+def _together(files: Iterable[_DataFile]) -> Iterator[list[_DataFile]]:
     """Files in turn, as many as a merge may hold in memory; at least one."""
-    some: list[_File] = []
+    some: list[_DataFile] = []
     size = 0
     for file in files:
         if some and size + file.size > _MOST_BYTES:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.errors import WrongUse
-from tidemark.sinks.hbase.packed import pack_columns, unpack
+from tidemark.sinks.hbase.netstrings import pack_columns, unpack
 from tidemark.sinks.hbase.rows import DATA_PREFIX
 
 if TYPE_CHECKING:

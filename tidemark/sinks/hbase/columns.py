@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tidemark.clients.hbase.encoding import fixed
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.rows import BLOCK_BITS, PartitionKeys
-from tidemark.sinks.stored import FLAG_TOMBSTONE, MARK_FORMAT
+from tidemark.sinks.stored_rows import FLAG_TOMBSTONE, MARK_FORMAT
 
 _PLACE = np.dtype([("offset", ">u8"), ("index", ">u4")])
 _MARK = np.dtype([("format", "u1"), ("flags", "u1"), ("generation", ">u8"), ("digest", ">u8"), ("seq", ">u8")])

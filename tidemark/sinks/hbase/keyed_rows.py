@@ -3,7 +3,7 @@
     key        salt         1 byte: XXH64 of the rest modulo 16
                rest         as the sink says, with its fields in their order: for null a byte 0; otherwise a byte 1, the
                             length in 4 bytes, the bytes
-    cell       length of the mark 2 bytes, the mark (see rows.py), then fields (see packed.py)
+    cell       length of the mark 2 bytes, the mark (see rows.py), then fields (see netstrings.py)
 
 All numbers are unsigned and big-endian.
 """
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import xxhash
 
 from tidemark.errors import ProcessingFailed
-from tidemark.sinks.hbase.packed import pack, unpack
+from tidemark.sinks.hbase.netstrings import pack, unpack
 from tidemark.sinks.hbase.rows import SALTS
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 
 # Half of the longest row key of HBase (32,767 bytes): leaves room for filters and tools that lengthen keys.
 MOST_KEY_BYTES = 16_384

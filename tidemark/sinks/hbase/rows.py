@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import xxhash
 
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 
 SALTS = 16
 BLOCK_BITS = 16

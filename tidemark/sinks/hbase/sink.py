@@ -16,7 +16,7 @@ from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.reading import hbase_rows, pieces, rows_of_pieces
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place, texts
 
 

@@ -21,8 +21,8 @@ from tidemark.sinks.hbase.cells import CellLayout, TableLayout
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, MARK, MARK_FAMILY, PartitionKeys, parse_key, split_keys
 from tidemark.sinks.hbase.settings import HBaseTableSettings
 from tidemark.sinks.owners import OWNER_ROW, check_owner
-from tidemark.sinks.stored import Mark, Place, StoredRow
-from tidemark.types.renamed import NEVER, Names, by_today
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
+from tidemark.types.renamed_fields import NEVER, Names, by_today
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import EncodedRows

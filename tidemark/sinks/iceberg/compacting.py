@@ -50,7 +50,7 @@ _ON_ITS_WAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class _Group:
+class _FilesToMerge:
     """Files that become one, and the windows whose rows they may hold."""
 
     files: Sequence[LiveFile]
@@ -185,7 +185,7 @@ def _merge_all(seen: VersionSeen, opened: Opened, settings: IcebergSink, run: st
         _merge(seen, table, group, run)
 
 
-def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_Group]:
+def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_FilesToMerge]:
     """Files of the windows that are asked for, in the order of their generations, as many as make one large file."""
     view = book.view(settings.name)
     by_generation = {
@@ -208,14 +208,14 @@ def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRe
     yield from _group(some, chosen)
 
 
-def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_Group]:
+def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_FilesToMerge]:
     if len(some) > 1:
         held = [g for g in sorted(windows) if any(one.may_have_generation(g) for one in some)]
         names = [(lane, int(seq)) for lane, _, seq in (windows[g].rpartition("/") for g in held)]
-        yield _Group(tuple(some), [described([one]) for one in spans(names)])
+        yield _FilesToMerge(tuple(some), [described([one]) for one in spans(names)])
 
 
-def _merge(seen: VersionSeen, table: Table, group: _Group, run: str) -> None:
+def _merge(seen: VersionSeen, table: Table, group: _FilesToMerge, run: str) -> None:
     """Write one file in the place of some. If one of them is gone by the time of the commit, they stay as they are."""
     name = f"{seen.where.base}/data/compacted/{uuid4()}.parquet"
     rows = copied(table, group.files, name)

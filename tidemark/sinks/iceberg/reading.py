@@ -27,7 +27,7 @@ from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import FolderPart, parts
 from tidemark.sinks.reading import first_rows
 from tidemark.sinks.versions import versions_of
-from tidemark.types.renamed import NEVER, Names, both
+from tidemark.types.renamed_fields import NEVER, Names, both
 
 T = TypeVar("T")
 # Tables that were read, each with the metadata of its version; None where there was none.

@@ -15,9 +15,9 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.parquet.parts import FolderPart
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import of_file
-from tidemark.types.renamed import Names, both
+from tidemark.types.renamed_fields import Names, both
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
@@ -66,14 +66,14 @@ class PlainIceberg(PlainSink):
 
     def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
         from tidemark.sinks.iceberg.catalog import located
-        from tidemark.sinks.iceberg.remaining import came_late
+        from tidemark.sinks.iceberg.remains import came_late
         from tidemark.sinks.parquet import files
 
         where = located(connections, place)
         return came_late(where, done) + sum(1 for _ in files.left_by_dead(f"{where.base}/data", done))
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
-        from tidemark.sinks.iceberg.remaining import still_held
+        from tidemark.sinks.iceberg.remains import still_held
 
         held = still_held(opened, sink, erased)
         if not held:

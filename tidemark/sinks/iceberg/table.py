@@ -40,7 +40,7 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.types import other_type, refuse_other_case
 from tidemark.types.fields import FieldType, joined, leaves, type_of
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 TYPE = "iceberg"
 # Of a snapshot that takes out what was erased.

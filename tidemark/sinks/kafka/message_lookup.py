@@ -16,7 +16,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.kafka.messages import Origin
-from tidemark.sinks.stored import Mark, StoredRow
+from tidemark.sinks.stored_rows import Mark, StoredRow
 
 # This many messages of some hundred bytes take a consumer a second or two.
 MOST_MESSAGES = 20_000

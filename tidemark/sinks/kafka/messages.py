@@ -31,7 +31,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 
 TYPE = "kafka"
 FORMAT = "1"
@@ -117,7 +117,7 @@ def only_counting(
 
     A task that Spark ran twice has written its messages twice, with the same generation. The first of them is given.
     """
-    seen = _Seen()
+    seen = _PlacesRead()
     for headers, topic, key, value in messages:
         origin = Origin.of(headers)
         if origin is None or origin.stream != stream:
@@ -126,7 +126,7 @@ def only_counting(
             yield StoredMessage(origin, topic, key, value)
 
 
-class _Seen:
+class _PlacesRead:
     """The places that the reader has given: for each index of a row, the offsets in blocks of 65,536."""
 
     def __init__(self) -> None:

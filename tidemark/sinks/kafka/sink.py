@@ -11,7 +11,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import Columns, Opened, PlainSink
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place, text
 
 

@@ -71,7 +71,7 @@ class PlainLatestRows(PlainFolders):
             take_out(table, erasing.standing.book, sink, {**said_of(erasing.record), ERASES: "true"})
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
-        from tidemark.ledger.erased import places_to_clear
+        from tidemark.ledger.erasures import places_to_clear
 
         said = [held] if (held := super().remains(opened, sink, erased)) else []
         places = [

@@ -35,7 +35,7 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders, marking, types
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import TYPE, FolderPart
-from tidemark.types.renamed import NEVER, Names, by_today
+from tidemark.types.renamed_fields import NEVER, Names, by_today
 
 __all__ = ["TYPE", "WINDOW_COLUMNS"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tidemark.ledger.book import NOTHING, Book, Committed
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet

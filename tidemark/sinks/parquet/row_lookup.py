@@ -24,9 +24,9 @@ from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.files import FORMAT, GENERATION, Counts, alike, check_not_gone, is_within
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.types import names_of
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.sinks.texts import of_file
-from tidemark.types.renamed import NEVER, Names, by_today
+from tidemark.types.renamed_fields import NEVER, Names, by_today
 
 # Of a window with more files, the coordinate alone does not say which has the message: each would have to be opened.
 MOST_FILES = 1_000

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from tidemark.ledger.erased import erased as erased_of
-from tidemark.ledger.erased import places_to_clear
+from tidemark.ledger.erasures import erased as erased_of
+from tidemark.ledger.erasures import places_to_clear
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
@@ -19,7 +19,7 @@ from tidemark.sinks.parquet.compactions import WindowSpan, described, spans
 from tidemark.sinks.parquet.parts import TYPE, FolderPart, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import parquet_rows
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import of_file
 
 

@@ -28,7 +28,7 @@ from pyarrow import fs
 from tidemark.errors import WrongUse
 from tidemark.sinks.parquet import folders
 from tidemark.types.fields import NESTED, FieldType, is_nested, joined, of_arrow, text_of, type_of
-from tidemark.types.renamed import NEVER, Names, both
+from tidemark.types.renamed_fields import NEVER, Names, both
 
 _NOTES, _WAS = "_tidemark_fields", "was_"
 

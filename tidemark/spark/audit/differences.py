@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
-from tidemark.audit.unchanged import CountedRange
+from tidemark.audit.unchanged_data import CountedRange
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
@@ -21,7 +21,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartiti
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.reading import RowsByOffset, pieces
-from tidemark.spark.audit.deleted import ByBlocks, DeletedOffsets, PlaceBlocks
+from tidemark.spark.audit.deleted_messages import ByBlocks, DeletedOffsets, PlaceBlocks
 from tidemark.spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, message_hash, row_hash
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_places
 from tidemark.spark.rows import outcomes

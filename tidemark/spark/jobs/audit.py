@@ -19,10 +19,10 @@ from pathlib import Path
 
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, forgotten_reports, tombstone_reports
-from tidemark.audit.unchanged import CountedRange
+from tidemark.audit.unchanged_data import CountedRange
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.blocks import block_size
@@ -40,7 +40,7 @@ from tidemark.runs.requests import selecting
 from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters import DIGESTED, digested
 from tidemark.sinks.kinds import kind_of
-from tidemark.spark.audit.deleted import forgotten_blocks
+from tidemark.spark.audit.deleted_messages import forgotten_blocks
 from tidemark.spark.audit.differences import (
     Audit,
     AuditedPlace,
@@ -51,7 +51,7 @@ from tidemark.spark.audit.differences import (
     sums_of,
 )
 from tidemark.spark.audit.gaps import gap_reports
-from tidemark.spark.audit.unchanged import unchanged
+from tidemark.spark.audit.unchanged_data import unchanged
 from tidemark.spark.jobs.expected_rows import Expected, expected_rows
 from tidemark.spark.jobs.steps import Steps
 from tidemark.spark.readers.parquet import rows_at_a_time

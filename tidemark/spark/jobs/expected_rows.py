@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.audit.unchanged import CountedRange, counts_of
+from tidemark.audit.unchanged_data import CountedRange, counts_of
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally

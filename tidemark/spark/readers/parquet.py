@@ -21,7 +21,7 @@ from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark.spark.rows.selecting import without_lost
 from tidemark.spark.runtime.session import PARQUET_ROWS, setting
 from tidemark.types.fields import columns_in_ddl
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
 

@@ -16,7 +16,7 @@ from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_h
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.reading import RowsByOffset, pieces, places_of_pieces
-from tidemark.sinks.stored import Place, StoredRow
+from tidemark.sinks.stored_rows import Place, StoredRow
 from tidemark.sinks.values import value_of
 from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, JSON_TIMES, TOMBSTONE
 from tidemark.spark.runtime.workers import batch_of, in_workers
@@ -91,7 +91,7 @@ def hbase_places(
     wanted = covered | (more or RangeSet())
     schema = places_schema(fields, others=others)
     scans = tuple(pieces(wanted))
-    reader = _Reader(book, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
+    reader = _ScanReader(book, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
     if rows is not None and rows <= _FEW_ROWS and len(scans) <= _FEW_SCANS and not fields:
         # Spark 4.2 takes an empty batch for the last one.
         table_ = pa.Table.from_batches((one for one in reader.of(scans) if one.num_rows), schema)
@@ -151,7 +151,7 @@ def place_row(
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _ScanReader:
     """Runs in Spark's Python workers: takes numbers of scans, and yields rows."""
 
     book: Book

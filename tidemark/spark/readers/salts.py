@@ -20,11 +20,11 @@ RowsOf = Callable[[list[int]], Iterator[tuple[Any, ...]]]
 def read_by_salts(spark: SparkSession, rows: RowsOf, schema: pa.Schema) -> DataFrame:
     """The rows that `rows` returns for all salts, with one task per salt."""
     salts = spark.createDataFrame([(salt,) for salt in range(SALTS)], "salt int")
-    return in_workers(salts.repartition(SALTS), _Reader(rows, schema), from_arrow_schema(schema))
+    return in_workers(salts.repartition(SALTS), _SaltReader(rows, schema), from_arrow_schema(schema))
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _SaltReader:
     rows: RowsOf
     schema: pa.Schema
 

@@ -161,7 +161,7 @@ def one_pass(
         java,
         rows.schema,
         held,
-        _Counts(read, separated, dead_bytes, unknown),
+        _PassCounts(read, separated, dead_bytes, unknown),
     )
 
 
@@ -183,7 +183,7 @@ def _separable(
 
 
 @dataclass(frozen=True)
-class _Counts:
+class _PassCounts:
     """Accumulators of the pass: what was read, what became of it, the bytes of dead letters, and keys that no field has."""
 
     read: Any
@@ -205,7 +205,7 @@ class OnePass:
     rows: Any
     schema: T.StructType
     held: Any
-    counts: _Counts
+    counts: _PassCounts
 
     @cached_property
     def tallies_and_blocks(self) -> tuple[tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:

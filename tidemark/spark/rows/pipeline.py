@@ -32,7 +32,7 @@ from tidemark.spark.rows.transform import given_to, made_of, refuse_invented, re
 from tidemark.spark.rows.trials import failing_messages
 from tidemark.spark.runtime.single_computation import computed_once, draws, marked, repeatable
 from tidemark.spark.schemes.function import check_function
-from tidemark.spark.schemes.registered import schemas_of
+from tidemark.spark.schemes.schema_ids import schemas_of
 from tidemark.streams.model import Stream
 
 log = logging.getLogger(__name__)

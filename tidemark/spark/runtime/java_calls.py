@@ -19,7 +19,7 @@ def _call(function: Any, name: str) -> Any:
     return function(name)
 
 
-class _Found:
+class _JavaClass:
     """A class of Java whose functions are looked up once."""
 
     def __init__(self, java_class: Any) -> None:
@@ -39,4 +39,4 @@ def look_up_once(context: SparkContext) -> None:
     """Have PySpark find Spark's SQL functions without asking Java again. They are those of this application."""
     view: Any = context._jvm
     if _FUNCTIONS not in vars(view):
-        setattr(view, _FUNCTIONS, _Found(getattr(view, _FUNCTIONS)))
+        setattr(view, _FUNCTIONS, _JavaClass(getattr(view, _FUNCTIONS)))

@@ -32,7 +32,7 @@ class AttemptProgress:
     """The progress of an attempt, as its heartbeat shows it."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._counts = spark.sparkContext.accumulator({}, _Counts())
+        self._counts = spark.sparkContext.accumulator({}, _SumsByKey())
         self.step = "starting"
         self._before: dict[str, int] = {}
         self._read: dict[str, int] | None = None
@@ -78,7 +78,7 @@ class AttemptProgress:
         return dict(self._counts.value)
 
 
-class _Counts(AccumulatorParam[dict[str, int]]):
+class _SumsByKey(AccumulatorParam[dict[str, int]]):
     def zero(self, value: dict[str, int]) -> dict[str, int]:
         return {}
 

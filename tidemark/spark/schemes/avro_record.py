@@ -23,7 +23,7 @@ from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted, not_utf8
-from tidemark.spark.schemes.registered import schema_number
+from tidemark.spark.schemes.schema_ids import schema_number
 from tidemark.types.fields import is_decimal, spark_type, type_of
 
 _ID, _RECORD, _READ = "_id", "_record", "_tidemark_read"

@@ -16,7 +16,7 @@ from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.selecting import times
 from tidemark.sinks.dead_letters import headers_of
 from tidemark.sinks.reading import pieces, rows_of_pieces
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Found, Item, Meter
 from tidemark.views.browsing.matching import Matcher

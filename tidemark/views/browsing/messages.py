@@ -38,7 +38,7 @@ class MessageQuery:
 
 
 @dataclass
-class _Search:
+class _MessageSearch:
     """The items found so far, and up to where."""
 
     opened: OpenStream
@@ -85,7 +85,7 @@ def messages(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
     there = in_kafka(opened, asked.where)
     if go_on is not None:
         go_on.check(opened, there.topic)
-    search = _Search(opened, asked, there, Matcher(wanted, opened.stream, opened.connections), meter)
+    search = _MessageSearch(opened, asked, there, Matcher(wanted, opened.stream, opened.connections), meter)
     ranges = _left(there.offsets, go_on, backwards=asked.backwards)
     numbers = {one.partition.partition for one in ranges}
     with opened.log.stepping(opened.stream.source.isolation) as steps:
@@ -131,7 +131,7 @@ def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[Off
     return left
 
 
-def _forwards(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> tuple[list[Item], GoOn | None]:
+def _forwards(search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]) -> tuple[list[Item], GoOn | None]:
     items: list[Item] = []
     count, log = search.asked.count, search.there.log
     for at, one in enumerate(ranges):
@@ -156,7 +156,9 @@ def _forwards(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> tuple
     return items, None
 
 
-def _backwards(search: _Search, steps: Steps, ranges: list[OffsetRange], size: int) -> tuple[list[Item], GoOn | None]:
+def _backwards(
+    search: _MessageSearch, steps: Steps, ranges: list[OffsetRange], size: int
+) -> tuple[list[Item], GoOn | None]:
     """The newest first. A part that a bound has ended is read again by the next question, which takes a smaller one."""
     older: list[Item] = []
     count, log = search.asked.count, search.there.log
@@ -186,7 +188,7 @@ def _backwards(search: _Search, steps: Steps, ranges: list[OffsetRange], size: i
     return older, None
 
 
-def _part(search: _Search, steps: Steps, part: OffsetRange) -> tuple[list[Item], int, list[int]]:
+def _part(search: _MessageSearch, steps: Steps, part: OffsetRange) -> tuple[list[Item], int, list[int]]:
     """The items that fit in a part, up to where it was read, and the offsets of its messages. One offset is always read."""
     items: list[Item] = []
     reached, there = part.start, list[int]()
@@ -199,7 +201,7 @@ def _part(search: _Search, steps: Steps, part: OffsetRange) -> tuple[list[Item],
     return items, reached, there
 
 
-def _newest(search: _Search, steps: Steps, ranges: list[OffsetRange]) -> list[Item]:
+def _newest(search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]) -> list[Item]:
     """The newest of several partitions by their times, each partition with its share of the bounds."""
     by_partition: dict[int, list[OffsetRange]] = {}
     for one in ranges:

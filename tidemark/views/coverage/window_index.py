@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidemark.ledger.book import Book
-from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.closed_lanes import closed_lanes
 from tidemark.ledger.holes import Ingest, Reached, uncovered
 from tidemark.ledger.records import INGEST, Gap, LaneKind, Record, Register
 from tidemark.offsets.authority import Segment, segments_of

@@ -11,7 +11,7 @@ from tidemark.ledger.incarnations import written_range
 from tidemark.ledger.records import Pending, Record
 from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import texts
 from tidemark.views.messages.fates import Fate, in_words
 from tidemark.views.messages.payloads import Masked, Value, masked, shown

@@ -16,7 +16,7 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import TidemarkError, WrongUse
 from tidemark.ledger.book import StoredHead
 from tidemark.ledger.elsewhere import for_readers
-from tidemark.ledger.erased import is_erased
+from tidemark.ledger.erasures import is_erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.incarnations import Topics, assign_incarnations, written
 from tidemark.ledger.lookup import CoveringWindows
@@ -31,7 +31,7 @@ from tidemark.runs.live.same_logs import first_at
 from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import read_at
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.views.messages.fates import Covering, Facts, Fate, OutcomeCounts, fate, possible
 
 DEAD_LETTERS = "dead letters"

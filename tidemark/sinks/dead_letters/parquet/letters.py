@@ -29,7 +29,7 @@ from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.types.fields import FieldType
 
 # The fields have whatever bytes a message has, or texts.
@@ -44,7 +44,7 @@ def open_letters(place: Mapping[str, str], book: Book, _connections: Connections
 
 
 @dataclass(frozen=True)
-class _File:
+class _LetterFile:
     """A file, the offsets of its dead letters by partition, and how many bytes one of them has on average."""
 
     path: str
@@ -93,7 +93,7 @@ class LettersInFiles(DeadLetters):
 
         Raises Unreachable, and so if the folder is not there although windows have named it.
         """
-        there: list[tuple[int, int, _File]] = []
+        there: list[tuple[int, int, _LetterFile]] = []
         attempts: Mapping[int, list[str]] | None = None
         for segment in authority.within(wanted):
             if attempts is None:
@@ -128,24 +128,24 @@ class LettersInFiles(DeadLetters):
                 f"{self._base} is not there, and windows have dead letters in it; its disk may not be mounted"
             )
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> _LetterFile:
         if path not in self._known.files:
             self._known.files[path] = self._met(path)
         return self._known.files[path]
 
-    def _met(self, file: str) -> _File:
+    def _met(self, file: str) -> _LetterFile:
         with folders.opened(file) as (filesystem, path):
             try:
                 with filesystem.open_input_file(path) as opened:
                     return _described(file, pq.ParquetFile(opened))
             except FileNotFoundError:
                 self._gone(file)
-                return _File(file, {}, 1)
+                return _LetterFile(file, {}, 1)
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{file} cannot be read: {problem}") from problem
 
     def _read(
-        self, at: TopicPartition, there: list[tuple[int, int, _File]]
+        self, at: TopicPartition, there: list[tuple[int, int, _LetterFile]]
     ) -> Iterator[tuple[Place, StoredRow | None]]:
         wanted: dict[str, tuple[int, set[int]]] = {}
         for offset, generation, file in there:
@@ -213,10 +213,10 @@ class _Known:
 
     listed_for: Authority | None = None
     attempts: Mapping[int, list[str]] = field(default_factory=dict)
-    files: dict[str, _File] = field(default_factory=dict)
+    files: dict[str, _LetterFile] = field(default_factory=dict)
 
 
-def _described(path: str, file: pq.ParquetFile) -> _File:
+def _described(path: str, file: pq.ParquetFile) -> _LetterFile:
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     places = file.read(columns=list(_PLACE)).to_pydict()
     by_partition: dict[TopicPartition, set[int]] = {}
@@ -224,4 +224,4 @@ def _described(path: str, file: pq.ParquetFile) -> _File:
         by_partition.setdefault(TopicPartition(topic, partition, incarnation), set()).add(offset)
     rows = max(1, file.metadata.num_rows)
     average = max(1, sum(group.total_byte_size for group in groups) // rows)
-    return _File(path, {at: frozenset(offsets) for at, offsets in by_partition.items()}, average)
+    return _LetterFile(path, {at: frozenset(offsets) for at, offsets in by_partition.items()}, average)

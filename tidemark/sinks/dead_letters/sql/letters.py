@@ -22,7 +22,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.owners import check_owner
-from tidemark.sinks.stored import Mark, Place, StoredRow
+from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

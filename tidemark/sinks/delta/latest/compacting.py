@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from pyarrow import fs
 
-from tidemark.ledger.erased import erased
+from tidemark.ledger.erasures import erased
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement

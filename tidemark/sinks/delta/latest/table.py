@@ -32,7 +32,7 @@ from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.settings import Compression
 from tidemark.types.fields import FieldType
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 TYPE = "delta_latest"
 

@@ -32,8 +32,8 @@ from tidemark.sinks.hbase.keyed_rows import (
     salted,
     unsalted,
 )
-from tidemark.sinks.hbase.packed import pack
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.hbase.netstrings import pack
+from tidemark.sinks.stored_rows import Mark
 
 TYPE = "hbase_aggregates"
 

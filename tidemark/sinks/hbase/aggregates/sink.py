@@ -25,7 +25,7 @@ from tidemark.sinks.hbase.aggregates.table import (
     aggregate_table,
     place_of,
 )
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import text
 
 # HBase looks at a sixteenth of the table before it gives the first row of a scan for few columns.

@@ -249,7 +249,7 @@ def place_of(connection: str, table: str, block: int) -> dict[str, str]:
 
 def counting(windows: Sequence[Committed], table: str, block: int) -> Counts:
     """The generations that count in a table with such blocks."""
-    return _ByBlock(Authority(_whole_blocks(windows, partial(_wrote, table, block), block)))
+    return _CountingContributions(Authority(_whole_blocks(windows, partial(_wrote, table, block), block)))
 
 
 def _whole_blocks(
@@ -270,7 +270,7 @@ def _whole_blocks(
 
 
 @dataclass(frozen=True)
-class _ByBlock:
+class _CountingContributions:
     """The contributions that count in a table: as for a row, at the coordinate of the block's first offset.
 
     The windows that have written to the table have read whole blocks, so all offsets of a block have one authority.

@@ -22,7 +22,7 @@ from itertools import pairwise
 from tidemark.errors import TooLarge
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_fields, salted, unsalted
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 
 TYPE = "hbase_latest"
 

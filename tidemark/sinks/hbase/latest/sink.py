@@ -14,7 +14,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import NO_KEY, Erasing, Opened, PlainSink, UnderKey
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.reading import LookedUp
-from tidemark.sinks.stored import StoredRow
+from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place, texts
 
 # HBase looks at a sixteenth of the table before it gives the first row of a scan for few versions.

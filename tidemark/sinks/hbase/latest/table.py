@@ -26,8 +26,8 @@ from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.latest.rows import ValueVersion, place_of, row_key, spans, topic_of
 from tidemark.sinks.hbase.rows import SALTS, split_keys
 from tidemark.sinks.owners import OWNER_ROW, check_owner
-from tidemark.sinks.stored import Place, StoredRow
-from tidemark.types.renamed import NEVER, Names, by_today, same_names
+from tidemark.sinks.stored_rows import Place, StoredRow
+from tidemark.types.renamed_fields import NEVER, Names, by_today, same_names
 
 _FAMILY = b"d"
 _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"

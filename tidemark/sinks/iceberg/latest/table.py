@@ -34,7 +34,7 @@ from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet.settings import Compression
 from tidemark.sinks.parquet.types import refuse_other_name
 from tidemark.types.fields import FieldType
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 TYPE = "iceberg_latest"
 _MORE: Mapping[str, IcebergType] = {DELETED: BooleanType(), KEY_HASH: LongType(), BUCKET: IntegerType()}

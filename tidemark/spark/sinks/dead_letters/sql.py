@@ -17,7 +17,7 @@ from tidemark.offsets.tallies import Acknowledgements
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.hbase.columns import RowPlaces
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 from tidemark.spark.sinks.acknowledging import Prepared, acknowledged, counts_by_partition, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
 
@@ -37,14 +37,14 @@ class InSQL:
         return f"binary({said}) AS field_{number}"
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
-        return acknowledged(rows, _Writer(self._letters, context), few=context.few)
+        return acknowledged(rows, _LetterWriter(self._letters, context), few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         return self._receipt
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _LetterWriter:
     """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
 
     letters: LettersInSQL

@@ -16,7 +16,7 @@ from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.delta.writer import DeltaResults
-from tidemark.types.renamed import NEVER
+from tidemark.types.renamed_fields import NEVER
 
 
 class SparkDelta:

@@ -18,7 +18,7 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_stored, read_back, written_rows
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 
 class DeltaResults:

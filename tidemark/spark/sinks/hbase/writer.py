@@ -83,11 +83,11 @@ def write(
 
     The result counts what HBase has acknowledged.
     """
-    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), context), few=context.few)
+    return acknowledged(rows, _RowWriter(table, tuple(fields), layout or CellLayout(), context), few=context.few)
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _RowWriter:
     """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
 
     table: ResultTable

@@ -20,7 +20,7 @@ from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.iceberg.writer import IcebergResults
-from tidemark.types.renamed import Names, both
+from tidemark.types.renamed_fields import Names, both
 
 
 class SparkIceberg:

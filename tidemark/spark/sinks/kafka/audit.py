@@ -17,7 +17,7 @@ from tidemark.ledger.book import Committed
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.sinks.kafka import expiring
+from tidemark.sinks.kafka import expiry
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.spark.audit.differences import EXPIRED, REPLACED, WHY, Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
@@ -47,8 +47,8 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
         for number, one in rows.partitions.items()
         if 0 < one.start < one.end
     }
-    until = expiring.deleted_until(logs, log.timestamps(cut))
-    expired = expiring.may_have_expired(view, until)
+    until = expiry.deleted_until(logs, log.timestamps(cut))
+    expired = expiry.may_have_expired(view, until)
     compacted = log.compacted(topics)
 
     messages = all_messages(audit.spark, opened.book.stream, cluster, logs)
@@ -69,10 +69,10 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
 
     def wrote(receipt: SinkReceipt) -> bool:
         place = receipt.place
-        return place.get("connection") == sink.kafka and expiring.within(place.get("topics", ""), topics)
+        return place.get("connection") == sink.kafka and expiry.within(place.get("topics", ""), topics)
 
     def may_lack(window: Committed) -> bool:
-        return bool(compacted) or (until is not None and expiring.began_by(window, until))
+        return bool(compacted) or (until is not None and expiry.began_by(window, until))
 
     blocks = audit.forgotten.of_sink_by_identity(sink.name, wrote, may_lack)
     return audit.compare(sink.name, expected, rows, blocks, deleted)

@@ -30,7 +30,7 @@ from tidemark.sinks.kafka import messages as kafka_messages
 from tidemark.sinks.kafka.avro import schema_of, subject_of
 from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.kafka.settings import MESSAGE_KEY, KafkaSink
-from tidemark.sinks.stored import Place
+from tidemark.sinks.stored_rows import Place
 from tidemark.spark.columns import JSON_TIMES, KEY, TOMBSTONE, field, text
 from tidemark.spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark.spark.sinks.contract import WriteContext
@@ -150,7 +150,7 @@ class KafkaResults:
         settings = self._config.settings.model_dump()
         # A topic refuses a larger batch, even if each message in it is small enough.
         settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
-        writer = _Writer(self._cluster, settings, self._stream, context)
+        writer = _MessageWriter(self._cluster, settings, self._stream, context)
         return acknowledged(messages, writer, few=context.few)
 
     def message(self) -> tuple[Column, Column, Column]:
@@ -214,7 +214,7 @@ def results_of(opened: OpenStream, config: KafkaSink, cluster: KafkaEndpoint) ->
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _MessageWriter:
     """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
 
     cluster: KafkaEndpoint

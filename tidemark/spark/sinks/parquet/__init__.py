@@ -20,7 +20,7 @@ from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, value
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.parquet import compacting
 from tidemark.spark.sinks.parquet.writer import ParquetResults
-from tidemark.types.renamed import Names
+from tidemark.types.renamed_fields import Names
 
 
 class SparkParquet:

@@ -31,7 +31,7 @@ from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.acknowledging import held_by
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.types.fields import spark_type
-from tidemark.types.renamed import NEVER, Names
+from tidemark.types.renamed_fields import NEVER, Names
 
 # Smaller files are read back by the driver, some 10 million rows a second. A cluster reads larger ones back faster.
 _FEW_BYTES = 256 << 20

@@ -95,7 +95,7 @@ class HBaseAggregates:
         # One task needs no shuffle.
         given = given.coalesce(1) if context.few else given
         keys, values = len(self._config.key), tuple(aggregate.name for aggregate in self._aggregates)
-        writer = _Writer(self._table, values, keys, written.columns, context)
+        writer = _ContributionWriter(self._table, values, keys, written.columns, context)
         return acknowledged(contributions(given, keys, self._aggregates), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
@@ -104,7 +104,7 @@ class HBaseAggregates:
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _ContributionWriter:
     """Runs in Spark's Python workers: contributions in, acknowledgements out."""
 
     table: AggregateTable

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.ledger.book import Book
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.latest.table import LatestInHBase, SteadyValues
-from tidemark.sinks.stored import Place, StoredRow
+from tidemark.sinks.stored_rows import Place, StoredRow
 from tidemark.spark.readers.places import Digested, contents_of, place_row, places_schema
 from tidemark.spark.readers.salts import read_by_salts
 

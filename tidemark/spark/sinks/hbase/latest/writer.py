@@ -24,7 +24,7 @@ from tidemark.sinks.hbase.latest.rows import TYPE, ValueVersion, qualifier, row_
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.latest.table import LatestInHBase, Put
 from tidemark.sinks.hbase.table import WRITE_ROWS
-from tidemark.sinks.stored import Mark
+from tidemark.sinks.stored_rows import Mark
 from tidemark.spark.columns import TOMBSTONE, TOPIC, text
 from tidemark.spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
@@ -67,7 +67,7 @@ class HBaseLatest:
         key = tuple(map(names.index, self._config.key))
         if context.ordinal is None:
             raise RuntimeError(f"{self.name} needs the attempt's ordinal")
-        writer = _Writer(self._table, names, key, Epochs(register[1].topics), context, context.ordinal)
+        writer = _ValueWriter(self._table, names, key, Epochs(register[1].topics), context, context.ordinal)
         return acknowledged(rows.select(*COUNTED, TOMBSTONE, *texts), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
@@ -76,7 +76,7 @@ class HBaseLatest:
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _ValueWriter:
     """Runs in Spark's Python workers: rows in, acknowledgements out. `key`: the indexes of the key's fields."""
 
     table: LatestInHBase

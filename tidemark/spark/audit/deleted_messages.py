@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from tidemark.audit.deleted import (
+from tidemark.audit.deleted_messages import (
     BlockContents,
     BlockReport,
     BlockVerdict,

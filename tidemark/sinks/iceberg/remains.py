@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from tidemark.ledger.erased import erased as erased_by
-from tidemark.ledger.erased import places_to_clear
+from tidemark.ledger.erasures import erased as erased_by
+from tidemark.ledger.erasures import places_to_clear
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Erasing, Opened

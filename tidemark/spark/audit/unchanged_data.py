@@ -11,7 +11,7 @@ from typing import Any
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
-from tidemark.audit.unchanged import CountedRange, stretches
+from tidemark.audit.unchanged_data import CountedRange, stretches
 from tidemark.ledger.book import View
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally, sum_tallies

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.protocol_world import LANE, RUN, NoWork, World
-from tidemark.audit.unchanged import CountedRange, counts_of, stretches
+from tidemark.audit.unchanged_data import CountedRange, counts_of, stretches
 from tidemark.commit.protocol import commit, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import Committed, View, authority_of

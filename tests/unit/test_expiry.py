@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 
 from tests.support.compactions import AT, authority_of, committed
-from tidemark.audit.deleted import BlockContents, WindowBlock, compare_identity
+from tidemark.audit.deleted_messages import BlockContents, WindowBlock, compare_identity
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.book import Committed, View
 from tidemark.offsets.blocks import BlockTally
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Count
-from tidemark.sinks.kafka.expiring import ALL, deleted_until, may_have_expired, within
+from tidemark.sinks.kafka.expiry import ALL, deleted_until, may_have_expired, within
 
 
 def log(*ranges: tuple[int, int]) -> dict[str, TopicLog]:
