@@ -12,13 +12,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import fastavro
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +24,7 @@ from typer.testing import CliRunner
 
 from tests.support.command_line import asked
 from tests.support.digests import AT, expected_digest, kept_way, one_way
+from tests.support.foreign_readers import foreign_rows, lakes
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
 from tests.support.registry import serving
@@ -40,9 +38,7 @@ from tidemark.ledger.records import LaneKind, Record, UnknownFields
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash, unsigned
 from tidemark.planning.dividing import divide_evenly
 from tidemark.sinks.contract import CompactionRequest
-from tidemark.sinks.iceberg.catalog import opened as iceberg_opened
 from tidemark.sinks.iceberg.compacting import compact as compact_table
-from tidemark.sinks.iceberg.compacting import where_of
 from tidemark.sinks.iceberg.reading import iceberg_tables
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kinds import sink_to_compact
@@ -211,17 +207,6 @@ def assert_typed(live: LiveStream, spark: SparkSession, numbers: range) -> None:
     assert report.dead_letters == sum(number % 10 == 9 for number in numbers)
 
 
-def lakes(live: LiveStream, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """A sink of each kind of lake, the catalog of Iceberg in a file of SQLite."""
-    catalog = {"conn_type": "sqlite", "host": str(folder / "catalog.db")}
-    monkeypatch.setenv("AIRFLOW_CONN_ICEBERG_DEFAULT", json.dumps(catalog))
-    return [
-        {"type": "parquet", "folder": live.name},
-        {"type": "delta", "folder": f"{live.name}_delta"},
-        {"type": "iceberg", "folder": f"{live.name}_iceberg", "table": f"lake.{live.name}"},
-    ]
-
-
 @pytest.mark.full
 @pytest.mark.covers("N81", "N83")
 def test_a_stream_of_all_types(
@@ -242,47 +227,10 @@ def test_a_stream_of_all_types(
     assert_typed(live, spark, range(50))
 
 
-# Programs that know nothing of Tidemark
-
-
-def foreign_rows(spark: SparkSession, live: LiveStream) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The rows of each lake, as DuckDB, polars, PyArrow and Spark read them; of a table, from the files that it names."""
-    base = f"{live.site.folder('lake')}/{live.name}"
-    (sink,) = (one for one in live.opened.stream.sinks if isinstance(one, IcebergSink))
-    iceberg, delta = iceberg_opened(where_of(live.opened, sink)), DeltaTable(f"{base}_delta")
-    assert iceberg is not None
-    folder = Path(base.removeprefix("file://"))
-    named = {
-        "parquet": [*map(str, folder.rglob("*.parquet"))],
-        "delta": delta.file_uris(),
-        "iceberg": [one.file.file_path for one in iceberg.scan().plan_files()],
-    }
-    of_polars = {
-        "parquet": pl.scan_parquet(folder / "**/*.parquet", hive_partitioning=False),
-        "delta": pl.scan_delta(f"{base}_delta"),
-        "iceberg": pl.scan_iceberg(iceberg),
-    }
-    for lake, uris in named.items():
-        paths = [uri.removeprefix("file://") for uri in uris]
-        assert paths, lake
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            found = connection.sql("SELECT * FROM read_parquet(?)", params=[paths]).to_arrow_table()
-        yield f"{lake} by DuckDB", found.to_pylist()
-        yield f"{lake} by polars", of_polars[lake].collect().to_dicts()
-        yield f"{lake} by PyArrow", ds.dataset(paths, format="parquet", partitioning=None).to_table().to_pylist()
-        with_spark = spark.read.option("recursiveFileLookup", True).parquet(*paths)
-        yield f"{lake} by Spark", [with_zones(row.asDict(recursive=True)) for row in with_spark.collect()]
-    yield "delta by deltalake", delta.to_pyarrow_table().to_pylist()
-    yield "iceberg by pyiceberg", iceberg.scan().to_arrow().to_pylist()
-
-
 @pytest.mark.covers("N107")
 def test_nested_json_is_read_in_three_lakes_by_whoever_reads_lakes(
     make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without it, polars warns of a faster package.
-    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     live = make(TYPED)
     live.rewrite(sinks=lakes(live, tmp_path, monkeypatch))
     live.produce(20)
