@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from services import control
 from services.site import Site
 from tests.support.browsed import browsed, places_of
+from tests.support.claiming import claim_lane
 from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
@@ -34,7 +35,7 @@ from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
 from tidemark.errors import TooManyInvalid, Unreachable
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import LaneKind
+from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
@@ -460,22 +461,34 @@ def test_killed_beside_a_catalog_on_a_server(
     monkeypatch: pytest.MonkeyPatch,
     proxy: LossyProxy,
 ) -> None:
+    """An ingest, and a replay: others see nothing of it, and what is done again ends right."""
     live = with_catalog(make, site, kind, proxy, tmp_path, monkeypatch)
     live.produce(60)
     live.ingest()
-    before = plainly(live)
+
+    def killed(run: str, seq: int, lane: str = INGEST) -> None:
+        before = plainly(live), version_of(live)
+        variables = {"TEST_STEP": step.value, "TEST_SIGNAL": "SIGKILL"}
+        arguments = live.job_arguments(run, seq, lane)
+        job = Submitted(live.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
+        try:
+            assert job.wait() == -signal.SIGKILL, job.output
+        finally:
+            job.end()
+        assert (plainly(live), version_of(live)) == before
+
     live.produce(40)
     run = live.new_run()
-    arguments = live.job_arguments(run, live.pin(run).seq)
-    variables = {"TEST_STEP": step.value, "TEST_SIGNAL": "SIGKILL"}
-    job = Submitted(live.site, tmp_path / "job.log", KILLED_JOB, *arguments, conf=None, **variables)
-    try:
-        assert job.wait() == -signal.SIGKILL, job.output
-    finally:
-        job.end()
-    assert plainly(live) == before
+    killed(run, live.pin(run).seq)
     live.ingest(run)
-    live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 9)) | live.ranges(-1, 2, (5, 6)))
+    run = live.new_run()
+    lane = claim_lane(live.opened, LaneKind.REPLAY, run, live.ranges(0, 0, (3, 9)) | live.ranges(-1, 2, (5, 6)), "why")
+    pending = lanes.plan_lane(live.opened, lane, run)
+    assert pending is not None
+    killed(run, pending.window.seq, lane)
+    if (pending := lanes.plan_lane(live.opened, lane, run)) is not None:
+        process_windows(live.opened, lane, pending.window.seq, run)
+    lanes.finish(live.opened, lane)
     assert plainly(live) == each_once(live)
     assert_own_readers_agree(live, spark)
     report = audit(live.opened, "audit")

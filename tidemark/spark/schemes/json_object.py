@@ -57,7 +57,7 @@ def _others(scheme: JsonScheme) -> Column:
 
 
 def _unknown_names(scheme: JsonScheme) -> Column:
-    others = F.filter(F.map_keys(F.col(_MEMBERS)), lambda name: ~name.isin(*(one.name for one in scheme.columns)))
+    others = F.array_except(F.map_keys(F.col(_MEMBERS)), F.array(*(F.lit(one.name) for one in scheme.columns)))
     cut = F.transform(F.slice(others, 1, _MOST_NAMES), lambda name: F.substring(name, 1, _MOST_CHARACTERS))
     return F.when(F.cardinality(others) > 0, F.array_distinct(cut)).alias(UNKNOWN_NAMES)
 
