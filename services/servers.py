@@ -457,7 +457,8 @@ def _iceberg_prepare(site: Site) -> None:
 
 
 def _iceberg_command(site: Site) -> list[str]:
-    profiles = [site.class_path(profile) for profile in ("iceberg", "hadoop-aws")]
+    # Among Iceberg's tests is a class of hadoop-aws that does nothing: the real one has to be found first.
+    profiles = [site.class_path(profile) for profile in ("hadoop-aws", "iceberg")]
     class_path = ":".join([str(site.folder("iceberg", "conf")), *profiles, f"{jars.of_pyspark()}/*"])
     # Compiled as it starts: its own main class listens on all interfaces.
     program = Path(__file__).parent / "templates" / "IcebergCatalog.java"

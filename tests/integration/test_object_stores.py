@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
@@ -19,19 +23,20 @@ from pyspark.sql import SparkSession
 from services import control, environment
 from services.site import Site
 from tests.support import own_readers
-from tests.support.command_line import asked
+from tests.support.command_line import asked, tidemark
 from tests.support.cuts import Cut, cut_after
 from tests.support.independent import _text
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, Place
-from tests.support.submitted import KILLED_JOB, Submitted
+from tests.support.proxy import FatalProxy, fatal
+from tests.support.submitted import FINISHING_JOB, KILLED_JOB, WINDOW_JOB, Submitted
 from tidemark.clients import object_stores
 from tidemark.clients.connections import Connection
 from tidemark.clients.environment import from_environment
 from tidemark.clients.object_stores import access_of
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
-from tidemark.ledger.records import LaneKind
+from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.windows import lanes
 from tidemark.sinks.delta import table
@@ -46,7 +51,9 @@ from tidemark.spark.jobs.audit import audit
 from tidemark.spark.sinks import results
 
 LEDGER = {"type": "sql", "sql": "sqlite_default"}
-LATEST = ("delta_latest", "iceberg_latest")
+# The server of the catalog writes the table's metadata into the bucket, and Tidemark the data.
+IN_REST = " in a REST catalog"
+LATEST = ("delta_latest", "iceberg_latest", f"iceberg_latest{IN_REST}")
 
 
 @pytest.fixture
@@ -59,14 +66,20 @@ def bucket(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Conne
         monkeypatch.setenv(name, value)
     file = {"conn_type": "sqlite", "host": str(tmp_path / "ledger.db")}
     monkeypatch.setenv("AIRFLOW_CONN_SQLITE_DEFAULT", json.dumps(file))
+    rest = {"conn_type": "iceberg", "host": f"http://{site.address('iceberg')}"}
+    monkeypatch.setenv("AIRFLOW_CONN_REST_DEFAULT", json.dumps(rest))
     return from_environment("aws_default")
 
 
 def stream(make: Make, sink: str) -> LiveStream:
     live = make(CDN, ledger=LEDGER)
-    # The catalog lies beside the ledger. Dead letters are in no Iceberg table.
-    more = {"table": f"lake.{live.name}", "catalog": "sqlite_default"} if sink.startswith("iceberg") else {}
-    if sink in LATEST:
+    catalog = "sqlite_default"
+    if sink.endswith(IN_REST):
+        control.up(live.site, ["iceberg"])
+        catalog, sink = "rest_default", sink.removesuffix(IN_REST)
+    # A catalog in a file lies beside the ledger. Dead letters are in no Iceberg table.
+    more = {"table": f"lake.{live.name}", "catalog": catalog} if sink.startswith("iceberg") else {}
+    if sink.endswith("_latest"):
         more |= {"key": "clientip", "buckets": 4}
     letters = "parquet" if sink.startswith("iceberg") else sink.removesuffix("_latest")
     live.rewrite(
@@ -118,7 +131,7 @@ def test_a_stream_in_a_bucket(make: Make, bucket: Connection) -> None:
 @pytest.mark.full
 @pytest.mark.covers("O13")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("sink", ["parquet", "delta", "iceberg", f"iceberg{IN_REST}"])
 def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) -> None:
     """Ingest, a cut, a retry, a replay, an audit, results without Spark, a redrive, an erasure and a compaction."""
     live = stream(make, sink)
@@ -151,7 +164,7 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
         after = objects(bucket, live.name)
         assert len([one for one in after if one.endswith(".parquet")]) == 1, after
         assert len(before) > len(after)
-    if sink == "iceberg":
+    if sink.startswith("iceberg"):
         asked("compact", str(live.file), "--yes")
         assert_right(live, erased)
         asked("erase", "--yes", str(live.file), *named, "--reason", "request 4711")
@@ -168,9 +181,10 @@ class Newest(NamedTuple):
     fields: dict[str, str]
 
 
-def newest(live: LiveStream) -> dict[tuple[str, str], Newest]:
+def newest(live: LiveStream, erased: Collection[tuple[str, int, int]] = frozenset()) -> dict[tuple[str, str], Newest]:
     """Of each topic and key the newest row: with the highest offset, then partition. A tombstone here has no key, so no row."""
-    rows = sorted(live.expected().rows.items(), key=lambda one: (one[0][2], one[0][1]))
+    left = (one for one in live.expected().rows.items() if one[0][:3] not in erased)
+    rows = sorted(left, key=lambda one: (one[0][2], one[0][1]))
     return {(at[0], row["clientip"]): Newest(at, row) for at, row in rows if row}
 
 
@@ -197,9 +211,15 @@ def seen(live: LiveStream, bucket: Connection, sink: str) -> dict[tuple[str, str
     return rows
 
 
-def assert_newest(live: LiveStream, spark: SparkSession, bucket: Connection, sink: str) -> None:
+def assert_newest(
+    live: LiveStream,
+    spark: SparkSession,
+    bucket: Connection,
+    sink: str,
+    erased: Collection[tuple[str, int, int]] = frozenset(),
+) -> None:
     """What others see is what Tidemark's readers give, with Spark and without, and what the messages say."""
-    wanted = newest(live)
+    wanted = newest(live, erased)
     assert seen(live, bucket, sink) == wanted
     places = {
         (row["_topic"], row["_partition"], row["_offset"]) for row in results(spark, live.opened, "files").collect()
@@ -212,7 +232,7 @@ def assert_newest(live: LiveStream, spark: SparkSession, bucket: Connection, sin
 
 @pytest.mark.covers("O13", "L3")
 # Of a table in Iceberg only the files are in the bucket: its catalog decides who is first, there as on a disk.
-@pytest.mark.parametrize("sink", ["delta_latest", pytest.param("iceberg_latest", marks=pytest.mark.full)])
+@pytest.mark.parametrize("sink", ["delta_latest", *(pytest.param(one, marks=pytest.mark.full) for one in LATEST[1:])])
 def test_a_table_of_newest_rows_in_a_bucket(
     make: Make, spark: SparkSession, bucket: Connection, sink: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +248,7 @@ def test_a_table_of_newest_rows_in_a_bucket(
         live.ingest(run, on_step=cut_after(Step.COMMITTED))
     assert seen(live, bucket, sink) == before
     (window,) = (one.record for one in live.opened.book.committed() if one.record.seq == 2)
-    plain = kind_of(sink).without_spark()
+    plain = kind_of(sink.removesuffix(IN_REST)).without_spark()
     real = steady
 
     def after_another(*given: Any) -> Any:
@@ -248,6 +268,96 @@ def test_a_table_of_newest_rows_in_a_bucket(
     assert_newest(live, spark, bucket, sink)
     report = audit(live.opened, live.new_run())
     assert (report.clean, report.expected) == (True, 180), report.sentence()
+
+
+def ended(proxy: FatalProxy, site: Site, number: int, *command: str) -> None:
+    """Run a program that is killed at a change of the bucket that it asks for: 0 and 1 are before and after the first one.
+
+    It alone asks through the proxy: Spark keeps the address that it has for a bucket.
+    """
+    connection = json.loads(os.environ["AIRFLOW_CONN_AWS_DEFAULT"])
+    connection["extra"]["endpoint_url"] = f"http://127.0.0.1:{proxy.port}"
+    program = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, **environment.spark(site), "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection)},
+    )
+    proxy.end_at(1 + number // 2, program.pid, applied=number % 2 == 1)
+    try:
+        said, _ = program.communicate(timeout=300)
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait(60)
+        proxy.end_at(0, 0, applied=False)
+    assert program.returncode == -signal.SIGKILL, said
+
+
+def committed_only(live: LiveStream, kind: str) -> str:
+    """Commit a window, and do not publish it. Gives its lane."""
+    run, cut = live.new_run(), cut_after(Step.COMMITTED)
+    if kind == "ingest":
+        live.produce(12)
+        with pytest.raises(Cut):
+            live.ingest(run, on_step=cut)
+        return INGEST
+    with pytest.raises(Cut):
+        live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 20)), run, on_step=cut)
+    return lanes.lane_name(LaneKind.REPLAY, run)
+
+
+@pytest.mark.full
+@pytest.mark.covers("O13", "L1", "L3")
+@pytest.mark.parametrize("sink", LATEST)
+def test_killed_at_a_change_of_a_bucket(
+    make: Make, spark: SparkSession, bucket: Connection, sink: str, site: Site
+) -> None:
+    """While it publishes an ingest and a replay, erases, and compacts: what is done again ends right, and audits are clean."""
+    live = stream(make, sink)
+    live.produce(120)
+    live.ingest()
+    with fatal(site.port("s3")) as proxy:
+        for kind, number in (("ingest", 1), ("replay", 2)):
+            lane = committed_only(live, kind)
+            ended(proxy, site, number, sys.executable, str(FINISHING_JOB), str(live.file), lane)
+            lanes.finish(live.opened, lane)
+            assert seen(live, bucket, sink) == newest(live)
+        assert_newest(live, spark, bucket, sink)
+
+        erased: set[tuple[str, int, int]] = set()
+        for number in (0, 3):
+            one = max(row.place[:3] for row in newest(live, erased).values())
+            erase = ["erase", "--yes", str(live.file), "--records", "{}/{}@{}".format(*one), "--reason", "request 4711"]
+            ended(proxy, site, number, sys.executable, "-m", "tidemark", *erase)
+            tidemark(*erase)
+            erased.add(one)
+            assert seen(live, bucket, sink) == newest(live, erased)
+        # Before its first change: s3proxy takes long to remove the folders of a Spark that was killed later.
+        submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", str(WINDOW_JOB)]
+        run = ["--stream-file", str(live.file), "--sink", "files", "--run", live.new_run()]
+        ended(proxy, site, 0, *submit, "compact", *run)
+        assert_newest(live, spark, bucket, sink, erased)
+    tidemark("compact", "--yes", str(live.file))
+    assert_newest(live, spark, bucket, sink, erased)
+    assert held(bucket, live.name, erased) == []
+    report = audit(live.opened, live.new_run())
+    assert (report.clean, report.erased) == (True, 2), report.sentence()
+
+
+def held(connection: Connection, folder: str, wanted: Collection[tuple[str, int, int]]) -> list[str]:
+    """The files in the bucket, whoever names them, that have rows of some messages."""
+    access = access_of(connection)
+    assert access is not None
+    store, found = fs.S3FileSystem(**access.for_arrow()), []
+    for name in objects(connection, folder):
+        if name.endswith(".parquet"):
+            rows = pq.read_table(f"{access.bucket}/lake/{folder}/{name}", filesystem=store, partitioning=None)
+            places = zip(*(rows.column(one).to_pylist() for one in ("_topic", "_partition", "_offset")), strict=True)
+            found += [name] * (not {*places}.isdisjoint(wanted))
+    return found
 
 
 @pytest.mark.covers("O13")

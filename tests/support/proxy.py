@@ -7,10 +7,14 @@ Before that, it may do something: end the server, for example. While no server a
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 
 
 class LossyProxy:
@@ -87,6 +91,77 @@ class LossyProxy:
                 return
 
 
+# How a request begins that changes something.
+_CHANGES = (b"PUT ", b"POST ", b"DELETE ")
+
+
+class _Fatal(LossyProxy):
+    """A proxy before a server of HTTP that kills a group of processes at a certain change that one of them asks for."""
+
+    def __init__(self, port: int) -> None:
+        self._left, self._group = 0, 0
+        super().__init__(port)
+
+    def end_at(self, number: int, group: int, *, applied: bool) -> None:
+        self._left, self._group, self._applied = number, group, applied
+
+    def _requests(
+        self, client: socket.socket, server: socket.socket, losing: threading.Event, lost: threading.Event
+    ) -> None:
+        with client, server, suppress(OSError):
+            while data := _received(client):
+                if data.startswith(_CHANGES) and self._left:
+                    self._left -= 1
+                    if not self._left:
+                        if not self._applied:
+                            os.killpg(self._group, signal.SIGKILL)
+                            return
+                        # The rest of it may come later: what follows goes on to the server.
+                        losing.set()
+                server.sendall(data)
+
+    def _answers(
+        self, client: socket.socket, server: socket.socket, losing: threading.Event, lost: threading.Event
+    ) -> None:
+        with suppress(OSError):
+            while data := _received(server):
+                if losing.is_set() and not data.startswith(b"HTTP/1.1 100"):
+                    os.killpg(self._group, signal.SIGKILL)
+                    return
+                client.sendall(data)
+            # The server has closed an idle connection.
+            client.shutdown(socket.SHUT_RDWR)
+
+
+class FatalProxy:
+    """Such a proxy in a process of its own: delta-rs keeps Python's lock while it waits for some answers."""
+
+    def __init__(self, program: subprocess.Popen[str]) -> None:
+        self._program = program
+        self.port = int(self._said())
+
+    def end_at(self, number: int, group: int, *, applied: bool) -> None:
+        """Kill the group at the change of this number, from 1; 0: at none.
+
+        Before the server gets it or, if it is `applied`, once the server has answered.
+        """
+        assert self._program.stdin is not None
+        self._program.stdin.write(f"{number} {group} {int(applied)}\n")
+        self._program.stdin.flush()
+        self._said()
+
+    def _said(self) -> str:
+        assert self._program.stdout is not None
+        return self._program.stdout.readline()
+
+
+@contextmanager
+def fatal(port: int) -> Iterator[FatalProxy]:
+    command = [sys.executable, "-m", __name__, str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        yield FatalProxy(program)
+
+
 def _nothing() -> None: ...
 
 
@@ -99,8 +174,15 @@ def _received(peer: socket.socket) -> bytes:
 
 @contextmanager
 def lossy(port: int) -> Iterator[LossyProxy]:
-    proxy = LossyProxy(port)
-    try:
+    with closing(LossyProxy(port)) as proxy:
         yield proxy
-    finally:
-        proxy.close()
+
+
+if __name__ == "__main__":
+    proxy = _Fatal(int(sys.argv[1]))
+    print(proxy.port, flush=True)
+    # Until the test closes the pipe.
+    for line in sys.stdin:
+        what = [*map(int, line.split())]
+        proxy.end_at(what[0], what[1], applied=bool(what[2]))
+        print(flush=True)

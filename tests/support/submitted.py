@@ -14,6 +14,7 @@ from services.site import REPOSITORY, Site
 from tidemark.errors import EXIT_DONE
 
 KILLED_JOB = Path(__file__).parent.parent / "jobs" / "killed_job.py"
+FINISHING_JOB = KILLED_JOB.with_name("finishing_job.py")
 WINDOW_JOB = REPOSITORY / "spark_jobs" / "process_window.py"
 
 
