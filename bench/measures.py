@@ -285,6 +285,13 @@ MEASURES = (
         messages=0,
     ),
     Measure(
+        "unknown-keys",
+        "JSON objects of twelve keys, of which the stream has nine, against the same without the count of the others",
+        "both: " + _OURS.removeprefix("ours: "),
+        1.15,
+        shapes.unknown_keys,
+    ),
+    Measure(
         "latest-history",
         "publishing 1,000 changes of 100,000 keys in a table of newest rows after 1,000 windows, against after 100",
         "both: from the ledger's commit to the table's version; the older windows have no rows",

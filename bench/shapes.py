@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 from pyspark.sql import functions as F
@@ -19,6 +20,8 @@ from services.site import REPOSITORY
 from tidemark.ledger.records import INGEST
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest
+from tidemark.spark.columns import UNKNOWN_NAMES
+from tidemark.spark.schemes import json_object
 
 _PARQUET = {"type": "parquet"}
 # Two jobs of so many lines, whose memory is compared.
@@ -47,6 +50,20 @@ def memory(bench: Workbench) -> Pairs:
         lambda: _peak(bench, bench.stream(few, _PARQUET), FEW),
         warm=False,
     )
+
+
+def unknown_keys(bench: Workbench) -> Pairs:
+    """Objects of twelve keys, of which the stream has nine, against the same without the count of the others."""
+    topic = bench.objects(bench.messages, 9, 3)
+    fields = {f"a{at}": "string" for at in range(9)}
+    stream: dict[str, Any] = {"scheme": {"type": "json", "fields": fields}, "checks": []}
+    nothing = F.lit(None).cast("array<string>").alias(UNKNOWN_NAMES)
+
+    def without() -> float:
+        with patch.object(json_object, "_unknown_names", lambda scheme: nothing):
+            return window(bench.stream(topic, _PARQUET, **stream))
+
+    return in_pairs(bench.pairs, lambda: window(bench.stream(topic, _PARQUET, **stream)), without)
 
 
 def large_records(bench: Workbench) -> Pairs:

@@ -89,6 +89,14 @@ class Workbench:
         partition = (number % PARTITIONS).cast("int").alias("partition")
         return self._made(count, len(fields), lambda: self.spark.range(count).select(partition, line))
 
+    def objects(self, count: int, known: int, others: int) -> str:
+        """A topic with so many JSON objects, with keys `a0`, `a1`, ... and others `b0`, `b1`, ... Made once."""
+        keys = [*(f"a{at}" for at in range(known)), *(f"b{at}" for at in range(others))]
+        each = [F.expr(f"concat('text-', (id * 31 + {at}) % 100000)").alias(key) for at, key in enumerate(keys)]
+        value, partition = F.to_json(F.struct(*each)).alias("value"), (F.col("id") % PARTITIONS).cast("int")
+        rows = self.spark.range(count).select(partition.alias("partition"), value)
+        return self._made(count, (known, others), lambda: rows)
+
     def _made(self, count: int, which: object, rows: Callable[[], DataFrame]) -> str:
         if (count, which) not in self._topics:
             topic = self._topics[count, which] = self.create(PARTITIONS)
