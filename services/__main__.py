@@ -56,7 +56,7 @@ def logs(site: Site, *names: str) -> None:
 
 def env(site: Site) -> None:
     """The environment in which a program finds these servers, for `eval "$(./run env)"`."""
-    settings = environment.everything(site)
+    settings = {**environment.everything(site), **environment.object_store(site), **environment.registry(site)}
     for key, value in settings.items():
         print(f"export {key}={shlex.quote(value)}")
 

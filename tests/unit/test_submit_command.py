@@ -146,6 +146,19 @@ def test_streams_of_a_folder_that_would_write_to_one_place(
         assert all(one in shown for one in [*said, str(second), *([str(first)] if "meets" in shown else [])])
 
 
+@pytest.mark.covers("U31")
+def test_a_stream_is_checked_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in every other command. A name that nothing has is an error that says which there are."""
+    (tmp_path / "file.yaml").write_text(MINIMAL)
+    monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path))
+    app(["streams", "check", "orders"], standalone_mode=False)
+    assert capsys.readouterr().out == f"{tmp_path / 'file.yaml'}: stream orders\n"
+    with pytest.raises(WrongUse, match=r"no stream is called 'order' \(did you mean orders"):
+        app(["streams", "check", "order"], standalone_mode=False)
+
+
 @pytest.mark.covers("N42")
 def test_a_folder_with_so_many_streams_that_airflow_may_drop_their_dags(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

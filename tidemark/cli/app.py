@@ -92,7 +92,9 @@ def tidemark(
 
 @streams.command()
 def check(
-    files: Annotated[list[Path] | None, typer.Argument(help="stream files; without any, all of them")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="stream files, or names of streams; without any, all of them")
+    ] = None,
     *,
     against_ledger: Annotated[
         bool, typer.Option(help="ask the places of the sinks too, whether they take the fields in their types")
@@ -109,7 +111,8 @@ def check(
     """
     bad = 0
     good = []
-    paths = list(dict.fromkeys(files or stream_files(*stream_lookup.folders())))
+    named = [stream_lookup.file_of(file) for file in files or ()]
+    paths = list(dict.fromkeys(named or stream_files(*stream_lookup.folders())))
     for path in paths:
         try:
             file = _checked(path, against_ledger=against_ledger)

@@ -30,7 +30,7 @@ def opened(stream: str) -> OpenStream:
 
     Raises WrongUse naming the known streams.
     """
-    stream_ = open_stream(_file_of(stream))
+    stream_ = open_stream(file_of(stream))
     say_where([stream_])
     return stream_
 
@@ -43,7 +43,11 @@ def say_where(streams: Iterable[OpenStream]) -> None:
             error(said)
 
 
-def _file_of(stream: str) -> Path:
+def file_of(stream: str) -> Path:
+    """The stream file that a path or a stream's name means.
+
+    Raises WrongUse naming the known streams, and InvalidStreamFile where the file of that name cannot be used.
+    """
     if stream.endswith((".yaml", ".yml")):
         return Path(stream)
     known: dict[str, Path] = {}
