@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,12 +21,23 @@ from tidemark.errors import WrongUse
 from tidemark.functions import load_function
 from tidemark.functions.caller import MOST_WAITING, MOST_WAITING_BYTES, Caller, CallResult, Result, result_of
 from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
+from tidemark.functions.types import Unfit, checked
 from tidemark.streams.model import Stream
 from tidemark.streams.retry import Retry
-from tidemark.types.fields import FieldType
+from tidemark.types.fields import FieldType, arrow_type
 
 FIELDS: dict[str, FieldType] = {"id": "integer", "name": "string"}
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class NoOffset(tzinfo):
+    """A zone that does not know its offset."""
+
+    def utcoffset(self, _: datetime | None) -> None: ...
+
+    def dst(self, _: datetime | None) -> None: ...
+
+    def tzname(self, _: datetime | None) -> None: ...
 
 
 class Time:
@@ -117,9 +130,13 @@ def test_a_field_of_its_type(kind: FieldType, value: object, stored: object) -> 
         ("integer", {"f": 2**63}, "f does not fit in 64 bits"),
         ("double", {"f": "1.5"}, "f is not a number but str"),
         ("double", {"f": 10**400}, "f is too large for a double"),
+        ("decimal(4,2)", {"f": Decimal("NaN")}, "f does not fit in decimal(4,2)"),
+        ("decimal(4,2)", {"f": Decimal("-Infinity")}, "f does not fit in decimal(4,2)"),
+        ("array<decimal(4,2)>", {"f": [Decimal("NaN")]}, "f[] does not fit in decimal(4,2)"),
         ("boolean", {"f": 1}, "f is not a boolean but int"),
         ("timestamp", {"f": 0}, "f is not a time but int"),
         ("timestamp", {"f": datetime(2026, 11, 21)}, "f is a time without a zone"),
+        ("timestamp", {"f": datetime(2026, 11, 21, tzinfo=NoOffset())}, "f is a time without a zone"),
         (
             "timestamp",
             {"f": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))},
@@ -137,6 +154,37 @@ def test_what_does_not_fit_is_invalid_and_not_tried_again(kind: FieldType, resul
     assert answer.invalid is not None
     assert answer.invalid.startswith(reason)
     assert (answer.rows, answer.failed, time.sleeps) == ((), None, [])
+
+
+_ANY = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.decimals(),
+        st.text(st.characters(), max_size=3),
+        st.binary(max_size=3),
+        st.dates(),
+        st.datetimes(timezones=st.none() | st.timezones()),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=4,
+)
+_KINDS: tuple[FieldType, ...] = (
+    *("string", "integer", "tinyint", "float", "double", "boolean", "binary", "date", "timestamp", "timestamp_ntz"),
+    *("decimal(1,1)", "decimal(12,2)", "decimal(38,0)", "array<decimal(12,2)>", "map<string,float>", "array<date>"),
+)
+
+
+@given(value=_ANY, kind=st.sampled_from(_KINDS))
+def test_arrow_takes_whatever_fits(value: object, kind: FieldType) -> None:
+    """What it refused would end the job, and every retry of its window."""
+    try:
+        ((stored,),) = checked([{"f": value}], {"f": kind})
+    except Unfit:
+        return
+    pa.array([stored], arrow_type(kind))
 
 
 def test_one_bad_row_makes_the_whole_message_invalid() -> None:

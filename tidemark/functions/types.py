@@ -80,9 +80,12 @@ def _decimal(name: str, value: object, kind: Type) -> Decimal:
         raise _not(name, "a decimal.Decimal", value)
     exactly = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
     try:
-        return exactly.quantize(Decimal(value), Decimal((0, (1,), -kind.scale)))
+        number = exactly.quantize(Decimal(value), Decimal((0, (1,), -kind.scale)))
     except (Inexact, InvalidOperation):
         raise Unfit(f"{name} does not fit in {kind}") from None
+    if number.is_nan():
+        raise Unfit(f"{name} does not fit in {kind}")
+    return number
 
 
 def _boolean(name: str, value: object) -> bool:
@@ -94,7 +97,8 @@ def _boolean(name: str, value: object) -> bool:
 def _timestamp(name: str, value: object) -> datetime:
     if not isinstance(value, datetime):
         raise _not(name, "a time", value)
-    if value.tzinfo is None:
+    # A zone may have no offset. Python would take the machine's zone then.
+    if value.utcoffset() is None:
         raise Unfit(f"{name} is a time without a zone")
     try:
         return value.astimezone(UTC)
