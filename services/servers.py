@@ -412,11 +412,24 @@ def _mariadb_ready(site: Site) -> None:
 def _s3_command(site: Site) -> list[str]:
     conf = site.folder("s3", "conf")
     key = {"identity": environment.BUCKET, "credential": environment.object_store_secret(site)}
-    # A folder below the data is a bucket.
-    site.folder("s3", "data", environment.BUCKET)
     conf.chmod(0o700)
-    properties = _render(site, "s3proxy.properties", conf / "s3proxy.properties", data=site.folder("s3", "data"), **key)
-    return [*_java(site, "s3proxy", "256m", conf), "org.gaul.s3proxy.Main", "--properties", str(properties)]
+    properties = _render(site, "s3proxy.properties", conf / "s3proxy.properties", **key)
+    return [*_java(site, "s3proxy", "512m", conf), "org.gaul.s3proxy.Main", "--properties", str(properties)]
+
+
+def _s3_ready(site: Site) -> None:
+    """Answers, and has the bucket."""
+    from pyarrow import fs
+
+    fs.S3FileSystem(
+        access_key=environment.BUCKET,
+        secret_key=environment.object_store_secret(site),
+        region="us-east-1",
+        endpoint_override=f"http://{site.address('s3')}",
+        allow_bucket_creation=True,
+        connect_timeout=2,
+        request_timeout=5,
+    ).create_dir(environment.BUCKET)
 
 
 # A schema registry with Confluent's protocol. It keeps its schemas in memory.
@@ -599,7 +612,7 @@ ON_DEMAND: dict[str, Server] = {
             ports=("postgresql",),
         ),
         Server("mariadb", _mariadb_command, _mariadb_ready, prepare=_mariadb_prepare, ports=("mariadb",)),
-        Server("s3", _s3_command, lambda site: _accepts(site, "s3"), ports=("s3",)),
+        Server("s3", _s3_command, _s3_ready, ports=("s3",)),
         Server("registry", _registry_command, _registry_ready, prepare=_registry_prepare, ports=("registry",)),
         Server("iceberg", _iceberg_command, _iceberg_ready, prepare=_iceberg_prepare, ports=("iceberg",)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -381,8 +382,10 @@ def test_a_wrong_key_is_named_and_never_shown(bucket: Connection, monkeypatch: p
 @pytest.mark.covers("O13")
 def test_two_commits_of_one_version_of_a_table(bucket: Connection) -> None:
     """The server refuses the second put of a version, and delta-rs makes the next version of it."""
-    object_stores.note("two", {"aws_default": ["two"]}, from_environment)
-    base = f"{bucket.extra['path']}/two"
+    # The server may be that of an earlier run.
+    name = f"two_{secrets.token_hex(3)}"
+    object_stores.note(name, {"aws_default": [name]}, from_environment)
+    base = f"{bucket.extra['path']}/{name}"
     rows = pa.table({"id": [1, 2]})
     write_deltalake(folders.escaped(base), rows, storage_options=folders.options(base))
     one, other = (DeltaTable(folders.escaped(base), storage_options=folders.options(base)) for _ in range(2))
