@@ -48,7 +48,7 @@ def test_many_small_values_are_refused_unread(raw: bytes) -> None:
     answer = read_body(RequestToPlan, raw)
     assert isinstance(answer, Answer)
     assert answer.status == 413
-    assert f"more than {MOST_BESIDE_TEXTS} bytes beside its texts" in answer.detail
+    assert f"more than {MOST_BESIDE_TEXTS} bytes besides its texts" in answer.detail
 
 
 @pytest.mark.covers("Q28")

@@ -119,7 +119,7 @@ def test_what_of_zookeepers_tls_would_not_be_safe(extra: dict[str, Any], said: s
 def test_half_a_login_and_two_ports_are_refused() -> None:
     with pytest.raises(WrongUse, match="only one of login and password"):
         zookeeper_endpoint(Connection("c", "h", 1, "me", None, {"allow_insecure": True}))
-    with pytest.raises(WrongUse, match="has ports in its host and another one beside"):
+    with pytest.raises(WrongUse, match="has ports in its host and another port besides"):
         zookeeper_endpoint(Connection("c", "h:1", 2, "me", "pw"))
 
 

@@ -214,7 +214,7 @@ def test_without_an_authority_that_of_the_machine_is_asked() -> None:
         ({"interceptor.classes": "x"}, "sets interceptor.classes"),
         ({"sasl.login.callback.handler.class": "x"}, "sets sasl.login.callback.handler.class"),
         ({"config.providers": "x"}, "sets config.providers"),
-        ({"group.id": "x"}, "sets group.id .* needs another one beside it"),
+        ({"group.id": "x"}, "sets group.id .* needs a second connection next to it"),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], said: str | None) -> None:

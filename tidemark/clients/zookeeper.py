@@ -72,7 +72,7 @@ def zookeeper_endpoint(connection: Connection) -> ZooKeeperEndpoint:
     if "," not in hosts and ":" not in hosts:
         hosts = f"{hosts}:{connection.port or 2181}"
     elif connection.port is not None:
-        raise WrongUse(f"connection {connection.name} has ports in its host and another one beside: take that out")
+        raise WrongUse(f"connection {connection.name} has ports in its host and another port besides: take that out")
     tls = _zookeeper_tls(connection)
     if connection.login and connection.password:
         if tls is None:

@@ -48,7 +48,7 @@ def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Mod
 def read_body(model: type[Model], raw: bytes) -> Model | RequestValidationError | Answer:
     """The value of a body, or what is wrong with it."""
     if len(raw) > MOST_BYTES or beside_texts(raw) > MOST_BESIDE_TEXTS:
-        said = f"the request has more than {MOST_BESIDE_TEXTS} bytes beside its texts: records belong into one text, by lines"
+        said = f"the request has more than {MOST_BESIDE_TEXTS} bytes besides its texts: records belong into one text, by lines"
         return Answer(413, detail=said)
     try:
         return model.model_validate_json(raw)

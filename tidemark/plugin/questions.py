@@ -127,7 +127,7 @@ class Questions:
     def look(self, files: Iterable[StreamFile], older: float) -> list[Future[Answer]]:
         """Have the first question asked of each of many streams whose answer is `older` than this many seconds. Waits for none.
 
-        Gives the questions whose answers are worth waiting for: of streams that have none, or one of twice that age. Each set
+        Returns the questions whose answers are worth waiting for: of streams that have none, or one of twice that age. Each set
         of servers has threads of its own: streams whose servers are away hold up no others.
         """
         with self._lock:

@@ -48,7 +48,7 @@ _PEM_INSTEAD = "Give certificate and key as PEM instead: ssl.certificate.locatio
 _REASONS = {
     **dict.fromkeys(("ssl.keystore.location", "ssl.keystore.password"), _PEM_INSTEAD),
     "sasl.jaas.config": "Give sasl.username and sasl.password: what Java needs is made of them.",
-    "group.id": "A connection that others read with as a consumer group needs another one beside it, for Tidemark.",
+    "group.id": "A connection that others read with as a consumer group needs a second connection next to it, for Tidemark.",
 }
 
 
