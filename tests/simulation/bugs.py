@@ -686,8 +686,8 @@ PLANTED |= {
         (
             (
                 FILES,
-                "    dataset = ds.dataset(there.files, schema=alike(there),",
-                "    dataset = there or ds.dataset(there.files, schema=alike(there),",
+                "    dataset = uniform(there)\n    for at in wanted",
+                "    dataset = there\n    for at in wanted",
             ),
         ),
     ),

@@ -264,7 +264,7 @@ def remove(base: str, generation: int, window: str) -> bool:
 def _actions(base: str, generation: int) -> Iterator[AddAction]:
     with folders.opened(partition_folder(base, generation)) as (filesystem, path):
         for entry in filesystem.get_file_info(fs.FileSelector(path)):
-            if entry.type != fs.FileType.File or not entry.base_name.endswith(".parquet") or entry.base_name[0] in "._":
+            if not folders.is_read(entry):
                 continue
             with filesystem.open_input_file(entry.path) as file:
                 numbers = json.dumps(statistics(pq.read_metadata(file)))

@@ -45,11 +45,7 @@ def in_folder(folder: str) -> list[str]:
     """The files that an attempt has written, by the names that receipts give them."""
     with folders.opened(folder) as (filesystem, path):
         listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
-        return sorted(f"{folder}{entry.path.removeprefix(path)}" for entry in listed if _is_data(entry))
-
-
-def _is_data(one: fs.FileInfo) -> bool:
-    return one.type == fs.FileType.File and one.base_name.endswith(".parquet") and one.base_name[0] not in "._"
+        return sorted(f"{folder}{entry.path.removeprefix(path)}" for entry in listed if folders.is_read(entry))
 
 
 def described(metadata: TableMetadata, name: str, partition: Record | None = None) -> DataFile | None:

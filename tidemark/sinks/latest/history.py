@@ -23,7 +23,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH, newest
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
-from tidemark.sinks.parquet.files import FORMAT, Counts, alike, check_not_gone, exists
+from tidemark.sinks.parquet.files import Counts, check_not_gone, dataset_at, exists, uniform
 from tidemark.sinks.parquet.parts import FolderPart
 
 # This many rows of a history are compared at once, and more where more are the newest.
@@ -100,9 +100,9 @@ class History:
         for place in part.paths:
             with folders.opened(place) as (filesystem, path):
                 check_not_gone(part, place, filesystem, path)
-                dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+                dataset = dataset_at(filesystem, path)
                 if dataset.files:
-                    yield ds.dataset(dataset.files, schema=alike(dataset), filesystem=filesystem, format=FORMAT)
+                    yield uniform(dataset)
 
 
 def _newest(parts: Sequence[pa.Table], key: Sequence[str], epochs: Epochs) -> pa.Table:

@@ -154,7 +154,7 @@ def size(parts: Sequence[FolderPart]) -> Size:
 
 def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
     for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
-        if info.type == fs.FileType.File and info.base_name.endswith(".parquet") and info.base_name[0] not in "._":
+        if folders.is_read(info):
             yield info
 
 

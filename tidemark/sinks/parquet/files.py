@@ -84,7 +84,7 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
     listed: list[tuple[str, ds.Dataset]] = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
-            dataset = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
+            dataset = dataset_at(filesystem, path, _TOPICS_ONCE)
             most_bytes -= sum(_sizes(filesystem, dataset.files))
             if most_bytes < 0:
                 return None
@@ -215,7 +215,7 @@ def by_attempt(base: str) -> dict[AttemptFolder, list[str]]:
                 there = by_folder.setdefault(
                     AttemptFolder(f"{base}{named.group(0)}", lane, int(seq), int(generation)), []
                 )
-                if _is_read(one) and below.count("/") == named.group(0).count("/") + 1:
+                if folders.is_read(one) and below.count("/") == named.group(0).count("/") + 1:
                     there.append(f"{base}{below}")
     return by_folder
 
@@ -226,11 +226,6 @@ def window_of(base: str, file: str) -> tuple[str, int]:
     if named is None:
         raise LedgerContradiction(f"{file} lies in no folder of an attempt")
     return named[1], int(named[2])
-
-
-def _is_read(one: fs.FileInfo) -> bool:
-    """Whether readers of Parquet take a file: they pass over what begins with a dot or an underscore."""
-    return one.type == fs.FileType.File and one.path.endswith(".parquet") and one.base_name[0] not in "._"
 
 
 def erase_dead(base: str, erasing: Erasing) -> None:
@@ -253,7 +248,7 @@ def of_attempt(folder: str) -> list[tuple[fs.FileSystem, str]]:
     """The files of a folder whose attempt has ended, each with its file system."""
     with folders.opened(folder) as (filesystem, path):
         listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return [(filesystem, one.path) for one in sorted(listed, key=lambda one: str(one.path)) if _is_read(one)]
+        return [(filesystem, one.path) for one in sorted(listed, key=lambda one: str(one.path)) if folders.is_read(one)]
 
 
 def rewrite_without(folder: str, erased: RangeSet) -> None:
@@ -288,7 +283,7 @@ def _are_in(table: pa.Table, wanted: RangeSet) -> Iterator[bool]:
 def schema_of_file(part: FolderPart) -> pa.Schema:
     """The columns of the first file of a folder; none if it has no files."""
     with folders.opened(part.paths[0]) as (filesystem, path):
-        return ds.dataset(path, filesystem=filesystem, format=FORMAT).schema
+        return dataset_at(filesystem, path).schema
 
 
 def tables_that_count(
@@ -346,7 +341,7 @@ def have(paths: Iterable[str], wanted: RangeSet) -> bool:
 
 
 def _have(there: ds.FileSystemDataset, wanted: RangeSet) -> bool:
-    dataset = ds.dataset(there.files, schema=alike(there), filesystem=there.filesystem, format=FORMAT)
+    dataset = uniform(there)
     for at in wanted.partitions:
         (hull,) = wanted.only([at]).hull()
         offsets = dataset.to_table(columns=["_offset"], filter=is_within(hull)).column("_offset").to_pylist()
@@ -382,7 +377,7 @@ def _table(part: FolderPart, was: Names = NEVER) -> pa.Table:
     for place in part.paths:
         with folders.opened(place) as (filesystem, path):
             check_not_gone(part, place, filesystem, path)
-            dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+            dataset = dataset_at(filesystem, path)
             table = dataset.to_table().cast(alike(dataset))
             tables.append(table.rename_columns([*by_today(was, dict.fromkeys(table.column_names))]))
     # One of several files may have been rewritten after a change of the columns.
@@ -391,6 +386,22 @@ def _table(part: FolderPart, was: Names = NEVER) -> pa.Table:
 
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _LOCAL, _ZONED = pa.timestamp("us"), pa.timestamp("us", "UTC")
+
+
+def dataset_at(
+    filesystem: fs.FileSystem, path: str, file_format: ds.ParquetFileFormat = FORMAT
+) -> ds.FileSystemDataset:
+    """One file, or those of a folder and of the folders within it that readers take."""
+    if path.endswith(".parquet"):
+        return ds.dataset(path, filesystem=filesystem, format=file_format)
+    listed = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+    names = sorted(one.path for one in listed if folders.is_read(one, path))
+    return ds.dataset(names, schema=None if names else pa.schema([]), filesystem=filesystem, format=file_format)
+
+
+def uniform(dataset: ds.FileSystemDataset) -> ds.FileSystemDataset:
+    """The same files, with the types that all files of ours have."""
+    return ds.dataset(dataset.files, schema=alike(dataset), filesystem=dataset.filesystem, format=FORMAT)
 
 
 def alike(dataset: ds.FileSystemDataset) -> pa.Schema:

@@ -45,6 +45,15 @@ def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
         yield _located(folder)
 
 
+def is_read(one: fs.FileInfo, below: str = "") -> bool:
+    """Whether readers of Parquet take a file: they pass over what begins with a dot or an underscore, and folders of this.
+
+    By its name, because some servers of objects list folders as files too, as s3proxy does. `below`: the folder's path.
+    """
+    name = one.path.removeprefix(f"{below}/") if below else one.base_name
+    return one.is_file and name.endswith(".parquet") and not any(part[:1] in "._" for part in name.split("/"))
+
+
 @contextmanager
 def naming(folder: str) -> Iterator[None]:
     """Within this, an OSError becomes Unreachable, with the name of the folder; a full disk becomes DiskFull."""

@@ -21,7 +21,7 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.column_texts import with_texts
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.files import FORMAT, GENERATION, Counts, alike, check_not_gone, is_within
+from tidemark.sinks.parquet.files import GENERATION, Counts, check_not_gone, dataset_at, is_within, uniform
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.types import names_of
 from tidemark.sinks.stored_rows import Mark, Place, StoredRow
@@ -51,13 +51,11 @@ def rows_of_message(
                     f"{place} is gone, and the window {record.lane}/{record.seq} has its results there"
                 )
             try:
-                dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+                dataset = dataset_at(filesystem, path)
                 if len(dataset.files) > MOST_FILES:
                     return f"the window has {len(dataset.files)} files there, and up to {MOST_FILES} are searched"
                 if dataset.files:
-                    schema = alike(dataset)
-                    plain = ds.dataset(dataset.files, schema=schema, filesystem=filesystem, format=FORMAT)
-                    rows = _rows(plain, at, record, compacted=compacted)
+                    rows = _rows(uniform(dataset), at, record, compacted=compacted)
                     all_rows += [replace(row, fields=by_today(was, dict(row.fields))) for row in rows]
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{place} cannot be read: {problem}") from problem
@@ -110,10 +108,9 @@ def rows_within(
 def tables_within(place: str, filesystem: fs.FileSystem, path: str, within: OffsetRange) -> Iterator[pa.Table]:
     """The rows of a file, or of the files of a folder, at some offsets, some rows at a time. `place`: what errors call it."""
     try:
-        dataset = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+        dataset = dataset_at(filesystem, path)
         if dataset.files:
-            alike_all = ds.dataset(dataset.files, schema=alike(dataset), filesystem=filesystem, format=FORMAT)
-            for batch in _scanner(alike_all, is_within(within)).to_batches():
+            for batch in _scanner(uniform(dataset), is_within(within)).to_batches():
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
     except pa.ArrowException as problem:

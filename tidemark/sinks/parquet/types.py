@@ -168,7 +168,7 @@ def _of_newest(filesystem: fs.FileSystem, path: str) -> dict[str, str]:
     for selected in _newest_first(filesystem, path, 3):
         files = filesystem.get_file_info(fs.FileSelector(selected, recursive=True))
         for one in files:
-            if one.is_file and one.base_name.endswith(".parquet") and one.base_name[0] not in "._":
+            if folders.is_read(one):
                 with filesystem.open_input_file(one.path) as file:
                     schema = pq.read_schema(file)
                 return {field.name: _kind(field.type) for field in schema if field.name[0] != "_"}

@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tidemark.clients.connections import Connections
@@ -170,8 +169,7 @@ class LettersInFiles(DeadLetters):
         columns = ["_offset", "_index", "_tombstone", "_digest", *self.window_columns, *self._fields]
         with folders.opened(file) as (filesystem, path):
             try:
-                dataset = ds.dataset(path, filesystem=filesystem, format=files.FORMAT)
-                plain = ds.dataset(path, files.alike(dataset), filesystem=filesystem, format=files.FORMAT)
+                plain = files.uniform(files.dataset_at(filesystem, path))
                 table = plain.to_table(columns=columns, filter=chosen)
             except FileNotFoundError:
                 self._gone(file)
