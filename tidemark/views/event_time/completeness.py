@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Any
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 HOUR_MS = 3_600_000
 
@@ -178,7 +178,17 @@ class Partition:
     lowest: int = 0
     ended_at: int | None = None
 
-    @property
+    # These are asked for once for each hour of a calendar.
+    @cached_property
+    def uncovered(self) -> tuple[tuple[int, int], ...]:
+        """The offsets that no finished window covers, as pairs, ascending; the last one ends with the last number."""
+        return (_within(self.at, 0, MAX_OFFSET) - self.covered).of(self.at)
+
+    def covers(self, until: int) -> bool:
+        """Whether finished windows cover all that is below an offset."""
+        return not any(self.lowest < end and start < until for start, end in self.uncovered)
+
+    @cached_property
     def next(self) -> int:
         """The first offset, from where the stream began, that it has neither read nor passed over."""
         done = self.covered
@@ -186,7 +196,7 @@ class Partition:
             done |= offsets
         return next((until for start, until in done.of(self.at) if start <= self.begins < until), self.begins)
 
-    @property
+    @cached_property
     def reached(self) -> int:
         """Where the stream goes on: the end of all that it has read or passed over, whatever it has left before."""
         done = [self.covered, *self.left_out.values()]
@@ -260,7 +270,7 @@ def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness
     parts = partition.near(span.start, end)
     earliest, latest = _passed(partition, parts, end, passing.until)
     reach = latest if latest is not None else partition.log.until if partition.log is not None else None
-    missing = () if reach is None else tuple(_missing(partition, span, passing, reach))
+    missing = () if reach is None or partition.covers(reach) else tuple(_missing(partition, span, passing, reach))
     if now < end:
         rule = CompletenessRule.NOT_OVER
     elif reach is None or partition.cut:
@@ -411,11 +421,9 @@ def _late(
             ranges |= _within(partition.at, max(earliest, part.first), part.last + 1)
     unread = 0
     if partition.log is not None:
-        held = _within(
-            partition.at, max(earliest, partition.log.start), max(earliest, partition.log.start, partition.log.until)
-        )
-        unread = (held - partition.covered).count()
-    return Late(least, most, tuple(windows), ranges & partition.covered, unread)
+        held = max(earliest, partition.log.start)
+        unread = sum(max(0, min(until, partition.log.until) - max(start, held)) for start, until in partition.uncovered)
+    return Late(least, most, tuple(windows), ranges & partition.covered if ranges else ranges, unread)
 
 
 def _within(at: TopicPartition, start: int, until: int) -> RangeSet:
