@@ -328,6 +328,16 @@ def test_a_stream_that_nobody_may_see_has_a_page_that_says_so(airflow: Airflow, 
     page.locator("#problem").filter(has_text="no such stream").wait_for()
 
 
+@pytest.mark.covers("U22")
+def test_a_run_that_airflow_does_not_have_leads_on(ingested: Airflow, page: Page) -> None:
+    page.goto(f"{ingested.url}/tidemark/run?dag_id=cdn_logs__ingest&run_id=gone")
+    expect(page.locator("#progress-problem")).to_contain_text("Airflow has no run gone of cdn_logs__ingest")
+    page.screenshot(path=SCREENSHOTS / "run-gone.png")
+    page.get_by_role("link", name="What the ledger has of it").click()
+    expect(page.locator("#shown-windows")).to_contain_text("0 of the windows 1 to")
+    expect(page.locator("#which-windows input[name=run]")).to_have_value("gone")
+
+
 @pytest.mark.covers("U17")
 def test_times_are_of_the_viewers_zone_or_of_utc(ingested: Airflow) -> None:
     """In a zone that lies half an hour beside. The choice holds on all pages, and in the calendar."""

@@ -134,7 +134,7 @@ def test_a_run_of_the_ingest_says_how_far_its_window_is_and_what_it_has_committe
     assert job is not None
     assert sum(part.offsets for part in job.partitions) == left
     assert [(part.partition, part.done) for part in job.partitions] == [("orders/0", 3), ("orders/1", 0)]
-    assert job == JobInWork(run, "ingest/2", "reading", left, 3, 77, job.partitions, 0)
+    assert job == JobInWork(run, 0, "ingest/2", "reading", left, 3, 77, job.partitions, 0)
     # What another run does is not this one's.
     other = progress_of(made.opened, "orders__ingest/scheduled__2")
     assert (other.job, other.ingest and other.ingest.windows) == (None, 0)
@@ -147,16 +147,21 @@ def test_an_audit_says_what_it_has_read(made: StreamInMemory) -> None:
     total = (("orders/0", 400), ("orders/1", 0), ("orders/2", 7))
     for name in (run, f"{run}/after-repair"):
         noted = JobProgress(
-            run=name, at=9, step="reading 407 offsets", done={"orders/0": 500, "orders/2": 3}, total=total
+            run=name,
+            at=9,
+            step="reading 407 offsets",
+            try_number=2,
+            done={"orders/0": 500, "orders/2": 3},
+            total=total,
         )
         made.opened.book.note_progress(noted)
         # Offsets that are read twice are counted twice.
         parts = [PartitionInWork("orders/0", 400, 400), PartitionInWork("orders/2", 7, 3)]
-        assert progress_of(made.opened, run).job == JobInWork(name, None, noted.step, 407, 403, 9, parts, 0)
+        assert progress_of(made.opened, run).job == JobInWork(name, 2, None, noted.step, 407, 403, 9, parts, 0)
     assert progress_of(made.opened, "orders__audit/manual__2").job is None
     # A replay compares before it has a lane; afterwards its lanes say how far it is.
     made.opened.book.note_progress(JobProgress(run=RUN, at=9, step="reading 7 offsets"))
-    assert progress_of(made.opened, RUN).job == JobInWork(RUN, None, "reading 7 offsets", 0, 0, 9, [], 0)
+    assert progress_of(made.opened, RUN).job == JobInWork(RUN, 0, None, "reading 7 offsets", 0, 0, 9, [], 0)
     begun(made, 1)
     assert progress_of(made.opened, RUN).job is None
 

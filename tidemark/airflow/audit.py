@@ -21,7 +21,16 @@ from tidemark.airflow.approval import rejected_by
 from tidemark.airflow.page_links import AuditPageLink, page_address
 from tidemark.airflow.requests import params
 from tidemark.airflow.spark_job import SparkJob, of_stream
-from tidemark.airflow.steps import ON_REQUEST, RUN, airflow_errors, asked_of, keep_answer, results_asset, run_name
+from tidemark.airflow.steps import (
+    ON_REQUEST,
+    RUN,
+    TRY_NUMBER,
+    airflow_errors,
+    asked_of,
+    keep_answer,
+    results_asset,
+    run_name,
+)
 from tidemark.airflow.stream_dag import stream_dag
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
@@ -221,7 +230,7 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
         doc_md="Compare with Spark what should be in the results with what is there.",
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
         application_args=[
-            *(AUDIT_JOB, "--stream-file", file, "--run", run, "--level", level),
+            *(AUDIT_JOB, "--stream-file", file, "--run", run, "--level", level, TRY_NUMBER),
             f"--selection={selection}",
             *more,
         ],

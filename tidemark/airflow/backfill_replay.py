@@ -22,6 +22,7 @@ from tidemark.airflow.spark_job import SparkJob, of_stream
 from tidemark.airflow.steps import (
     ON_REQUEST,
     RUN,
+    TRY_NUMBER,
     airflow_errors,
     answered,
     asked_of,
@@ -200,7 +201,7 @@ def _compare(file: str, stream: Stream) -> SparkJob:
         task_id="compare",
         doc_md="Compare with Spark the rows that count now with those that the replay would write.",
         application_args=[
-            *(COMPARE_JOB, "--stream-file", file, "--run", RUN, "--selection"),
+            *(COMPARE_JOB, "--stream-file", file, "--run", RUN, TRY_NUMBER, "--selection"),
             "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
             # Checked names of the stream file, not what a user has typed.
             "--sinks={{ ti.xcom_pull(task_ids='check', key='found')['sinks'] }}",

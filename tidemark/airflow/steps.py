@@ -29,6 +29,8 @@ ON_SCHEDULE: list[Any] = ["scheduled", *ON_REQUEST]
 
 # The same for a first try and its retries: by this name the ledger recognises a retry.
 RUN = "{{ dag.dag_id }}/{{ run_id }}"
+# What the job of a run notes of itself is told apart from what an earlier try has noted.
+TRY_NUMBER = "--try-number={{ ti.try_number }}"
 
 
 def run_name(context: Mapping[str, Any]) -> str:

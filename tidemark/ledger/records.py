@@ -610,12 +610,14 @@ class JobProgress(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The progress of a job that holds no window: an audit or a comparison. Advisory: for whoever waits.
 
     In a step that reads Kafka, `total` has the offsets of each partition, in their order, and `done` the messages.
+    `try_number` is that of its task in Airflow; 0 without Airflow.
     """
 
     format: int = FORMAT
     run: str
     at: int
     step: str
+    try_number: int = 0
     done: dict[str, int] = {}
     total: tuple[tuple[str, int], ...] = ()
 

@@ -110,10 +110,12 @@ class JobInWork:
     """The progress of the job of a run without lanes of its own: the window of an ingest, or a step of an audit or comparison.
 
     `done` and `beat` as of a window in work. A step that reads nothing from Kafka has no `offsets` and no partitions. `run`
-    is the job's own name: an audit after a repair has one of its own.
+    is the job's own name: an audit after a repair has one of its own. `try_number` is that of its task in Airflow; 0 for a
+    window, whose attempt it is in any case, and without Airflow.
     """
 
     run: str
+    try_number: int
     window: str | None
     step: str | None
     offsets: Number
@@ -184,7 +186,7 @@ def _window_of_ingest(opened: OpenStream, run: str) -> JobInWork | None:
     covers = opened.book.covers(pending.window)
     total = [(str(at), covers.count(at)) for at in covers.partitions]
     partitions, more = _partitions(total, done)
-    return JobInWork(run, window.window, window.step, window.offsets, window.done, window.beat, partitions, more)
+    return JobInWork(run, 0, window.window, window.step, window.offsets, window.done, window.beat, partitions, more)
 
 
 def _committed_by_ingest(opened: OpenStream, run: str) -> CommittedByIngest:
@@ -197,7 +199,7 @@ def _job(noted: JobProgress) -> JobInWork:
     offsets = sum(total for _, total in noted.total)
     # Offsets that are read twice are counted twice.
     done = sum(min(total, noted.done.get(name, 0)) for name, total in noted.total)
-    return JobInWork(noted.run, None, noted.step, offsets, done, noted.at, partitions, more)
+    return JobInWork(noted.run, noted.try_number, None, noted.step, offsets, done, noted.at, partitions, more)
 
 
 def _partitions(total: Sequence[tuple[str, int]], done: Mapping[str, int]) -> tuple[list[PartitionInWork], int]:

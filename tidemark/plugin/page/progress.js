@@ -150,7 +150,7 @@ function workOf(tasks, found, stream, named) {
     const { job } = found;
     const name = task.task_id === "compare_again" ? `${named}/after-repair` : named;
     // What an earlier try has said is over.
-    const mine = job?.run === name && (job.window || task.try_number <= 1 || job.beat >= Date.parse(task.start_date));
+    const mine = job?.run === name && (job.window || job.try_number === task.try_number);
     const said = element("p", "");
     if (!mine || !job.step) said.append("Spark is starting", ...(mine && job.window ? [": its window is ", windowLink(stream, job.window)] : []), ".");
     else if (job.window) said.append("In work: window ", windowLink(stream, job.window), `, ${job.step}`, ...howFar(job));
@@ -275,6 +275,13 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       if (!dag) throw error;
       return { lanes: [], may_steer: false, ...known, away: error.message };
     }
+  }
+
+  // A run that Airflow no longer has: by its lanes, its report, or its windows among those of the ingest.
+  function inLedger() {
+    if (OWN_LANE.has(kindOf(dag))) return withQuery(new URL("run", ROOT), { stream, run: named });
+    if (kindOf(dag) === "audit") return withQuery(address("streams", stream, "audit"), { run: named });
+    return withQuery(address("streams", stream), { lane: "ingest", run });
   }
 
   function steer(action, reason = "") {
@@ -418,8 +425,9 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       seen = now;
     } catch (error) {
       place("progress").hidden = false;
-      const gone = `Airflow has no run ${run} of ${dag}: it may have been deleted there. The page of the stream has what it has committed, if it has.`;
-      say(problem, dag && error.status === 404 ? gone : error.message);
+      const gone = Boolean(dag) && error.status === 404;
+      say(problem, gone ? `Airflow has no run ${run} of ${dag}: it may have been deleted there.` : error.message);
+      if (gone) place("steering").replaceChildren(link("What the ledger has of it", inLedger()), airflowLink(`The runs of ${dag} in Airflow`, `dags/${part(dag)}/runs`));
     }
   }
 

@@ -68,6 +68,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="process_window audit")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
+    parser.add_argument(
+        "--try-number", type=int, default=0, help="which try of its task in Airflow this is, for whoever waits"
+    )
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
     parser.add_argument("--level", choices=[one.value for one in Level if one.needs_spark], default=Level.FULL.value)
     parser.add_argument("--share", default="", help="audit a share of the data, such as 5%%")
@@ -77,7 +80,7 @@ def main(arguments: list[str]) -> int:
     within = selecting.stored_selection(opened, options.selection) if options.selection else None
     seed = seed_of(int(options.seed) if options.seed else None, opened.book.clock())
     share = Share(options.share, seed) if options.share else None
-    report = audit(opened, options.run, within, Level(options.level), share)
+    report = audit(opened, options.run, within, Level(options.level), share, try_number=options.try_number)
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
     return EXIT_DONE if report.clean else EXIT_DIFFERENCES
 
@@ -88,17 +91,25 @@ def audit(
     within: RangeSet | None = None,
     level: Level = Level.FULL,
     share: Share | None = None,
+    *,
+    try_number: int = 0,
 ) -> AuditReport:
     """Audit a stream, or only some of its offsets, or a share of those. The ledger stores the report under the run's name.
 
     At the level `sinks`, no message is read: every offset is compared as those are whose messages Kafka has deleted.
     """
     with ExitStack() as kept:
-        return _audit(opened, run, within, level, share, kept)
+        return _audit(opened, run, within, level, share, try_number, kept)
 
 
 def _audit(
-    opened: OpenStream, run: str, within: RangeSet | None, level: Level, share: Share | None, kept: ExitStack
+    opened: OpenStream,
+    run: str,
+    within: RangeSet | None,
+    level: Level,
+    share: Share | None,
+    try_number: int,
+    kept: ExitStack,
 ) -> AuditReport:
     check_function(opened.stream)
     ledger = auditing.read_ledger(opened)
@@ -120,7 +131,7 @@ def _audit(
     without = erased(view.windows)
     readable = to_read - without
 
-    steps = kept.enter_context(Steps(spark, opened, "audit", run))
+    steps = kept.enter_context(Steps(spark, opened, "audit", run, try_number))
     steps.begin(f"reading {number_of(readable.count(), 'offset')}", readable)
     incarnations = kafka_now.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in held.partitions})

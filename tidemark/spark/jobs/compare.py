@@ -54,6 +54,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="process_window compare")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the run of the replay; the comparison is stored under its name")
+    parser.add_argument(
+        "--try-number", type=int, default=0, help="which try of its task in Airflow this is, for whoever waits"
+    )
     parser.add_argument("--selection", required=True, help="digest of the stored selection that the replay reads")
     parser.add_argument("--sinks", default="", help="the sinks that the replay writes alone, with commas; empty: all")
     options = parser.parse_args(arguments)
@@ -63,13 +66,15 @@ def main(arguments: list[str]) -> int:
         # A retry: the replay has begun, and what it was going to change can no longer be found out.
         comparison = comparisons.stored_comparison(opened, options.run)
     else:
-        comparison = compare(opened, options.run, options.selection, sinks)
+        comparison = compare(opened, options.run, options.selection, sinks, try_number=options.try_number)
     for line in comparison.lines():
         print(f"tidemark: {line}", flush=True)
     return EXIT_DONE
 
 
-def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -> ReplayComparison:
+def compare(
+    opened: OpenStream, run: str, selection: str, sinks: Sinks = None, *, try_number: int = 0
+) -> ReplayComparison:
     """Compare what a replay of a stored selection would change, and store it under the run's name.
 
     With `sinks`, it writes only these, so only these are compared. What is selected is compared piece by piece, so that
@@ -90,7 +95,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     hidden = for_readers(opened.book).hidden
     parts = []
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
-    with Steps(spark, opened, "comparison", run) as steps:
+    with Steps(spark, opened, "comparison", run, try_number) as steps:
         for piece in divide_by_size(offsets, size, whole_blocks.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {number_of(offsets.count(), 'offset')}", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))

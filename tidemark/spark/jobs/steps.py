@@ -25,8 +25,9 @@ class Steps:
     Use it as a context, which ends the notes.
     """
 
-    def __init__(self, spark: SparkSession, opened: OpenStream, what: str, run: str) -> None:
+    def __init__(self, spark: SparkSession, opened: OpenStream, what: str, run: str, try_number: int) -> None:
         self._spark, self._opened, self._what, self._run = spark, opened, what, run
+        self._try_number = try_number
         self._step = ""
         self._total: tuple[tuple[str, int], ...] = ()
         self._read = ReadSoFar(spark)
@@ -71,7 +72,14 @@ class Steps:
         done = self._read() if self._total else {}
         try:
             book.note_progress(
-                JobProgress(run=self._run, at=book.clock(), step=self._step, done=done, total=self._total)
+                JobProgress(
+                    run=self._run,
+                    at=book.clock(),
+                    step=self._step,
+                    try_number=self._try_number,
+                    done=done,
+                    total=self._total,
+                )
             )
         except TidemarkError as problem:
             log.warning("the step of the %s of %s cannot be shown: %s", self._what, book.stream, problem)
