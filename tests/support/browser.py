@@ -24,10 +24,10 @@ FLAGS = [
 PAGES = {
     "": "tr[data-stream=cdn_logs] td:nth-child(5)",
     "streams/cdn_logs": "main:has(.bar-row .name) #windows td.run",
-    "streams/cdn_logs/messages": "#which",
+    "streams/cdn_logs/messages?topic=cdn-logs&partition=0&offset=0": "#answer:not([hidden]) #windows td",
     "streams/cdn_logs/browse?where=cdn-logs/0": "#found td.time",
-    "streams/cdn_logs/windows/ingest/1": "#state",
-    "streams/cdn_logs/dead-letters": "#counted:not(:empty)",
+    "streams/cdn_logs/windows/ingest/1": "#answer:not([hidden]) #partitions td",
+    "streams/cdn_logs/dead-letters": "#counted[aria-busy=false]",
     "streams/cdn_logs/completeness": "#calendar button",
     "streams/cdn_logs/audits": "#audits > *",
     "streams/cdn_logs/plan": "#sinks input",

@@ -66,7 +66,7 @@ def test_the_tab_key_reaches_everything_and_the_focus_is_seen(airflow: Airflow, 
     assert [one["name"] for one in stops if not one["outline"]] == []
     # Rows may be drawn anew while the key goes round: what was reached before is then another element of the same name.
     missed = page.evaluate(
-        f"{USABLE}.filter((one) => !one.dataset.visited).map((one) => one.textContent.trim() || one.name)"
+        f"{USABLE}.filter((one) => !one.dataset.visited).map((one) => (one.textContent || one.name || '').trim().slice(0, 30))"
     )
     assert set(missed) <= {one["name"].split(" ", 1)[1] for one in stops}
 

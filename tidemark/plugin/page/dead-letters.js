@@ -101,11 +101,17 @@ function section(group, most, only) {
   return made;
 }
 
+function counting(text, goesOn = true) {
+  const place = document.getElementById("counted");
+  place.textContent = text;
+  place.setAttribute("aria-busy", goesOn);
+}
+
 function show(found) {
   const said = [`${counted(found.counted, "dead letter")} in ${grouped(found.windows_counted)} of ${counted(found.windows, "window")}`];
   if (!found.complete) said.push(`there was no time to count the older windows, which wrote up to ${grouped(found.not_counted)}: choose a window, or use tidemark dead-letters`);
   if (found.more_groups) said.push(`${counted(found.more_groups, "more group")} ${isOne(found.more_groups) ? "is" : "are"} not shown: choose a window or a reason`);
-  document.getElementById("counted").textContent = found.windows === 0 ? "No window has dead letters of these." : `${said.join("; ")}.`;
+  counting(found.windows === 0 ? "No window has dead letters of these." : `${said.join("; ")}.`, false);
   const all = document.getElementById("all");
   all.replaceChildren();
   if (found.groups.length > 1 && !shown.reason) all.append(button(`Replay all ${grouped(found.counted)} …`, () => replay(ALL), "primary"));
@@ -122,7 +128,7 @@ async function ask() {
   const problem = document.getElementById("problem");
   const values = valuesNow();
   say(problem, "");
-  document.getElementById("counted").textContent = "Counting …";
+  counting("Counting …");
   try {
     const examples = values.examples || (values.reason || values.window ? MANY : "");
     const url = withQuery(address("api", "streams", stream, "dead-letters"), { ...values, examples });
@@ -134,7 +140,7 @@ async function ask() {
     remember(values);
   } catch (error) {
     if (mine !== asking) return;
-    document.getElementById("counted").textContent = "";
+    counting("", false);
     document.getElementById("groups").replaceChildren();
     say(problem, error.message);
   }
