@@ -214,7 +214,7 @@ function showWhole(found) {
   const actions = place("actions");
   actions.replaceChildren();
   if (found.backfill.length) {
-    const more = found.more_backfill ? `, the first ${found.backfill.length} ranges` : "";
+    const more = found.more_backfill ? `, the first ${counted(found.backfill.length, "range")}` : "";
     actions.append(button(`Backfill what is missing${more} …`, () => plan({ stream, kind: "backfill", conf: { ranges: found.backfill.join("\n") }, text: "ranges" }), "primary"));
   }
   // What is to be looked at first: what is not complete, then what came late.

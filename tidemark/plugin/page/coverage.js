@@ -58,7 +58,7 @@ function describe(bar, block) {
   const count = BigInt(block.until) - BigInt(block.from);
   const lines = [rangeText(bar.partition, block.from, block.until), `${block.stretches > 1 && block.windows < 2 ? "among " : ""}${counted(count, "offset")}: ${WORDS[block.state]}`];
   if (block.window !== null) lines.push(`window ${block.lane}/${block.window}`);
-  else if (block.windows > 1) lines.push(`${grouped(block.windows)} windows; a click looks closer`);
+  else if (block.windows > 1) lines.push(`${counted(block.windows, "window")}; a click looks closer`);
   else if (block.stretches > 1) lines.push(`in ${grouped(block.stretches)} places; a click looks closer`);
   if (block.state !== "expired") {
     if (BigInt(block.until) <= BigInt(bar.log_start)) lines.push("Kafka has deleted these");
