@@ -11,7 +11,7 @@ from tidemark.offsets.counting import number_of
 
 # A number in a text, with what it counts.
 _COUNTED = re.compile(
-    r"\{([^{}]+)\} (?:more )?(?:offset|window|message|row|range|lane|line|hole|dead letter|task|partition|record|finding"
+    r"\{([^{}]+)\}{1,2} (?:more )?(?:offset|window|message|row|range|lane|line|hole|dead letter|task|partition|record|finding"
     r"|stream file)s\b"
 )
 # Those that are never one: bounds, and what is said of several alone.
@@ -44,8 +44,9 @@ def test_one_is_in_the_singular(count: int | str, said: str) -> None:
 def test_no_text_counts_in_another_way() -> None:
     others = {
         (str(file.relative_to(REPOSITORY)), found)
-        for file in (REPOSITORY / "tidemark").rglob("*.py")
+        for file in (REPOSITORY / "tidemark").rglob("*")
+        if file.suffix in (".py", ".js", ".jinja")
         for found in _COUNTED.findall(file.read_text())
-        if found not in _NEVER_ONE
+        if found.strip() not in _NEVER_ONE
     }
     assert not others, "say these with `number_of`, or that they are never one"

@@ -46,6 +46,7 @@ def page_of(first: AuditReport, again: AuditReport | None = None) -> str:
         kinds=list(_KINDS),
         facts=_facts,
         differences=_differences,
+        number_of=number_of,
     )
 
 

@@ -212,7 +212,9 @@ def show_committed(
     if answers is not None:
         value["answers"] = [answer.as_fields(opened.book.topics()) for answer in answers]
     value.update(more or {})
-    data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
+    # Of a run that found nothing new, the words are all there is to say.
+    if committed or as_json:
+        data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
     if answers and not as_json:
         show_answers(opened, answers)
 
