@@ -189,13 +189,15 @@ function scale() {
     if (!first && column % each) continue;
     const text = view.axis === "day" || first ? `${weekday(time)} ${dayText(time).slice(5)}` : minuteText(time);
     const at = (column / number) * width;
-    // A day's name takes the place of hours before it.
-    if (at < free && !first) continue;
-    if (at < free) made.lastElementChild.remove();
     const size = first || view.axis === "day" ? DAY_PX : HOUR_PX;
-    free = at + size;
     // At the end there is no room to the right.
-    const label = element("span", text, at + size > width ? "ends" : "");
+    const ends = at + size > width;
+    const left = ends ? at - size : at;
+    // A day's name takes the place of hours before it.
+    if (left < free && !first) continue;
+    if (left < free) made.lastElementChild?.remove();
+    free = left + size;
+    const label = element("span", text, ends ? "ends" : "");
     label.style.left = `${(column / number) * 100}%`;
     made.append(label);
   }
