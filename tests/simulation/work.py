@@ -220,7 +220,6 @@ class Work:
         for place, one in self.good.items():
             at, offset = place
             start = found.first.start(at, offset, block) if found.first is not None else offset - offset % block
-            assert start is not None, f"{at}@{offset} is replayed, and no window has read it first"
             units[row_key([b"%d" % one.key]), DATA_PREFIX + found.columns.column(at, start)].append(place)
         self._write(SUMS, [(*unit, self._contribution(places), places) for unit, places in units.items()])
 

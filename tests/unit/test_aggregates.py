@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.compactions import committed
-from tidemark.errors import ProcessingFailed, WrongUse
+from tidemark.errors import LedgerContradiction, ProcessingFailed, WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import LaneKind, SinkReceipt
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.hbase.aggregates.columns import BlockColumns
 from tidemark.sinks.hbase.aggregates.rows import (
     Contribution,
     block_of,
@@ -359,3 +360,14 @@ def test_what_was_written_to_another_table_or_in_other_blocks_does_not_count() -
     # The table was dropped, and made again with other blocks.
     for other in (with_place(again, 2), with_place(again, 4, "u")):
         assert counting([*windows, other], "t", 4)(name) == 1
+
+
+def test_a_row_that_the_window_of_the_ledger_does_not_have_is_refused() -> None:
+    at = TopicPartition("t", 0)
+    columns = BlockColumns(RangeSet([OffsetRange(at, 5, 8)]))
+    assert columns.column(at, 4) == block_qualifier(at, 5)
+    # Spark gives no block to a row that no window has read first: somebody has changed the window meanwhile.
+    with pytest.raises(LedgerContradiction, match=r"that the window has not read, .* changed while it was worked on"):
+        columns.column(at, None)
+    with pytest.raises(LedgerContradiction, match=r"in the block from 8 on, .* changed while it was worked on"):
+        columns.column(at, 8)

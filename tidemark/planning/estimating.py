@@ -83,8 +83,10 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
             without = covered - stored
             # At most this many of the chosen ones have no rows: those that are known, and any that is not a dead letter.
             lacking = letters + without - tally.dead_letters if whole and all_dead else without
-            least += max(0, chosen - lacking)
-            most += min(stored, chosen - letters)
+            # Somebody may have removed dead letters from their table: what the window has counted bounds both.
+            possible = min(stored, chosen - letters)
+            least += min(max(0, chosen - lacking), possible)
+            most += possible
     return StoredMessages(least, most)
 
 

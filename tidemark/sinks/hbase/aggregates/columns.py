@@ -18,12 +18,16 @@ class BlockColumns:
 
     covers: RangeSet
 
-    def column(self, at: TopicPartition, block: int) -> bytes:
-        """The column of a block, or of the part of it that the window has: `block` may begin below the window."""
-        start = self.covers.at_or_above(at, block)
+    def column(self, at: TopicPartition, block: int | None) -> bytes:
+        """The column of a block, or of the part of it that the window has: `block` may begin below the window.
+
+        None for the block of a row that no window of the ledger has read first. Raises LedgerContradiction then too.
+        """
+        start = None if block is None else self.covers.at_or_above(at, block)
         if start is None:
+            where = "that the window has not read" if block is None else f"in the block from {block} on"
             raise LedgerContradiction(
-                f"a row of {at} is in the block from {block} on, and the window that the ledger has now has none there: it was "
+                f"a row of {at} is {where}, and the window that the ledger has now has none there: it was "
                 f"changed while it was worked on. {REMEDY}."
             )
         return block_qualifier(at, start)
