@@ -331,6 +331,9 @@ def test_a_window_of_scattered_offsets_proves_nothing_between_them() -> None:
     log = replace(one, log=LogBounds(0, 6, 6))
     late = judge(log, Span(2, 4), Passing(0, 0, 0), 99, 0).late
     assert (late.ranges, late.unread) == (covered, 4)
+    # What Kafka has deleted is not waited for.
+    deleted = replace(one, log=LogBounds(3, 6, 6))
+    assert judge(deleted, Span(2, 4), Passing(3, 3, 3), 99, 0).late.unread == 2
 
 
 def test_late_messages_are_known_exactly_where_a_window_has_nothing_else() -> None:
