@@ -297,13 +297,19 @@ def test_who_is_not_let_in_or_may_not_write_is_told_so(
         store.read(HEAD)
     with pytest.raises(NotAuthorized, match="permission denied for table tidemark_ledger"):
         store.swap(HEAD, None, b"x")
-    for name, value, expected in (
-        ("password", "wrong", "password authentication failed"),
-        ("schema", "nowhere", 'database "nowhere" does not exist'),
+    for name, value, kind, expected in (
+        ("password", "wrong", AuthenticationFailed, "password authentication failed"),
+        (
+            "schema",
+            "nowhere",
+            WrongUse,
+            'database "nowhere" does not exist.*Create the database, or correct the schema',
+        ),
     ):
         monkeypatch.setenv("AIRFLOW_CONN_SQL_DEFAULT", json.dumps({**said, name: value}))
-        with pytest.raises(AuthenticationFailed, match=expected) as caught:
+        with pytest.raises(WrongUse, match=expected) as caught:
             stores.make(new_stream()).read(HEAD)
+        assert caught.type is kind
         assert "wrong" not in str(caught.value)
 
 
@@ -368,13 +374,14 @@ def test_who_may_not_come_in_to_mysql_or_may_not_write_is_told_so(
     rights = r"command denied to user 'reader'@.* to select, insert and update tidemark_ledger and tidemark_offsets"
     with pytest.raises(NotAuthorized, match=rights):
         store.swap(HEAD, None, b"x")
-    for name, value, expected in (
-        ("password", "wrong", "Access denied for user 'tidemark'"),
-        ("schema", "nowhere", "Unknown database 'nowhere'"),
+    for name, value, kind, expected in (
+        ("password", "wrong", AuthenticationFailed, "Access denied for user 'tidemark'"),
+        ("schema", "nowhere", WrongUse, "Unknown database 'nowhere'.*Create the database, or correct the schema"),
     ):
         monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps({**said, name: value}))
-        with pytest.raises(AuthenticationFailed, match=expected) as caught:
+        with pytest.raises(WrongUse, match=expected) as caught:
             stores.make(new_stream()).read(HEAD)
+        assert caught.type is kind
         assert "wrong" not in str(caught.value)
     monkeypatch.setenv("AIRFLOW_CONN_MYSQL_DEFAULT", json.dumps(said))
     mariadb.execute("DROP TABLE IF EXISTS without_transactions")

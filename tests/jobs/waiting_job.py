@@ -25,7 +25,9 @@ if code:
 sys.exit(code)
 """
 OPENED = SimpleNamespace(
-    connections=lambda name: None, stream=SimpleNamespace(name="orders", engine=SimpleNamespace(spark="spark_default"))
+    connections=lambda name: None,
+    check_lakes=lambda: None,
+    stream=SimpleNamespace(name="orders", engine=SimpleNamespace(spark="spark_default")),
 )
 SHOWN = ShownJob(
     "storing hbase",

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.stream_text import MINIMAL
+from tidemark.airflow import connections as airflow_connections
+from tidemark.cli import programs
+from tidemark.cli.submitting import process_together, submit
+from tidemark.cli.terminal import Look
 from tidemark.clients.connections import Connection
+from tidemark.clients.environment import from_environment
 from tidemark.clients.lake import file_system_settings, lake_folder
-from tidemark.errors import Unreachable, WrongUse
+from tidemark.errors import NotAuthorized, Unreachable, WrongUse
 from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet import folders
+from tidemark.submit.command import WINDOW_JOB
 
 
 @pytest.mark.parametrize(
@@ -63,6 +71,20 @@ def test_a_file_system_that_refuses_is_unreachable(tmp_path: Path) -> None:
         parquet_files.own(base, "orders", "ledger", "parquet")
     with pytest.raises(Unreachable, match=r"(?s)/lake/orders: .*Not a directory"):
         delta_table.prepare(base, delta_table.columns({"id": "string"}), "orders", "ledger")
+
+
+def test_a_disk_that_takes_no_writes_is_no_server_that_is_away() -> None:
+    """No retry helps. Of the kernel's own folder below /sys, which takes none from root either."""
+    base, said = (
+        "file:///sys/lake/orders",
+        r"/sys/lake/orders: .*Mount the disk for writing, or give this user the right",
+    )
+    with pytest.raises(NotAuthorized, match=rf"(?s){said}"):
+        parquet_files.own(base, "orders", "ledger", "parquet")
+    with pytest.raises(NotAuthorized, match=rf"(?s){said}"):
+        delta_table.prepare(base, delta_table.columns({"id": "string"}), "orders", "ledger")
+    with pytest.raises(NotAuthorized, match="Read-only"), folders.naming(base):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), base)
 
 
 @pytest.mark.parametrize(
@@ -143,3 +165,25 @@ def test_the_settings_of_two_connections_agree(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(WrongUse, match=r"connections a and b give fs\.x different values") as refused:
         given(a={"fs.x": "canary-1"}, b={"fs.x": "canary-2"})
     assert "canary" not in str(refused.value)
+
+
+def test_a_relative_path_is_refused_before_a_job_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the command line and in Airflow's tasks. Spark would take seconds to start, and then end with the same sentence."""
+    for name, value in (
+        ("KAFKA", {"extra": {"bootstrap.servers": "h:1", "allow_insecure": True}}),
+        ("HBASE", {"host": "h", "port": 1}),
+        ("SPARK", {"host": "local[1]"}),
+        ("LAKE", {"extra": {"path": "data/lake"}}),
+    ):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **value}))
+    file = tmp_path / "orders.yaml"
+    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders"))
+    monkeypatch.setattr(programs, "run", lambda *_: pytest.fail("a job was started"))
+    monkeypatch.setattr(airflow_connections, "from_airflow", from_environment)
+    look: Look = lambda: pytest.fail("a job was waited for")  # noqa: E731
+    with pytest.raises(WrongUse, match="connection lake_default: the path 'data/lake' among its extras is relative"):
+        submit(open_stream(file), WINDOW_JOB, [], look=look, verbose=True)
+    with pytest.raises(WrongUse, match="connection lake_default: the path 'data/lake' among its extras is relative"):
+        process_together(open_stream(file), "tidemark run", [["ingest"]], "run 1")
+    with pytest.raises(WrongUse, match="connection lake_default: the path 'data/lake' among its extras is relative"):
+        airflow_connections.open_here(str(file))

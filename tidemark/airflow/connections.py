@@ -43,10 +43,12 @@ def _stored(name: str) -> Connection | None:
 
 
 def open_here(stream_file: str) -> OpenStream:
-    """The stream of a file, with Airflow's Connections: for the bodies of tasks."""
+    """The stream of a file, with Airflow's Connections: for the bodies of tasks. Raises what `check_lakes` raises."""
     from tidemark.runs.live.open_stream import open_stream
 
-    return open_stream(Path(stream_file), from_airflow)
+    opened = open_stream(Path(stream_file), from_airflow)
+    opened.check_lakes()
+    return opened
 
 
 @contextmanager

@@ -57,8 +57,10 @@ def submit(
     At a terminal, standard error shows what `look` finds, and the job's log goes to a file, which stays unless the job
     ended with 0. Elsewhere, and with `verbose`, the log is on standard error.
 
-    Raises ProcessingFailed when the job did not end by itself, and Interrupted when this program was told to end.
+    Raises WrongUse for a lake that no job could write to, before a job starts, ProcessingFailed when the job did not end by
+    itself, and Interrupted when this program was told to end.
     """
+    opened.check_lakes()
     connection = opened.connections(opened.stream.engine.spark)
     if verbose or not terminal.on_terminal():
         command = submit_command(opened.stream, connection, job, [*arguments])
@@ -125,6 +127,7 @@ def process_together(
     """
     named = [f"{opened.book.stream}/{job[0]}" for job in jobs]
     error(f"run {run}: {len(jobs)} lanes at a time: {', '.join(named)}")
+    opened.check_lakes()
     connection = opened.connections(opened.stream.engine.spark)
     quiet = terminal.on_terminal() and not verbose
     commands = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -241,14 +242,18 @@ def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _R
         raise NotAuthorized(
             f"{where}: {words}. The user needs the right to create tables once, and then to {rights} {' and '.join(tables)}"
         ) from problem
-    if state in _NEVER_TAKEN:
-        raise WrongUse(f"{where} does not take it: {words}. {_NEVER_TAKEN[state]}") from problem
+    if remedy := _NEVER_TAKEN.get(state) or _said_while_connecting(words):
+        raise WrongUse(f"{where} does not take it: {words}. {remedy}") from problem
     _check_understood(where, problem, tables)
-    # While it connects, psycopg knows no state.
-    if _NO_OPTIONS in words:
-        raise WrongUse(f"{where} does not take it: {words}. {_POOLER}") from problem
     if state in _NOT_LET_IN or any(word in words for word in _REFUSED):
         raise AuthenticationFailed(f"{where}: {words}") from problem
+
+
+def _said_while_connecting(words: str) -> str | None:
+    """The remedy for what PostgreSQL says before psycopg knows a state."""
+    if _NO_OPTIONS in words:
+        return _POOLER
+    return _NO_DATABASE if _NO_SUCH_DATABASE.search(words) else None
 
 
 def _check_understood(where: Database, problem: Any, tables: Sequence[str]) -> None:
@@ -377,7 +382,7 @@ _NO_ROOM: tuple[object, ...] = ("SQLITE_FULL", "53100", 1021, 1114)
 _MISSING: tuple[object, ...] = ("42P01", 1146)
 # The last ones: a server that takes no writes.
 _NO_RIGHTS: tuple[object, ...] = ("42501", 1142, 1143, 1227, "25006", 1290, 1792, 1836)
-_NOT_LET_IN: tuple[object, ...] = ("28P01", "28000", "3D000", 1044, 1045, 1049, 1130, 1698, 3118, 3159, 4151, 4166)
+_NOT_LET_IN: tuple[object, ...] = ("28P01", "28000", 1044, 1045, 1130, 1698, 3118, 3159, 4151, 4166)
 # Another has made the same table a moment before.
 _ALREADY_THERE: tuple[object, ...] = ("42P07", "42710", 1050)
 # What drivers do not tell from trouble on the way: an unknown column, function or table in a statement, too many or too few
@@ -393,7 +398,11 @@ _POOLER = (
     "A pooler such as PgBouncer stands in between, and Tidemark's limits of time do not get through: name PostgreSQL itself "
     "in the connection"
 )
+_NO_DATABASE = "Create the database, or correct the schema of the connection"
+_NO_SUCH_DATABASE = re.compile(r'database ".*" does not exist')
 _NEVER_TAKEN: dict[object, str] = {
+    "3D000": _NO_DATABASE,
+    1049: _NO_DATABASE,
     "42P05": _POOLER,
     "26000": _POOLER,
     1153: _PACKET,

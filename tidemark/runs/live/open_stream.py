@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,11 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.environment import from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.clients.lake import file_system_settings
+from tidemark.clients.lake import file_system_settings, lake_folder
 from tidemark.clients.object_stores import access_of
 from tidemark.clients.object_stores import note as note_lakes
 from tidemark.commit.protocol import Sweeper
-from tidemark.errors import WrongUse
+from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.stores.kind import NamesLeaders, Waits
 from tidemark.ledger.stores.kinds import ledger_store
@@ -52,6 +53,15 @@ class OpenStream:
                         "name the bucket in the setting, as in fs.s3a.bucket.NAME.secret.key"
                     )
         return settings
+
+    def check_lakes(self) -> None:
+        """Raises WrongUse for a lake that no job could write to, such as a relative path. Asked before a job starts.
+
+        A connection that is missing is named by whoever opens the sink.
+        """
+        for name in sorted(self._files()):
+            with suppress(ConnectionMissing):
+                lake_folder(self.connections(name))
 
     def _settings(self, name: str) -> dict[str, str]:
         """Hadoop's settings by one connection: those of its bucket, and what it sets itself."""

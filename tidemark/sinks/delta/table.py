@@ -121,7 +121,7 @@ def prepare(
             )
         change(base, checked)
     except TableNotFoundError as problem:
-        raise Unreachable(f"{base}: {problem}") from problem
+        raise folders.refusal(base, problem) from problem
     except DeltaError as problem:
         raise WrongUse(
             f"{base}: Delta refuses the table or its new columns: {problem}. Name another folder"

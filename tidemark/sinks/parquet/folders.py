@@ -6,6 +6,7 @@ take URIs with escapes, and name some schemes differently. A bucket's key is tha
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidemark.clients.object_stores import Access, access_to
-from tidemark.errors import NO_ROOM, DiskFull, TidemarkError, Unreachable, WrongUse
+from tidemark.errors import NO_ROOM, DiskFull, NotAuthorized, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 
 OWNER_FILE = "_tidemark_owner.json"
@@ -24,6 +25,9 @@ OWNER_FILE = "_tidemark_owner.json"
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # Of what was written, and is not where it belongs.
 MEANWHILE = "its disk may have been mounted or unmounted meanwhile. Nothing was committed. Mount it, and run again"
+# What the system says of a disk that takes no writes, or not from this user. Every library hands on its words.
+_MAY_NOT = tuple(map(os.strerror, (errno.EACCES, errno.EPERM, errno.EROFS)))
+_GIVE_RIGHTS = "Mount the disk for writing, or give this user the right to read and write there, and run again"
 # Arrow sends checksums in a form that AWS knows since 2024, and few other servers do.
 _CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 
@@ -39,7 +43,7 @@ def escaped(folder: str) -> str:
 def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
     """Arrow's file system of a folder or file, and the path there.
 
-    Raises WrongUse for a folder that Arrow cannot open. An OSError in the block becomes Unreachable or DiskFull.
+    Raises WrongUse for a folder that Arrow cannot open. An OSError in the block becomes an error as `naming` says.
     """
     with naming(folder):
         yield _located(folder)
@@ -56,7 +60,10 @@ def is_read(one: fs.FileInfo, below: str = "") -> bool:
 
 @contextmanager
 def naming(folder: str) -> Iterator[None]:
-    """Within this, an OSError becomes Unreachable, with the name of the folder; a full disk becomes DiskFull."""
+    """Within this, an OSError becomes Unreachable, with the name of the folder.
+
+    A full disk becomes DiskFull; a disk that takes no writes, or not from this user, becomes NotAuthorized: no retry helps.
+    """
     try:
         yield
     except TidemarkError:
@@ -65,9 +72,16 @@ def naming(folder: str) -> Iterator[None]:
         # The library of Delta tables has errors of its own, with the system's words.
         if NO_ROOM in str(problem):
             raise DiskFull.of(folder) from problem
-        if isinstance(problem, OSError):
-            raise Unreachable(f"{folder}: {problem}") from problem
-        raise
+        if not isinstance(problem, OSError):
+            raise
+        raise refusal(folder, problem) from problem
+
+
+def refusal(folder: str, problem: Exception) -> TidemarkError:
+    """What a file system's refusal is: NotAuthorized where no retry helps, otherwise Unreachable."""
+    if any(words in str(problem) for words in _MAY_NOT):
+        return NotAuthorized(f"{folder}: {problem}. {_GIVE_RIGHTS}")
+    return Unreachable(f"{folder}: {problem}")
 
 
 def has_mark(base: str) -> bool:
