@@ -147,12 +147,14 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     assert asked(airflow, f"{api}/cancel", "POST", {"run": lane, "reason": "no right"}, viewer)[0] == 403
     assert asked(airflow, f"{api}/cancel", "POST", {"run": lane, "reason": "nobody"}, None)[0] == 401
 
-    # What is done here is said at once: the page never asks again by itself.
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    listed = page.locator("#lanes a", has_text=lane)
+    listed.wait_for()
+    # What is done here is said at once: the page of the run never asks again by itself.
     page.add_init_script(
         "const usual = setTimeout; setTimeout = (call, ms, ...more) => (ms < 3000 ? usual(call, ms, ...more) : 0)"
     )
-    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
-    page.locator("#lanes a", has_text=lane).click()
+    listed.click()
     page.locator(".lane", has_text=EVIL).wait_for()
     page.click("text=Pause …")
     page.fill("dialog input[name=reason]", "until noon")
