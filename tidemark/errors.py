@@ -94,9 +94,9 @@ class AuthenticationFailed(WrongUse):
 
 class NotAuthorized(WrongUse):
     """Raised when a server knows the user and does not allow the request; the message says who lacks which right,
-    on what. Or a disk takes no writes, or not from this user.
+    on what. Or a disk takes no writes, or not from this user, or a bucket refuses the key.
 
-    To do: give the user that right, or mount the disk for writing: [kafka-security.md](kafka-security.md#rights).
+    To do: give the user or the key that right, or mount the disk for writing: [kafka-security.md](kafka-security.md#rights).
     """
 
 

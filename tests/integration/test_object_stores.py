@@ -36,7 +36,7 @@ from tidemark.clients.connections import Connection
 from tidemark.clients.environment import from_environment
 from tidemark.clients.object_stores import access_of
 from tidemark.commit.protocol import Step
-from tidemark.errors import Unreachable
+from tidemark.errors import NotAuthorized, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
 from tidemark.runs.windows import lanes
@@ -373,10 +373,24 @@ def test_a_wrong_key_is_named_and_never_shown(bucket: Connection, monkeypatch: p
         lambda: table.prepare(base, table.columns({"id": "string"}), "wrong", "ledger"),
     ]
     for call in calls:
-        with pytest.raises(Unreachable, match=re.escape(base)) as refused:
+        with pytest.raises(NotAuthorized, match=rf"(?s){re.escape(base)}.*refuses the key: correct the con") as refused:
             call()
         assert "canary" not in str(refused.value)
     assert objects(bucket, "wrong") == []
+
+
+@pytest.mark.covers("O13")
+def test_a_bucket_that_does_not_exist_is_no_server_that_is_away(bucket: Connection) -> None:
+    lost = replace(bucket, extra={**bucket.extra, "path": "s3a://nobodys/lake"})
+    object_stores.note("lost", {"aws_default": ["lost"]}, lambda name: lost)
+    base = "s3a://nobodys/lake/lost"
+    calls: list[Callable[[], object]] = [
+        lambda: files.own(base, "lost", "ledger", "files"),
+        lambda: table.prepare(base, table.columns({"id": "string"}), "lost", "ledger"),
+    ]
+    for call in calls:
+        with pytest.raises(WrongUse, match=rf"(?s){base}.*Create the bucket, or correct the path"):
+            call()
 
 
 @pytest.mark.covers("O13")

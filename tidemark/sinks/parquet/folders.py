@@ -28,6 +28,17 @@ MEANWHILE = "its disk may have been mounted or unmounted meanwhile. Nothing was 
 # What the system says of a disk that takes no writes, or not from this user. Every library hands on its words.
 _MAY_NOT = tuple(map(os.strerror, (errno.EACCES, errno.EPERM, errno.EROFS)))
 _GIVE_RIGHTS = "Mount the disk for writing, or give this user the right to read and write there, and run again"
+# What Arrow and delta-rs say of a bucket that does not take its key, and of one that does not exist.
+_KEY_REFUSED = (
+    "AWS Error ACCESS_DENIED",
+    "AWS Error SIGNATURE_DOES_NOT_MATCH",
+    "INVALID_ACCESS_KEY_ID",
+    "403 Forbidden",
+)
+_GIVE_KEY = (
+    "The bucket refuses the key: correct the connection, or let this key list, get, put and delete objects there"
+)
+_NO_BUCKET = ("AWS Error NO_SUCH_BUCKET", "enable the allow_bucket_creation option", "<Code>NoSuchBucket</Code>")
 # Arrow sends checksums in a form that AWS knows since 2024, and few other servers do.
 _CHECKSUMS = ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 
@@ -62,7 +73,8 @@ def is_read(one: fs.FileInfo, below: str = "") -> bool:
 def naming(folder: str) -> Iterator[None]:
     """Within this, an OSError becomes Unreachable, with the name of the folder.
 
-    A full disk becomes DiskFull; a disk that takes no writes, or not from this user, becomes NotAuthorized: no retry helps.
+    A full disk becomes DiskFull. A disk that takes no writes, or a bucket that does not take the key, becomes NotAuthorized,
+    and a bucket that does not exist becomes WrongUse: no retry helps.
     """
     try:
         yield
@@ -78,9 +90,14 @@ def naming(folder: str) -> Iterator[None]:
 
 
 def refusal(folder: str, problem: Exception) -> TidemarkError:
-    """What a file system's refusal is: NotAuthorized where no retry helps, otherwise Unreachable."""
-    if any(words in str(problem) for words in _MAY_NOT):
+    """What a file system's refusal is: NotAuthorized or WrongUse where no retry helps, otherwise Unreachable."""
+    said = str(problem)
+    if any(words in said for words in _MAY_NOT):
         return NotAuthorized(f"{folder}: {problem}. {_GIVE_RIGHTS}")
+    if any(words in said for words in _KEY_REFUSED):
+        return NotAuthorized(f"{folder}: {problem}. {_GIVE_KEY}")
+    if any(words in said for words in _NO_BUCKET):
+        return WrongUse(f"{folder}: {problem}. Create the bucket, or correct the path of the connection")
     return Unreachable(f"{folder}: {problem}")
 
 
