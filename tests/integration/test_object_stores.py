@@ -82,6 +82,8 @@ def stream(make: Make, sink: str) -> LiveStream:
     more = {"table": f"lake.{live.name}", "catalog": catalog} if sink.startswith("iceberg") else {}
     if sink.endswith("_latest"):
         more |= {"key": "clientip", "buckets": 4}
+    if sink in ("parquet", "iceberg"):
+        more |= {"partition_by": ["method" if sink == "parquet" else "bucket(4, clientip)"]}
     letters = "parquet" if sink.startswith("iceberg") else sink.removesuffix("_latest")
     live.rewrite(
         sinks=[{"type": sink, "name": "files", "files": "aws_default", "folder": live.name, **more}],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from tests.support.stream_text import MINIMAL
 from tidemark.airflow import connections as airflow_connections
@@ -71,6 +72,25 @@ def test_a_file_system_that_refuses_is_unreachable(tmp_path: Path) -> None:
         parquet_files.own(base, "orders", "ledger", "parquet")
     with pytest.raises(Unreachable, match=r"(?s)/lake/orders: .*Not a directory"):
         delta_table.prepare(base, delta_table.columns({"id": "string"}), "orders", "ledger")
+
+
+@pytest.mark.covers("O13")
+@pytest.mark.parametrize(
+    ("path", "kind", "taken"),
+    [
+        ("lake/orders/generation=1/part-0.parquet", fs.FileType.File, True),
+        ("lake/orders/generation=1/by_day=2026-11-28/part-0.parquet", fs.FileType.File, True),
+        ("lake/orders/generation=1/by_day=2026-11-28", fs.FileType.File, False),
+        ("lake/orders/generation=1", fs.FileType.File, False),
+        ("lake/orders/generation=1/by_day=1.parquet", fs.FileType.Directory, False),
+        ("lake/orders/generation=1/_temporary/0/part-0.parquet", fs.FileType.File, False),
+        ("lake/orders/generation=1/_SUCCESS", fs.FileType.File, False),
+        ("lake/orders/generation=1/.part-0.parquet.crc", fs.FileType.File, False),
+    ],
+)
+def test_a_folder_that_is_listed_as_a_file_is_none(path: str, kind: fs.FileType, taken: bool) -> None:
+    """As s3proxy over a folder lists them, where a window has partitions."""
+    assert folders.is_read(fs.FileInfo(path, kind), "lake/orders/generation=1") is taken
 
 
 def test_a_disk_that_takes_no_writes_is_no_server_that_is_away() -> None:
