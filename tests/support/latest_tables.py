@@ -339,7 +339,7 @@ class IcebergLatestInMemory(LatestInMemory):
 
     kind: str = "iceberg_latest"
     more: str = "    table: lake.orders\n"
-    expiring: str = "1 snapshots expire"
+    expiring: str = "1 snapshot expires"
 
     def _connection(self, name: str) -> Connection:
         if name == "iceberg_default":

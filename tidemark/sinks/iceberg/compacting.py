@@ -22,6 +22,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
+from tidemark.offsets.counting import number_of
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located, version_of
@@ -142,14 +143,18 @@ def expiry_planned(table: Table | None, keep_hours: int, now: int) -> list[Repla
     if table is None or not expiring:
         return []
     sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
-    return [Replaceable([f"{len(expiring)} snapshots expire"], 0, len(sizes), sum(sizes))]
+    return [Replaceable([number_of(len(expiring), "snapshot", "expires", "expire")], 0, len(sizes), sum(sizes))]
 
 
 def expired_by(table: Table | None, run: str) -> list[Replacement]:
     """The snapshots that a run has let expire, if it was the last one."""
     if table is None or table.properties.get(_RUN) != run:
         return []
-    return [Replacement([f"{table.properties[_EXPIRED]} snapshots expired"], 0, f"{table.location()}/metadata")]
+    return [
+        Replacement(
+            [number_of(table.properties[_EXPIRED], "snapshot", "expired", "expired")], 0, f"{table.location()}/metadata"
+        )
+    ]
 
 
 def expire(book: Book, where: CatalogTable, keep_hours: int, run: str) -> None:

@@ -102,7 +102,7 @@ def grid_of(opened: OpenStream, asked: AskedTimes) -> Grid:
     since = max(0, since)
     columns = (until - since) // step
     if not 0 < columns <= MOST_COLUMNS:
-        raise WrongUse(f"since and until: expected 1 to {MOST_COLUMNS} columns of a {asked.step}, not {columns}")
+        raise WrongUse(f"since and until: expected 1 to {MOST_COLUMNS} columns of one {asked.step} each, not {columns}")
     logs = opened.log.topics(topics_now(opened), opened.stream.source.isolation)
     isolation = opened.stream.source.isolation
     times = [since + number * step for number in range(columns + 1)]
