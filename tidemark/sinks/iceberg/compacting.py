@@ -5,6 +5,7 @@ It needs no Spark: files are copied one after the other, some rows at a time.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -193,31 +194,39 @@ def _merge_all(seen: VersionSeen, opened: Opened, settings: IcebergSink, run: st
 def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_FilesToMerge]:
     """Files of the windows that are asked for, in the order of their generations, as many as make one large file."""
     view = book.view(settings.name)
-    by_generation = {
-        one.generation: one for one in view.windows if any(p.name == settings.name for p in one.record.places)
-    }
-    oldest = sorted(by_generation.values(), key=lambda one: one.record.committed_at)
+    stored = [one for one in view.windows if any(place.name == settings.name for place in one.record.places)]
+    generations = sorted(one.generation for one in stored)
+    oldest = sorted(stored, key=lambda one: one.record.committed_at)
     fit = [one for one in oldest if asked.before is None or one.record.committed_at < asked.before]
     chosen = {one.generation: f"{one.record.lane}/{one.record.seq}" for one in fit[: asked.windows]}
     some: list[LiveFile] = []
+    size = 0
     for one in sorted(live_files(table), key=lambda one: (one.partition_key, one.generations)):
-        held = [generation for generation in by_generation if one.may_have_generation(generation)]
         compacted = "/data/compacted/" in one.path and not asked.again
-        if compacted or not set(held) <= chosen.keys() or one.file.file_size_in_bytes >= FILE_BYTES // 2:
+        if compacted or one.file.file_size_in_bytes >= FILE_BYTES // 2:
             continue
-        apart = some and some[0].partition_key != one.partition_key
-        if apart or sum(each.file.file_size_in_bytes for each in (*some, one)) > FILE_BYTES:
+        if not all(generation in chosen for generation in _held(one, generations)):
+            continue
+        size += one.file.file_size_in_bytes
+        if some and (some[0].partition_key != one.partition_key or size > FILE_BYTES):
             yield from _group(some, chosen)
-            some = []
+            some, size = [], one.file.file_size_in_bytes
         some.append(one)
     yield from _group(some, chosen)
 
 
 def _group(some: Sequence[LiveFile], windows: dict[int, str]) -> Iterator[_FilesToMerge]:
     if len(some) > 1:
-        held = [g for g in sorted(windows) if any(one.may_have_generation(g) for one in some)]
+        generations = sorted(windows)
+        held = sorted({generation for one in some for generation in _held(one, generations)})
         names = [(lane, int(seq)) for lane, _, seq in (windows[g].rpartition("/") for g in held)]
         yield _FilesToMerge(tuple(some), [described([one]) for one in spans(names)])
+
+
+def _held(one: LiveFile, generations: Sequence[int]) -> Sequence[int]:
+    """Which of some generations, in their order, a file may have rows of."""
+    least, most = one.generations
+    return generations[bisect_left(generations, least) : bisect_right(generations, most)]
 
 
 def _merge(seen: VersionSeen, table: Table, group: _FilesToMerge, run: str) -> None:

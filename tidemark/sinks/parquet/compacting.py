@@ -94,8 +94,10 @@ def choose(parts: Sequence[FolderPart], base: str, asked: CompactionRequest) -> 
     left = asked.windows
     for part in sorted((one for one in parts if one.base == base), key=oldest):
         newest = max(window.record.committed_at for window in part.windows)
+        if asked.before is not None and newest >= asked.before:
+            continue
         stale = holds_erased(part)
-        if (part.compacted and not asked.again and not stale) or (asked.before is not None and newest >= asked.before):
+        if part.compacted and not asked.again and not stale:
             continue
         if left is not None and len(part.windows) > left:
             break
