@@ -299,6 +299,12 @@ def test_the_folder_may_be_in_a_lake(folder: Path, monkeypatch: pytest.MonkeyPat
             records_in(name)
     with pytest.raises(WrongUse, match="there is no such file"):
         records_in("none.csv")
+    monkeypatch.setattr(record_files, "_MOST_COPIED", 50)
+    for name in ("mine.jsonl", "table"):
+        with pytest.raises(
+            WrongUse, match=rf"records_file (\./)?{name}: has \d+ bytes, and up to 50 are copied from a lake"
+        ):
+            records_in(name)
 
 
 def test_a_uri_of_this_machine_is_a_folder_of_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,8 @@ _MOST_OF_A_LINE = 4_000_000
 _ROWS_AT_ONCE = 65_536
 _MOST_OF_A_TEXT = 1_000
 _MOST_OF_A_COLUMN = 512 << 20
+# What is copied from a lake to this machine's disk to be read.
+_MOST_COPIED = 2 << 30
 
 # Where each row stands, as `FILE:LINE`, and its topic, partition and offset; maybe its incarnation.
 Rows = Iterator[tuple[str, Sequence[Any]]]
@@ -82,8 +84,16 @@ def _copied(folder: str, name: str, local: Path) -> Path:
     from tidemark.sinks.parquet import folders
 
     with folders.opened(f"{folder.rstrip('/')}/{path}") as (filesystem, there):
-        if filesystem.get_file_info(there).type not in (fs.FileType.File, fs.FileType.Directory):
+        info = filesystem.get_file_info(there)
+        if info.type not in (fs.FileType.File, fs.FileType.Directory):
             raise _missing(name)
+        inside = [info] if info.is_file else filesystem.get_file_info(fs.FileSelector(there, recursive=True))
+        size = sum(one.size or 0 for one in inside)
+        if size > _MOST_COPIED:
+            raise WrongUse(
+                f"records_file {name}: has {size} bytes, and up to {_MOST_COPIED} are copied from a lake to be read. Write a "
+                "file with the columns topic, partition and offset alone"
+            )
         here = local / path
         here.parent.mkdir(parents=True, exist_ok=True)
         fs.copy_files(there, str(here), source_filesystem=filesystem, destination_filesystem=fs.LocalFileSystem())
