@@ -161,6 +161,42 @@ def test_the_key_of_the_nearest_lake_opens_a_folder() -> None:
 
 
 @pytest.mark.covers("O13")
+def test_a_wrong_connection_of_one_stream_leaves_the_folders_of_others_alone() -> None:
+    """It is said of what lies below its own path, and asked for again: somebody corrects it."""
+    half = Connection("half", login="id", kind="aws", extra={"path": "s3a://b/half", "region_name": "x"})
+    right = lake("s3a://b/lake", login="a", region_name="x")
+    known_now = {"half": half}
+    object_stores.note("wrong", {"half": ["orders"]}, lambda name: known_now[name])
+    object_stores.note("right", {"lake": ["orders"]}, known(lake=right))
+    object_stores.note("no path", {"none": ["orders"]}, known(none=Connection("none", kind="aws")))
+    access = access_to("s3a://b/lake/orders")
+    assert access is not None
+    assert access.key == "a"
+    with pytest.raises(WrongUse, match="connection half has only one of login and password"):
+        access_to("s3a://b/half/orders")
+    assert access_to("s3a://other/orders") is None
+    known_now["half"] = lake("s3a://b/half", login="b", region_name="x")
+    access = access_to("s3a://b/half/orders")
+    assert access is not None
+    assert access.key == "b"
+
+
+@pytest.mark.covers("O13")
+def test_connections_are_asked_for_once() -> None:
+    """Those of a stream without a bucket too: in Airflow each question is a request."""
+    asked: list[str] = []
+
+    def connections(name: str) -> Connection:
+        asked.append(name)
+        return Connection(name, extra={"path": "/data"})
+
+    object_stores.note("local", {"files": ["orders"]}, connections)
+    for _ in range(3):
+        assert access_to("s3a://nobodys/orders") is None
+    assert asked == ["files"]
+
+
+@pytest.mark.covers("O13")
 def test_of_connections_with_one_path_each_stream_opens_its_folders_with_its_own() -> None:
     """Whichever was opened last: else it would depend on what a program has done before."""
     lakes = {name: lake("s3a://b/lake", login=name, region_name="x") for name in ("one", "two")}

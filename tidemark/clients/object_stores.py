@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tidemark.clients.connections import Connection, Connections
 from tidemark.clients.lake import OBJECT_STORE, lake_folder
-from tidemark.errors import ConnectionMissing, WrongUse
+from tidemark.errors import WrongUse
 
 _SCHEMES = ("s3a", "s3")
 # Servers of one's own have any region, and some want one.
@@ -121,8 +121,17 @@ class _Noted:
     own: bool
 
 
-# By stream: where connections are, and what they open.
-_noted: dict[str, Callable[[], Mapping[str, _Noted]]] = {}
+@dataclass(frozen=True)
+class _Lakes:
+    """What a stream's connections open, by folder, and by lake what is wrong with one that opens nothing."""
+
+    opened: Mapping[str, _Noted]
+    refused: Mapping[str, WrongUse] = field(default_factory=dict)
+    complete: bool = True
+
+
+# By stream.
+_noted: dict[str, Callable[[], _Lakes]] = {}
 
 
 def note(stream: str, files: Mapping[str, Collection[str]], connections: Connections) -> None:
@@ -130,45 +139,60 @@ def note(stream: str, files: Mapping[str, Collection[str]], connections: Connect
 
     Asks for no connection yet.
     """
-    noted: dict[str, _Noted] = {}
+    known: _Lakes | None = None
 
-    def lakes() -> Mapping[str, _Noted]:
-        if not noted:
-            for name in sorted(files):
-                try:
-                    connection = connections(name)
-                except ConnectionMissing:
-                    # Said where the stream's sink is opened.
-                    continue
-                if (access := access_of(connection)) is not None:
-                    lake = lake_folder(connection)
-                    noted[lake] = _Noted(name, access, own=False)
-                    noted.update({f"{lake}/{file}": _Noted(name, access, own=True) for file in files[name]})
-        return noted
+    def lakes() -> _Lakes:
+        nonlocal known
+        found = known or _looked_up(files, connections)
+        if found.complete:
+            known = found
+        return found
 
     # The last one opened comes last.
     _noted.pop(stream, None)
     _noted[stream] = lakes
 
 
+def _looked_up(files: Mapping[str, Collection[str]], connections: Connections) -> _Lakes:
+    noted: dict[str, _Noted] = {}
+    refused: dict[str, WrongUse] = {}
+    complete = True
+    for name in sorted(files):
+        lake = None
+        try:
+            connection = connections(name)
+            lake = lake_folder(connection)
+            if (access := access_of(connection)) is not None:
+                noted[lake] = _Noted(name, access, own=False)
+                noted.update({f"{lake}/{file}": _Noted(name, access, own=True) for file in files[name]})
+        except WrongUse as problem:
+            # Other streams' folders are opened all the same. Without a lake, it is said where the stream's sink is opened.
+            complete = False
+            if lake is not None:
+                refused[lake] = problem
+    return _Lakes(noted, refused, complete)
+
+
 def note_folder(folder: str, access: Access) -> None:
     """Note the access to one folder, where a program that has looked it up sends it."""
     _noted.pop(folder, None)
-    _noted[folder] = lambda: {folder: _Noted("", access, own=True)}
+    _noted[folder] = lambda: _Lakes({folder: _Noted("", access, own=True)})
 
 
 def access_to(folder: str) -> Access | None:
     """The access to a folder: of its own stream, of the nearest lake above it, or of another in the same bucket.
 
     None if no connection covers it, as for folders of this machine. Raises WrongUse where two connections could open it
-    with different keys, and no stream's file names it: the choice would be left to chance.
+    with different keys, and no stream's file names it: the choice would be left to chance. And where it lies below the path of
+    a connection that cannot be used.
     """
     parts = urlsplit(folder)
     if parts.scheme not in _SCHEMES:
         return None
     matching: list[tuple[int, _Noted]] = []
-    for lakes in [*_noted.values()]:
-        for place, noted in lakes().items():
+    all_lakes = [lakes() for lakes in [*_noted.values()]]
+    for lakes in all_lakes:
+        for place, noted in lakes.opened.items():
             if noted.access.bucket != parts.netloc:
                 continue
             above = f"{folder}/".startswith(f"{place}/")
@@ -176,6 +200,9 @@ def access_to(folder: str) -> Access | None:
                 matching.append((len(place) if above else 0, noted))
     nearest = max((length for length, _ in matching), default=0)
     near = [noted for length, noted in matching if length == nearest]
+    for lake, problem in ((lake, problem) for lakes in all_lakes for lake, problem in lakes.refused.items()):
+        if len(lake) > nearest and f"{folder}/".startswith(f"{lake}/"):
+            raise problem
     if not near:
         return None
     # The last of equals: a connection may have another key by now.
