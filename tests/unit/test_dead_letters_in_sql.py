@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.support.letters_in_databases import (
     test_streams_that_make_the_same_table_at_once_all_go_on,  # noqa: F401
 )
 from tidemark.clients.environment import from_environment
+from tidemark.clients.sql import describe_problem
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL, letters_in
 
 
@@ -28,3 +30,9 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LettersInSQL:
     said = {"conn_type": "sqlite", "host": str(tmp_path / "dead.db")}
     monkeypatch.setenv("AIRFLOW_CONN_SQL_DEFAULT", json.dumps(said))
     return letters_in(from_environment, "sql_default", "dead", "orders")
+
+
+def test_an_error_of_a_database_shows_no_values_of_messages() -> None:
+    said = 'null value in column "reason" violates a constraint\nDETAIL:  Failing row contains (canary,\ncanary).\nHINT: none'
+    assert describe_problem(SimpleNamespace(orig=ValueError(said))) == said.splitlines()[0]
+    assert describe_problem(SimpleNamespace(orig=ValueError("not there\n  at 127.0.0.1"))) == "not there at 127.0.0.1"

@@ -322,11 +322,30 @@ def test_what_is_safe_or_allowed_is_taken(host: str, login: str | None, extra: A
     assert "canary" not in repr(found)
 
 
-@pytest.mark.parametrize("host", ["registry:8081", "ftp://registry", "file:///etc/passwd", "http://me:secret@registry"])
-def test_a_connection_that_is_no_address_of_a_registry(host: str) -> None:
-    with pytest.raises(WrongUse, match="connection registry") as refused:
-        registry_endpoint(Connection("registry", host))
+@pytest.mark.parametrize("port", [None, 8081])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "registry:8081",
+        "registry",
+        "ftp://registry",
+        "file:///etc/passwd",
+        "http://me:secret@registry",
+        "http://[::1",
+        "http://]x",
+    ],
+)
+def test_a_connection_that_is_no_address_of_a_registry(host: str, port: int | None) -> None:
+    with pytest.raises(WrongUse, match=r"connection registry: .*expected|stand in its fields") as refused:
+        registry_endpoint(Connection("registry", host, port))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["https://registry:8081", "https://[::1]:8081"])
+def test_one_port_stands_in_one_place(host: str) -> None:
+    with pytest.raises(WrongUse, match="connection registry: the host has a port, and so has the field port"):
+        registry_endpoint(Connection("registry", host, 8081))
+    assert registry_endpoint(Connection("registry", host)).url == host
 
 
 def stream(tmp_path: Path, **scheme: Any) -> Path:

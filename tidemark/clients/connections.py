@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from tidemark.clients.secrets import on_this_machine, secret_texts
 from tidemark.errors import WrongUse
@@ -84,17 +84,25 @@ class Connection:
             )
 
     def url(self) -> str:
-        """The host, which begins with a scheme, with the port, and without a slash at the end. Raises WrongUse for no host."""
+        """The host with the port, without a slash at the end. Raises WrongUse for no host, and for two ports.
+
+        `check_url` says whether it is a URL.
+        """
         host = str(self.required("host", self.host)).rstrip("/")
-        parts = urlsplit(host)
-        return host if self.port is None else f"{parts.scheme}://{parts.netloc}:{self.port}{parts.path}"
+        if self.port is None or not (parts := _split(host)).netloc:
+            return host
+        if ":" in parts.netloc.rpartition("@")[2].rpartition("]")[2]:
+            raise WrongUse(
+                f"connection {self.name}: the host has a port, and so has the field port: give it in one of them"
+            )
+        return f"{parts.scheme}://{parts.netloc}:{self.port}{parts.path}"
 
     def check_url(self, url: str, expected: str, field: str, what: str, remedy: str, *, secret: bool) -> None:
         """Raises WrongUse for a URL of another scheme than `https` or `http`, with a login in it, or in the clear.
 
         `expected` says which URL is right, `field` what holds it; `what` and `remedy` as of `allow_in_the_clear`.
         """
-        parts = urlsplit(url)
+        parts = _split(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise WrongUse(f"connection {self.name}: {expected}")
         if parts.username is not None:
@@ -115,6 +123,14 @@ class Connection:
         if value is None or isinstance(value, str):
             return value or None
         raise WrongUse(f"connection {self.name}: {name} among its extras is not a text")
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of a URL; none of a text that cannot be one, such as `http://[::1`."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 Connections = Callable[[str], Connection]

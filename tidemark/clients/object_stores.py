@@ -98,8 +98,6 @@ def access_of(connection: Connection) -> Access | None:
     expected = (
         "expected an endpoint_url among its extras that begins with https:// or http://, and names a host and no path"
     )
-    if urlsplit(endpoint).path.strip("/"):
-        raise WrongUse(f"connection {connection.name}: {expected}")
     # The key's secret never goes over the line: it signs requests. A token does.
     connection.check_url(
         endpoint,
@@ -109,6 +107,8 @@ def access_of(connection: Connection) -> Access | None:
         "give it an endpoint_url that begins with https://",
         secret=token is not None,
     )
+    if urlsplit(endpoint).path.strip("/"):
+        raise WrongUse(f"connection {connection.name}: {expected}")
     return Access(bucket, region or _ANY_REGION, endpoint.rstrip("/"), key, secret, token)
 
 

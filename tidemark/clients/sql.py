@@ -399,6 +399,8 @@ _POOLER = (
     "in the connection"
 )
 _NO_DATABASE = "Create the database, or correct the schema of the connection"
+# What PostgreSQL says of a row: `DETAIL:  Failing row contains (...)`. These lines come last.
+_WITH_VALUES = re.compile(r"^(?:LINE \d+|DETAIL|CONTEXT): .*", re.MULTILINE | re.DOTALL)
 _NO_SUCH_DATABASE = re.compile(r'database ".*" does not exist')
 _NEVER_TAKEN: dict[object, str] = {
     "3D000": _NO_DATABASE,
@@ -427,5 +429,5 @@ def _could_be(file: Path) -> bool:
 
 
 def describe_problem(problem: Any) -> str:
-    """The driver's own words in one line, without the statement, which may hold values."""
-    return " ".join(str(problem.orig).split())
+    """The driver's own words in one line, without the statement and the details, which may hold values of messages."""
+    return " ".join(_WITH_VALUES.sub("", str(problem.orig)).split())
