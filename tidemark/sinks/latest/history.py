@@ -48,7 +48,8 @@ class History:
 
     def only(self, windows: Collection[WindowName]) -> History:
         """The folders with the rows of some windows."""
-        return History(tuple(one for one in self.parts if not {*windows}.isdisjoint(one.names)), self.authority)
+        wanted = {*windows}
+        return History(tuple(one for one in self.parts if not wanted.isdisjoint(one.names)), self.authority)
 
     def there(self) -> History:
         """The folders that are there: a ledger that was restored names some that a compaction has removed since."""
