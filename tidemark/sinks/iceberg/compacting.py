@@ -264,6 +264,7 @@ def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
     compression = data_files.compression_of(some[0].path)
     rows = 0
     with (
+        folders.naming(name),
         LakeIO().new_output(name).create() as stream,
         pq.ParquetWriter(stream, plain, compression=compression) as writer,
     ):

@@ -31,6 +31,7 @@ from tidemark.sinks.latest.history import conformed, rows_of_file
 from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
+from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.settings import Compression
 from tidemark.sinks.parquet.types import refuse_other_name
 from tidemark.types.fields import FieldType
@@ -167,6 +168,6 @@ class IcebergLatest:
 def _written(name: str, rows: pa.Table, compression: str) -> str | None:
     if not rows.num_rows:
         return None
-    with LakeIO().new_output(name).create() as stream:
+    with folders.naming(name), LakeIO().new_output(name).create() as stream:
         pq.write_table(rows, stream, compression=compression)
     return name
