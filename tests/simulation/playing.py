@@ -239,7 +239,7 @@ class Play:
         world = self.world
         which = (HBASE, LAKE, "kafka", "ledger", "target")[step.a % 5]
         # Nobody can tell an empty mount point from a disk that nobody has written to yet.
-        if which == LAKE and self.oracle.book.head(INGEST) is None:
+        if which == LAKE and (self.oracle.book.head(INGEST) is None or not self.oracle.book.committed()):
             return
         world.away.add(which)
         world.kafka.away = world.kafka.away or which == "kafka"
