@@ -165,7 +165,10 @@ def test_the_whole_way_in_a_bucket(make: Make, bucket: Connection, sink: str) ->
         before = objects(bucket, live.name)
         asked("compact", str(live.file), "--yes")
         after = objects(bucket, live.name)
-        assert len([one for one in after if one.endswith(".parquet")]) == 1, after
+        # One folder, with a file for each partition.
+        parts = [one.rpartition("/")[0] for one in after if one.endswith(".parquet")]
+        assert len({one.partition("/by_")[0] for one in parts}) == 1, after
+        assert len({*parts}) == len(parts), after
         assert len(before) > len(after)
     if sink.startswith("iceberg"):
         asked("compact", str(live.file), "--yes")
