@@ -53,7 +53,7 @@ from tidemark.spark.audit.differences import (
 from tidemark.spark.audit.gaps import gap_reports
 from tidemark.spark.audit.unchanged_data import unchanged
 from tidemark.spark.jobs.expected_rows import Expected, expected_rows
-from tidemark.spark.jobs.steps import Steps
+from tidemark.spark.jobs.steps import Steps, add_try_number
 from tidemark.spark.readers.parquet import rows_at_a_time
 from tidemark.spark.runtime.session import stream_session
 from tidemark.spark.schemes.function import check_function
@@ -68,9 +68,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="process_window audit")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
-    parser.add_argument(
-        "--try-number", type=int, default=0, help="which try of its task in Airflow this is, for whoever waits"
-    )
+    add_try_number(parser)
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
     parser.add_argument("--level", choices=[one.value for one in Level if one.needs_spark], default=Level.FULL.value)
     parser.add_argument("--share", default="", help="audit a share of the data, such as 5%%")

@@ -36,7 +36,7 @@ from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
 from tidemark.spark.audit.replay_comparison import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
 from tidemark.spark.jobs.expected_rows import expected_rows
-from tidemark.spark.jobs.steps import Steps
+from tidemark.spark.jobs.steps import Steps, add_try_number
 from tidemark.spark.readers.places import COUNTS, hbase_places
 from tidemark.spark.rows import outcomes
 from tidemark.spark.rows.pipeline import check_rows
@@ -54,9 +54,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="process_window compare")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the run of the replay; the comparison is stored under its name")
-    parser.add_argument(
-        "--try-number", type=int, default=0, help="which try of its task in Airflow this is, for whoever waits"
-    )
+    add_try_number(parser)
     parser.add_argument("--selection", required=True, help="digest of the stored selection that the replay reads")
     parser.add_argument("--sinks", default="", help="the sinks that the replay writes alone, with commas; empty: all")
     options = parser.parse_args(arguments)

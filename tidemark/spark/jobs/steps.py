@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from argparse import ArgumentParser
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +18,13 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.spark.rows.reading import ReadSoFar
 
 log = logging.getLogger(__name__)
+
+
+def add_try_number(parser: ArgumentParser) -> None:
+    """The argument of a job that notes its progress with `Steps`."""
+    parser.add_argument(
+        "--try-number", type=int, default=0, help="which try of its task in Airflow this is, for whoever waits"
+    )
 
 
 class Steps:
