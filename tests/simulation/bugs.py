@@ -179,6 +179,16 @@ PLANTED: dict[str, Bug] = {
             ),
         ),
     ),
+    "a restored ledger publishes what was replayed": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.iceberg.table",
+                "mine = counting() if before and counting is not None else None",
+                "mine = None",
+            ),
+        ),
+    ),
     "newest values beside an erasure are not read again": Bug(
         "6",
         (
@@ -932,6 +942,7 @@ KEPT_FOR: dict[str, str] = {
     "a_log_is_cut_before_the_ingest_has_read_of_it": "a log is cut before the ingest has read of it",
     "a_file_that_delta_rs_has_rewritten": "a file that was rewritten by delta-rs is an error of the program",
     "a_topic_without_a_window_is_deleted_before_a_rebuild": "a topic of unknown id that is gone is an error of the program",
+    "a_rebuilt_ledger_settles_a_window_that_was_replayed": "a restored ledger publishes what was replayed",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }
 # Those that a seed finds.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -442,6 +443,23 @@ def test_a_ledger_that_was_restored_takes_out_what_it_had_published(where: Catal
     for _ in range(2):
         iceberg_table.publish(where, "s/restored 1", again.record, folder, replaced, whatever=True)
     assert plainly(where) == [*((at, 1) for at in range(10)), *((at, 7) for at in range(10, 20))]
+
+
+@pytest.mark.covers("I2")
+def test_a_window_that_a_restored_ledger_settles_once_more_replaces_no_newer_one(where: CatalogTable) -> None:
+    """The ledger knows the replay of 10 to 15 and not that of 15 to 20, which was lost with what the backup did not have."""
+    one = ingested(where, 5, range(10, 20))
+    for generation, numbers in ((6, range(10, 15)), (7, range(15, 20))):
+        replay = window(where, generation, numbers, f"replay-{generation}")
+        attempt(where, replay, numbers)
+        publish(where, replay, RangeSet([OffsetRange(AT, numbers.start, numbers.stop)]))
+    folder = iceberg_table.attempt_folder(where.base, one.record.lane, one.record.seq, 5)
+    again = partial(iceberg_table.publish, where, "s/restored 1", one.record, folder, one.covers, whatever=True)
+    again(counting=RangeSet)
+    assert plainly(where) == [*((at, 6) for at in range(10, 15)), *((at, 7) for at in range(15, 20))]
+    for _ in range(2):
+        again(counting=lambda: RangeSet([OffsetRange(AT, 15, 20)]))
+        assert plainly(where) == [*((at, 6) for at in range(10, 15)), *((at, 5) for at in range(15, 20))]
 
 
 def test_fields_that_are_new_or_do_not_fit(where: CatalogTable) -> None:

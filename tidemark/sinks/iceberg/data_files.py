@@ -29,7 +29,6 @@ from pyiceberg.typedef import Record
 
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg.catalog import LakeIO
-from tidemark.sinks.iceberg.live_files import LiveFile
 from tidemark.sinks.iceberg.partitions import partition_of
 from tidemark.sinks.iceberg.schema import GENERATION, older_names, today
 from tidemark.sinks.parquet import folders
@@ -104,12 +103,12 @@ def _ids(metadata: TableMetadata) -> dict[str, int]:
     return ids
 
 
-def without(base: str, metadata: TableMetadata, one: LiveFile, wanted: RangeSet, below: int) -> str | None:
+def without(base: str, metadata: TableMetadata, original: str, wanted: RangeSet, below: int) -> str | None:
     """Copy a file without its rows of lower generations at some offsets. Returns the copy's name.
 
     It is empty where no row is left, and None where the file has no such row.
     """
-    with folders.opened(one.path) as (filesystem, path):
+    with folders.opened(original) as (filesystem, path):
         dropped = [taken_out(batch, wanted, below) for batch in _batches(filesystem, path, [*_COORDINATE, GENERATION])]
         gone = sum(int(mask.sum()) for mask in dropped)
         if not gone:

@@ -51,7 +51,10 @@ class PlainIceberg(PlainSink):
         lost = was_restored(book)
         replaced = book.covers(record.window) if record.owes_sweep or lost else RangeSet()
         forget = partial(forgotten, book, record.lane)
-        table.publish(where, versions_of(book), record, place["folder"], replaced, whatever=lost, forget=forget)
+        counting = partial(_counting, book, record, place)
+        table.publish(
+            where, versions_of(book), record, place["folder"], replaced, whatever=lost, forget=forget, counting=counting
+        )
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.iceberg import table
@@ -127,3 +130,9 @@ class PlainIceberg(PlainSink):
             return take(rows_within(parts, authority, within, was))
 
         return of_parts(opened.book, settings.name, opened.connections, read)
+
+
+def _counting(book: Book, record: Record, place: Mapping[str, str]) -> RangeSet:
+    """The offsets of a window at which no newer window of the ledger counts."""
+    sink = next(one.name for one in record.places if one.place == place)
+    return book.view(sink).authority.held_by(record.attempt.generation, book.covers(record.window))

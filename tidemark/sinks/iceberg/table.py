@@ -284,12 +284,16 @@ def publish(
     *,
     whatever: bool = False,
     forget: Forget = keep_all,
+    counting: Callable[[], RangeSet] | None = None,
 ) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
     With `whatever`, of any generation. One snapshot has both. `forget` says of the table's properties which lanes it may
     forget. Repeatable: does nothing when the table has this generation of the lane, or a higher one. Returns False if it had a
     higher one before: then only an earlier call can have published this one.
+
+    The table may have shown the window before the ledger was restored. Then the rows of a newer one may be there instead: with
+    `counting`, only rows at the offsets that it gives are added or taken out.
     """
     generation = record.attempt.generation
     tried = overtaken = False
@@ -304,10 +308,14 @@ def publish(
         before = published_before(table.properties, record.lane, generation)
         if before and _has_generation(table, generation):
             return False
+        mine = counting() if before and counting is not None else None
+        if mine is not None and not mine:
+            return False
         tried = True
-        old = _without(where, table, replaced, MAX_OFFSET if whatever else generation, made)
+        others = replaced - mine if mine is not None else RangeSet()
+        old = _without(where, table, replaced - others, MAX_OFFSET if whatever else generation, made)
         written = data_files.in_folder(folder)
-        new = [one for name in written if (one := data_files.described(table.metadata, name)) is not None]
+        new = _described(where, table.metadata, written, others, made)
         if not written and any(tally.rows.number for tally in record.tallies):
             if not before:
                 raise Unreachable(f"{folder} is not there; its disk may have been unmounted just now")
@@ -325,6 +333,20 @@ def publish(
 
     change(where, stage)
     return not overtaken
+
+
+def _described(
+    where: CatalogTable, metadata: TableMetadata, written: Sequence[str], unwanted: RangeSet, made: list[str]
+) -> list[DataFile]:
+    """The files of a folder as a snapshot names them: copies of those that have rows at some offsets, without these."""
+    described = []
+    for name in written:
+        copy = data_files.without(where.base, metadata, name, unwanted, MAX_OFFSET) if unwanted else None
+        made += [copy] if copy else []
+        kept = name if copy is None else copy
+        if kept and (one := data_files.described(metadata, kept)) is not None:
+            described.append(one)
+    return described
 
 
 def _has_generation(table: Table, generation: int) -> bool:
@@ -365,7 +387,7 @@ def _without(
     copies = []
     for one in live_files(table) if wanted else ():
         if one.may_have(wanted, below):
-            copy = data_files.without(where.base, table.metadata, one, wanted, below)
+            copy = data_files.without(where.base, table.metadata, one.path, wanted, below)
             if copy is not None:
                 copies.append((one, copy))
                 made += [copy] if copy else []
