@@ -236,7 +236,7 @@ def forget_place(
 
 @app.command()
 def events(stream: Stream, as_json: Json = False) -> None:
-    """What was lost, skipped, given up, or accepted by a policy of the stream file.
+    """Show what was lost, skipped, given up, or accepted by a policy of the stream file.
 
     Example: tidemark ledger events orders
     """

@@ -181,7 +181,7 @@ _FILE = (
 )
 _FINDINGS = "The findings of an audit, by the digest that its report names"
 _OF_WINDOWS = (
-    "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
+    "The offsets of committed windows: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
     "committed them."
 )
 _WHY = "Say why. The ledger keeps it."
