@@ -9,6 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -107,6 +108,22 @@ def test_an_erasure_of_other_messages_under_a_deleted_runs_id_is_refused(made: S
     # An erasure under a new name finds the same, and is told so in other words.
     with pytest.raises(AirflowSkipException, match="nothing was found that is not erased already"):
         DagRun(dag, "another", records="orders/0@5").call("check")
+
+
+@pytest.mark.covers("E64")
+def test_a_longer_list_clears_what_was_erased_before_too(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt that slept may have written it once more, and have been killed. A dry run clears nothing."""
+    dag, cleared = erase_dag(made.folder / "orders.yaml", made.opened.stream), list[RangeSet]()
+    first = DagRun(dag, "request", records="orders/0@5")
+    first.call("check")
+    first.call("erase")
+    monkeypatch.setattr(made.opened.sweeper, "erase", lambda _record, erased, _places: cleared.append(erased))
+    for dry_run in (True, False):
+        longer = DagRun(dag, f"longer {dry_run}", records="orders/0@5\norders/0@7", dry_run=dry_run)
+        with suppress(AirflowSkipException):
+            longer.call("check")
+        assert longer.xcoms["check", "found"]["erases"] == 1
+        assert cleared == ([] if dry_run else [offsets((0, 5, 6))])
 
 
 @pytest.mark.covers("N45")

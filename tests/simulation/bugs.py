@@ -189,6 +189,16 @@ PLANTED: dict[str, Bug] = {
             ),
         ),
     ),
+    "a longer list of messages clears nothing that was erased before": Bug(
+        "new",
+        (
+            (
+                "tidemark.cli.commands.erase",
+                "            erasing.clear_again(opened, chosen.erased_before)\n",
+                "            erasing.clear_again(opened, chosen.erased_before if not chosen.offsets else chosen.rest)\n",
+            ),
+        ),
+    ),
     "newest values beside an erasure are not read again": Bug(
         "6",
         (
@@ -943,6 +953,7 @@ KEPT_FOR: dict[str, str] = {
     "a_file_that_delta_rs_has_rewritten": "a file that was rewritten by delta-rs is an error of the program",
     "a_topic_without_a_window_is_deleted_before_a_rebuild": "a topic of unknown id that is gone is an error of the program",
     "a_rebuilt_ledger_settles_a_window_that_was_replayed": "a restored ledger publishes what was replayed",
+    "an_erasure_names_what_was_erased_before_too": "a longer list of messages clears nothing that was erased before",
     "newest_values_beside_an_erasure": "newest values beside an erasure are not read again",
 }
 # Those that a seed finds.

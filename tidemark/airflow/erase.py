@@ -165,8 +165,8 @@ def _found(context: Any, file: str) -> dict[str, Any]:
             log.warning("%s", done_before)
         if how:
             log.info("%s", how)
-        if not asked.dry_run and not chosen.offsets:
-            erasing.clear_again(opened, chosen.named)
+        if not asked.dry_run:
+            erasing.clear_again(opened, chosen.erased_before)
         log.info("%s%s offsets to erase", "dry run: " if asked.dry_run else "", chosen.offsets.count())
         return {
             **describe(opened, chosen.offsets | chosen.rest),

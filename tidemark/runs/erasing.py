@@ -77,7 +77,11 @@ class Chosen:
     @property
     def named(self) -> RangeSet:
         """The requested offsets, whether they are to be erased or were erased before."""
-        return self.offsets | RangeSet(range_ for part in self.before.values() for range_ in part)
+        return self.offsets | self.erased_before
+
+    @property
+    def erased_before(self) -> RangeSet:
+        return RangeSet(range_ for part in self.before.values() for range_ in part)
 
     @property
     def answers(self) -> dict[str, RangeSet]:

@@ -65,13 +65,15 @@ def erase(
         if how:
             error(how)
         before = dict(chosen.before)
-        if asking.dry_run or (not begun and not chosen.offsets):
-            if not asking.dry_run:
-                erasing.clear_again(opened, chosen.named)
+        if asking.dry_run:
             _show_plan(opened, chosen, asking, as_json=as_json)
             return
         if not begun:
-            if not _agreed(opened, chosen, asking):
+            if chosen.offsets and not _agreed(opened, chosen, asking):
+                return
+            erasing.clear_again(opened, chosen.erased_before)
+            if not chosen.offsets:
+                _show_plan(opened, chosen, asking, as_json=as_json)
                 return
             people = People(user(), approved_by or None)
             erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields)
