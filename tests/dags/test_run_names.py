@@ -32,6 +32,7 @@ from tidemark.runs import auditing, erasing
 from tidemark.runs.requests.record_files import FOLDER
 from tidemark.runs.windows import lanes
 from tidemark.streams.model import Stream
+from tidemark.views.summary import ANSWER
 
 REASON = "bug 17"
 
@@ -93,7 +94,7 @@ def test_an_erasure_of_other_messages_under_a_deleted_runs_id_is_refused(made: S
     second = DagRun(dag, "request", records="orders/0@7")
     with pytest.raises(AirflowFailException, match=r"AnotherRequest: .*records was orders/0@5, and is orders/0@7"):
         second.call("check")
-    assert second.xcoms["check", "refused"].startswith("AnotherRequest: run orders__erase/request of orders")
+    assert second.xcoms["check", ANSWER].startswith("AnotherRequest: run orders__erase/request of orders")
     # Also where `check` was not asked again, or before there was such a run.
     second.xcoms["check", "found"] = {**first.xcoms["check", "found"], "asked": {"records": "orders/0@7"}}
     with pytest.raises(AirflowFailException, match="AnotherRequest"):

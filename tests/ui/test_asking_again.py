@@ -190,8 +190,9 @@ def test_a_run_says_what_was_asked_for_how_long_it_takes_and_what_it_has_read(ai
     expect(page.locator("#took")).to_have_text(re.compile(r"Begun 1 min( \d+ s)? ago\. 0 of 3 steps have ended\."))
     expect(page.locator("#lanes")).to_have_text("Spark is starting.")
     asked = page.locator("#asked")
-    expect(asked.locator("dt")).to_have_text(["level", "records", "reason", "key"])
-    expect(asked.locator("dd").nth(1)).to_contain_text("cdn-logs/0@2\nand 9 997 more lines", use_inner_text=True)
+    expect(asked.locator("dt")).to_have_text(["run", "level", "records", "reason", "key"])
+    expect(asked.locator("dd").nth(2)).to_contain_text("cdn-logs/0@2\nand 9 997 more lines", use_inner_text=True)
+    expect(asked.get_by_role("button", name="Copy cdn_logs__audit/asked")).to_be_visible()
     expect(asked).not_to_contain_text("secret")
     # What the audit of another try, or after a repair, has read is not this one's.
     for another in ({"try_number": 1}, {"run": f"{job['run']}/after-repair"}):
@@ -230,6 +231,13 @@ def test_a_run_says_what_was_asked_for_how_long_it_takes_and_what_it_has_read(ai
     expect(page.locator("#lanes th").nth(1)).to_have_text("Stored")
     expect(page.locator("#lanes h3")).to_have_text("Committed: 1 window")
     page.screenshot(path=SCREENSHOTS / "run-ingest.png")
+    # Why a step is tried again, as its task has kept it.
+    page.route("**/process/xcomEntries?*", lambda route: route.fulfill(json={"total_entries": 1}))
+    kept = {"value": "Unreachable: h:1 did not answer for 30000 ms"}
+    page.route("**/process/xcomEntries/tidemark_answer", lambda route: route.fulfill(json=kept))
+    tasks[0]["state"] = "up_for_retry"
+    said = "Under way: process is tried again. Unreachable: h:1 did not answer for 30 000 ms."
+    expect(page.locator("#told")).to_have_text(said)
 
 
 @pytest.mark.full
@@ -330,6 +338,41 @@ def test_pending_windows_of_all_lanes_are_shown_alone(airflow: Airflow, page: Pa
     expect(page.locator("#shown-windows")).to_contain_text("1 of the newest")
 
 
+@pytest.mark.covers("U1")
+def test_while_kafka_is_away_a_stream_shows_what_its_ledger_knows(airflow: Airflow, page: Page) -> None:
+    """And says once what it cannot know. It comes back by itself. The answer is that of a real stream, less what Kafka says."""
+    answers = Answers(page, STREAM)
+    away = "Unreachable: Kafka at k:1 did not answer"
+
+    def without(found: Any) -> None:
+        nothing = dict.fromkeys(
+            ("log_start", "end", "lag", "status", "status_sentence", "retention", "retention_shown")
+        )
+        found["partitions"] = [{**one, **nothing} for one in found["partitions"]]
+        found |= dict.fromkeys(("status", "lag", "lag_sentence")) | {"kafka_problem": away, "state": "UNREACHABLE"}
+
+    page.route("**/api/streams/cdn_logs/coverage?*", lambda one: one.fulfill(status=503, json={"detail": away}))
+    answers.change = without
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.locator("#windows td.run").first.wait_for()
+    expect(page.locator("#status")).to_have_text("UNREACHABLE.")
+    problem = page.locator(".problem:visible")
+    expect(problem).to_have_count(1)
+    expect(problem).to_contain_text(
+        f"Kafka is away: {away}. Positions, windows, lanes and holes are those of the ledger."
+    )
+    rows = page.locator("#partitions tbody tr")
+    expect(rows).to_have_count(4)
+    nothing = "\N{EN DASH}"
+    expect(rows.first.locator("td")).to_have_text(["cdn-logs", "0", nothing, re.compile(r"^\d+$"), *[nothing] * 4])
+    expect(page.locator("#lanes tbody tr").first).to_contain_text("ingest")
+    page.screenshot(path=SCREENSHOTS / "kafka-away.png", full_page=True)
+    page.unroute("**/api/streams/cdn_logs/coverage?*")
+    answers.change = lambda found: None
+    page.locator(".bar-row").first.wait_for()
+    expect(problem).to_have_count(0)
+
+
 @pytest.mark.covers("U3")
 def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: Page) -> None:
     answers = Answers(page, COVERAGE)
@@ -337,9 +380,14 @@ def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: P
     def erased(found: Any) -> None:
         for block in found["bars"][0]["blocks"]:
             block["state"] = "erase"
+        # A long name takes few lines.
+        found["bars"][0]["partition"] = f"{'t' * 249}/7"
 
     answers.change = erased
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    name = page.locator(".bar-row .name").first
+    expect(name).to_have_text(f"{'t' * 35} … {'t' * 30}/7")
+    expect(name).to_have_attribute("title", f"Only {'t' * 249}/7")
     for number, offered in enumerate((False, True)):
         bar = page.locator(".bar-row").nth(number).locator("svg.bar")
         bar.press("Home")

@@ -76,7 +76,8 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
         *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0", "OK", "safe")
     ]
     assert (stream["status"]["word"], stream["status"]["rule"]) == ("OK", "no lag")
-    said = f"OK (no lag): nothing is unread in 4 partitions. Worst partition: {stream['status']['sentence']}."
+    # No partition is worse than others.
+    said = "OK (no lag): nothing is unread in 4 partitions."
     expect(frame.locator("#status")).to_have_text(said, use_inner_text=True)
     window = frame.locator("#windows tbody tr").nth(0)
     newest = stream["windows"][0]
@@ -142,12 +143,14 @@ def test_the_worst_of_many_streams_are_first_and_the_counts_filter(airflow: Airf
     expect(page.locator("#states button")).to_have_text(["61 streams", "3 UNREACHABLE", "57 STOPPED", "1 OK"])
     line = rows.nth(3)
     assert line.locator("td").nth(2).inner_text().splitlines()[0] == "1 152 921 504 606 846 976"
+    assert line.locator("td").nth(2).evaluate("cell => cell.scrollWidth <= cell.clientWidth")
     expect(line.locator("td").nth(1)).to_contain_text("STOPPED PAUSED")
     expect(line.locator("td").nth(2).locator("svg path")).to_have_count(1)
     expect(line.locator("td").nth(4).locator("rect")).to_have_count(3)
     # Two lines of text, however much there is to say.
     heights = rows.evaluate_all("rows => rows.map((row) => row.getBoundingClientRect().height)")
     assert max(heights) < 60
+    page.screenshot(path=SCREENSHOTS / "streams-sixty.png", full_page=True)
     # Another page is asked of the server, and the counts filter.
     page.get_by_role("button", name="Next", exact=True).click()
     rows.filter(has_text="s_22").wait_for()
@@ -336,6 +339,20 @@ def test_a_run_that_airflow_does_not_have_leads_on(ingested: Airflow, page: Page
     page.get_by_role("link", name="What the ledger has of it").click()
     expect(page.locator("#shown-windows")).to_contain_text("0 of the windows 1 to")
     expect(page.locator("#which-windows input[name=run]")).to_have_value("gone")
+
+
+@pytest.mark.covers("U13", "N98")
+def test_the_page_and_the_note_of_a_failed_run_say_why(airflow: Airflow, page: Page) -> None:
+    """Of an ingest whose topic does not exist. The page of all streams leads there."""
+    assert airflow.run("evil__ingest") == "failed"
+    page.goto(f"{airflow.url}/tidemark/")
+    page.locator("tr[data-stream=evil] td.of-run").get_by_role("link", name="failed").click()
+    told = page.locator("#told", has_text=re.compile(r"The run has failed: TopicUnknown: .*orders.*[^.][.]$"))
+    told.wait_for()
+    page.screenshot(path=SCREENSHOTS / "run-failed.png")
+    # Airflow writes the note when the run has ended.
+    _, found = airflow.call("GET", "/api/v2/dags/evil__ingest/dagRuns?limit=1&order_by=-run_after")
+    assert f"{found['dag_runs'][0]['note']}." == told.inner_text().replace("The run has failed", "Answer")
 
 
 @pytest.mark.covers("U17")

@@ -98,7 +98,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             from tidemark.runs.requests.answers import describe_answers
 
             given = by_itself.get(context["dag_run"].run_type)
-            with airflow_errors():
+            with airflow_errors(context):
                 if given is not None:
                     opened, level = open_here(file), Level(given)
                     offsets = _committed_lately(opened, level, stream.audit.hours)
@@ -124,7 +124,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             from tidemark.airflow.connections import open_here
             from tidemark.runs.auditing import audit_without_spark
 
-            with airflow_errors():
+            with airflow_errors(context):
                 level = Level(context["ti"].xcom_pull(task_ids="check", key="level"))
                 audit_without_spark(open_here(file), run_name(context), level)
 
@@ -247,7 +247,7 @@ def _report(context: Mapping[str, Any], file: str, stream: Stream, name: str) ->
     from tidemark.airflow.connections import open_here
     from tidemark.runs.auditing import stored_report
 
-    with airflow_errors():
+    with airflow_errors(context):
         report = stored_report(open_here(file), name)
     page = page_address(stream.name, run_name(context))
     keep_answer(context, report.sentence())
@@ -266,7 +266,7 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     asked = context["params"]["repair"]
     if asked not in ("plan", "execute"):
         raise AirflowSkipException("no repair was asked for")
-    with airflow_errors():
+    with airflow_errors(context):
         opened = open_here(file)
         report = stored_report(opened, run_name(context))
         planned = repair_of(opened, report)
@@ -299,7 +299,7 @@ def _verdict(context: Mapping[str, Any], file: str, rejected: str | None) -> str
     from tidemark.audit import repair
     from tidemark.runs.auditing import after_repair, stored_report
 
-    with airflow_errors():
+    with airflow_errors(context):
         opened = open_here(file)
         first = stored_report(opened, run_name(context))
         outcome = repair.verdict(first, after_repair(opened, first))

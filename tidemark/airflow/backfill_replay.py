@@ -29,7 +29,6 @@ from tidemark.airflow.steps import (
     describe,
     keep_answer,
     publish,
-    refusal_shown,
     run_name,
 )
 from tidemark.airflow.stream_dag import stream_dag
@@ -111,7 +110,7 @@ def _selected_dag(
                 # Even when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
             run, counts = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
-            with airflow_errors(), refusal_shown(context):
+            with airflow_errors(context):
                 opened = open_here(file)
                 second = approved_by(context, counts["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
@@ -169,7 +168,7 @@ def _looked_up(
     from tidemark.runs.requests.answers import exact
     from tidemark.runs.windows import estimates, lanes
 
-    with airflow_errors(), refusal_shown(context):
+    with airflow_errors(context):
         asked = asked_of(context, request)
         opened = open_here(file)
         planned = plan.plan_request(opened, asked, run_name(context))
@@ -221,7 +220,7 @@ def _show_changes(file: str) -> Any:
         from tidemark.airflow.connections import open_here
         from tidemark.runs.comparisons import comparison_value, stored_comparison
 
-        with airflow_errors():
+        with airflow_errors(context):
             comparison = stored_comparison(open_here(file), run_name(context))
         for line in comparison.lines():
             log.info("%s", line)

@@ -35,7 +35,7 @@ def announce(stream_file: str, stream: Stream) -> Any:
 
         run, state = run_name(context), context["asset_state_store"][asset]
         before = announced_before(state.get("announced") or NOTHING_NOTED, run)
-        with airflow_errors():
+        with airflow_errors(context):
             seen = progress(open_here(stream_file))
             watermark = seen.watermark()
             send_watermark(seen, watermark)

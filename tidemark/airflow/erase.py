@@ -23,7 +23,6 @@ from tidemark.airflow.steps import (
     committed_event,
     describe,
     keep_answer,
-    refusal_shown,
     results_asset,
     run_name,
 )
@@ -82,7 +81,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 # Even when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
             run, counts = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
-            with airflow_errors(), refusal_shown(context):
+            with airflow_errors(context):
                 opened = open_here(file)
                 lane = lanes.lane_name(LaneKind.ERASE, run)
                 if erasing.begun(opened, run, counts["asked"]) is None:
@@ -106,7 +105,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             from tidemark.runs.requests.answers import exact
             from tidemark.views.summary import committed_by
 
-            with airflow_errors():
+            with airflow_errors(context):
                 opened = open_here(file)
                 lane = context["ti"].xcom_pull(task_ids="erase", key="lane")
                 done = erasing.done(opened, lane)
@@ -155,7 +154,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
     from tidemark.runs.requests.identity import fields_of
     from tidemark.runs.windows import lanes
 
-    with airflow_errors(), refusal_shown(context):
+    with airflow_errors(context):
         asked = asked_of(context, EraseRequest)
         opened = open_here(file)
         fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, run_name(context)))

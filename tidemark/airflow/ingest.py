@@ -58,7 +58,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
             from tidemark.airflow.metrics import send_positions
             from tidemark.runs.windows import ingest, lanes
 
-            with airflow_errors():
+            with airflow_errors(context):
                 opened, run = open_here(file), run_name(context)
                 again = context["ti"].try_number > 1
                 pending = ingest.plan_ingest(opened, run, again=again)

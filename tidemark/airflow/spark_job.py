@@ -90,6 +90,13 @@ class SparkJob(SparkSubmitOperator):
         return ""
 
     def execute(self, context: Context) -> int:  # type: ignore[override]
+        try:
+            return self._run_job(context)
+        except (SparkJobFailed, SparkJobRefused) as problem:
+            keep_answer(context, str(problem))
+            raise
+
+    def _run_job(self, context: Context) -> int:
         self._hook = self._get_hook()
         self._check_master()
         try:
@@ -120,7 +127,6 @@ class SparkJob(SparkSubmitOperator):
                 f"{said.removeprefix('tidemark: ')} ({self.what} ended with code {code}: {outcome.meaning}){remedy}"
             )
             self.log.error("%s", sentence)
-            keep_answer(context, sentence)
             raise kind(sentence) from None
         return errors.EXIT_DONE
 

@@ -52,29 +52,23 @@ def results_asset(stream: Stream) -> Asset:
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
-    """Tidemark's errors as Airflow's: Airflow does not retry errors that a retry cannot mend."""
-    try:
-        yield
-    except TidemarkError as problem:
-        kind = AirflowException if problem.retriable else AirflowFailException
-        raise kind(f"{type(problem).__name__}: {problem}") from problem
+def airflow_errors(context: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Tidemark's errors as Airflow's: Airflow does not retry errors that a retry cannot mend.
 
-
-@contextmanager
-def refusal_shown(context: Mapping[str, Any]) -> Iterator[None]:
-    """Keeps the sentence of an error as the XCom `refused`: the page of a run shows it, and not only the log."""
+    With the context of a task of ours, the error's sentence is the answer of its run.
+    """
     try:
         yield
     except TidemarkError as problem:
         said = f"{type(problem).__name__}: {problem}"
-        context["ti"].xcom_push(key="refused", value=said)
-        keep_answer(context, f"refused: {said}")
-        raise
+        if context is not None:
+            keep_answer(context, said)
+        kind = AirflowException if problem.retriable else AirflowFailException
+        raise kind(said) from problem
 
 
 def keep_answer(context: Mapping[str, Any], said: str) -> None:
-    """Keeps what the answer of a run is, in one line, as an XCom: the run's note has it, and not only the log."""
+    """Keeps what the answer of a run is, in one line, as an XCom: the run's note and page have it, and not only the log."""
     from tidemark.views.summary import ANSWER
 
     context["ti"].xcom_push(key=ANSWER, value=said)
@@ -143,7 +137,7 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
         from tidemark.runs.windows.lanes import lanes_of
         from tidemark.views.summary import answer_of, committed_by, said_of, windows
 
-        with airflow_errors():
+        with airflow_errors(context):
             opened = open_here(stream_file)
             run = run_name(context)
             lane, *others = [INGEST] if kind == LaneKind.INGEST else lanes_of(opened, kind, run)

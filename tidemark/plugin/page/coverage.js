@@ -1,7 +1,7 @@
 // The coverage picture: where every offset of each partition is. What the server has put into blocks of pixels is drawn
 // here, and the pointer's or the keyboard's pixels are turned back into offsets, exactly.
 import {
-  address, asked, button, copyable, counted, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, sayOnce, withQuery,
+  address, asked, button, copyable, counted, drawing, element, grouped, keepingFocus, loadPatiently, rangeText, remember, say, sayOnce, shortened, withQuery,
 } from "./shared.js";
 import { plan } from "./plan.js";
 
@@ -273,8 +273,8 @@ function barOf(bar) {
 function row(bar) {
   const made = element("div", undefined, "bar-row");
   made.dataset.partition = bar.partition;
-  const name = button(bar.partition, () => zoom(bar, null, null), "name");
-  name.title = "Only this partition";
+  const name = button(shortened(bar.partition), () => zoom(bar, null, null), "name");
+  name.title = `Only ${bar.partition}`;
   const bounds = element("span");
   bounds.append(element("span", `${grouped(bar.from)}-`), element("wbr"), element("span", grouped(bar.until)));
   const shown = element("span", undefined, "bounds quiet");
@@ -318,6 +318,11 @@ function controls(found) {
   );
 }
 
+const HINTS = {
+  offset: place("hint").textContent,
+  time: "Point at a column to see what is there. Click or drag over columns to replay, backfill or look through them. On the keyboard: arrows, Shift for more, Enter to zoom, space to choose.",
+};
+
 export async function draw() {
   const number = ++wanted;
   const problem = place("problem");
@@ -356,6 +361,8 @@ export function give(away) {
   hidden = away;
   clear();
   for (const id of ["bars", "controls", "only"]) place(id).classList.toggle("away", away);
+  place("legend").classList.toggle("by-time", away);
+  place("hint").textContent = HINTS[away ? "time" : "offset"];
   if (!away) draw();
 }
 

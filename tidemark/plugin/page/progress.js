@@ -28,6 +28,8 @@ const OWN_LANE = new Set(["replay", "backfill", "erase"]);
 const JOBS = new Set(["process", "compare", "compare_again"]);
 // These can be planned again.
 const PLANNED = new Set(["replay", "backfill", "erase"]);
+// Under this name a task keeps its answer in one line: what a run has done, or why the task has failed.
+const ANSWER = "tidemark_answer";
 export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
 // Of a field of a request.
 const MOST_LINES = 3;
@@ -212,20 +214,41 @@ function paceOfAll(lanes) {
   return `, lately ${grouped(pace < 10 ? pace.toFixed(1) : Math.round(pace))} a second: about ${span(seconds * 1000)} left`;
 }
 
-// What an ingest has committed, in one line: the run's note has it.
-const answerOf = (run) => /^Answer: (.+?)\.?$/m.exec(run.note ?? "")?.[1];
+// What a task has given under a name, or null where there is none: to ask for that one would be an error in the browser's
+// console. It is looked for by its name, since a list of all that the tasks of a run have given may have many pages.
+export async function given(run, task, key, index = -1) {
+  const entries = `${run}/taskInstances/${part(task)}/xcomEntries`;
+  const { total_entries: there } = await airflow(`${entries}?xcom_key=${key}&map_index=${index}&limit=1`);
+  return there ? (await airflow(`${entries}/${key}${index < 0 ? "" : `?map_index=${index}`}`)).value : null;
+}
 
-function told(kind, run, { lanes, away }, refused, paused, doneBefore) {
+const placeOf = (task) => ORDER.indexOf(task.task_id) + (ORDER.includes(task.task_id) ? 0 : ORDER.length);
+
+// What the run has done, in one line: its note has it.
+const answerOf = (run) => spoken(/^Answer: (.+?)\.?$/m.exec(run.note ?? "")?.[1]);
+
+// How the run has ended, where all went well.
+function ended(kind, run, lanes) {
+  const answer = answerOf(run);
+  if (!lanes.length && answer?.startsWith("dry run: ")) return `The dry run has ended: ${answer.slice(9)}. Nothing was changed.`;
+  if (run.conf?.dry_run && !lanes.length) return "The dry run has ended. Nothing was changed.";
+  if (kind === "audit") return "The audit has ended; what it found stands below.";
+  return answer ? `Finished: ${answer}.` : "Finished.";
+}
+
+// `failed`: the step that has failed, or is tried again, and why.
+function told(kind, run, { lanes, away }, failed, paused, doneBefore) {
   const made = [];
+  const why = failed?.why?.replace(/\.$/, "");
   if (paused) made.push(paused);
-  if (refused) made.push(`Refused: ${refused}`);
+  if (why && failed.over && (failed.step === "check" || failed.step === "plan") && kind !== "ingest") made.push(`Refused: ${why}.`);
   else if (doneBefore) return [...made, `${doneBefore[0].toUpperCase()}${doneBefore.slice(1)}.`].join(" ");
-  else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
+  else if (run && run.state === "failed" && kind === "audit" && failed?.step === "judge" && why) made.push(`The audit has ended: ${why}.`);
   else if (lanes.length && lanes.every((one) => one.state === "done" || one.state === "cancelled") && lanes.some((one) => one.state === "cancelled")) made.push("Cancelled: what is committed stays, and the rest is free for a later request.");
-  else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : kind === "audit" ? "The audit has ended; what it found stands below." : kind === "ingest" && answerOf(run) ? `Finished: ${spoken(answerOf(run))}.` : "Finished.");
-  else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : "The run has failed: the log of the red step says why.");
+  else if (run && run.state === "success") made.push(ended(kind, run, lanes));
+  else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : `The run has failed: ${why ?? "the log of the red step says why"}.`);
   else if (run && lanes.some((one) => one.state === "paused")) made.push("Paused: the window in work is finished, and no further one begins.");
-  else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : "Under way.");
+  else if (run) made.push(run.state === "queued" ? "Waits for Airflow to begin it." : why ? `Under way: ${failed.step} ${failed.over ? "has failed" : "is tried again"}. ${why}.` : "Under way.");
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
     made.push(`${grouped(done)} of ${counted(all, "offset")} ${isOne(done) ? "is" : "are"} ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
@@ -244,15 +267,19 @@ function tookSaid(about, tasks, lanes) {
   return [`${said} ${ended} of ${counted(shown.length, "step")} ${isOne(ended) ? "has" : "have"} ended.`];
 }
 
-// What was asked for: the fields of the form that were filled in. Of many lines the first ones; and no key, which may be personal.
-function askedFor({ key, ...conf } = {}) {
+// The run's name, and what was asked for: the fields of the form that were filled in. Of many lines the first ones; and no key,
+// which may be personal.
+function askedFor(name, { key, ...conf } = {}) {
   const filled = Object.entries(conf).filter(([, value]) => value !== null && value !== "" && value !== false);
-  return [...filled, ...(key ? [["key", "not shown here"]] : [])].flatMap(([name, value]) => {
+  const asked = [...filled, ...(key ? [["key", "not shown here"]] : [])].flatMap(([field, value]) => {
     const lines = (typeof value === "string" ? value : JSON.stringify(value)).trim().split("\n");
     const more = lines.length - MOST_LINES;
     const text = cut(lines.slice(0, MOST_LINES).join("\n")) + (more > 0 ? `\nand ${counted(more, "more line")}` : "");
-    return [element("dt", name.replaceAll("_", " ")), element("dd", text)];
+    return [element("dt", field.replaceAll("_", " ")), element("dd", text)];
   });
+  const shown = element("dd");
+  shown.append(copyable(name, element("span", name)));
+  return [element("dt", "run"), shown, ...asked];
 }
 
 // Follows a run of Airflow, `dag` and `run`; or a lane, `named`, whose run may be of the command line. `show` is called when
@@ -264,7 +291,20 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   let known = null;
   const problem = place("progress-problem");
   const runs = `dags/${part(dag)}/dagRuns/${part(run)}`;
-  const xcom = async (task, key) => (await airflow(`${runs}/taskInstances/${task}/xcomEntries/${key}`)).value;
+  let whyShown = { of: "" };
+
+  // The step that has failed, or else one that is tried again. Why, its task has said, unless it was killed.
+  async function failure(tasks) {
+    const sorted = [...tasks].sort((left, right) => placeOf(left) - placeOf(right));
+    const one = sorted.find(({ state }) => state === "failed") ?? sorted.find(({ state }) => state === "up_for_retry");
+    if (!one) return null;
+    const of = JSON.stringify([one.task_id, one.map_index, one.state, one.try_number]);
+    if (of !== whyShown.of) {
+      const why = spoken(await given(runs, one.task_id, ANSWER, one.map_index));
+      whyShown = { of, step: one.task_id, over: one.state === "failed", why };
+    }
+    return whyShown;
+  }
 
   // What Airflow says of a run is shown without the ledger too, beside what that has said last.
   async function progress() {
@@ -345,9 +385,8 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   }
 
   function steps(tasks, answered) {
-    const at = (one) => (ORDER.indexOf(one.task_id) + 100) % 100;
     const shown = tasks.filter((one) => ORDER.includes(one.task_id) && !(one.state === "skipped" && OPTIONAL.has(one.task_id)));
-    return shown.sort((left, right) => at(left) - at(right)).map((one) => {
+    return shown.sort((left, right) => placeOf(left) - placeOf(right)).map((one) => {
       const made = element("li");
       // One of several lanes has a mapped task of its own.
       const several = shown.filter((other) => other.task_id === one.task_id).length > 1;
@@ -394,21 +433,22 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
         progress(),
       ]);
       const lanes = found.lanes.map((one) => ({ ...one, window_of: stream }));
-      const failed = tasks.find((one) => one.state === "failed" && (one.task_id === "check" || one.task_id === "plan"));
-      const refused = failed ? await xcom(failed.task_id, "refused").catch(() => "") : "";
+      const failed = await failure(tasks);
       // Of an erasure that found nothing, `check` is skipped.
       const checked = dag && OWN_LANE.has(kindOf(dag)) && tasks.some((one) => one.task_id === "check" && (one.state === "success" || one.state === "skipped"));
-      const answer = checked ? await xcom("check", "found").catch(() => null) : null;
+      const answer = checked ? await given(runs, "check", "found") : null;
       const doneBefore = answer?.done_before || "";
       const dry = Boolean(answer) && !lanes.length && about?.conf?.dry_run !== false && tasks.some((one) => one.task_id === "check" && one.state === "skipped");
       const kind = lanes[0]?.kind || kindOf(dag);
       place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
       const paused = about && !ENDED.has(about.state) ? await pausedSaid(dag) : "";
       showPaused(paused);
-      place("told").textContent = told(kind, about, { ...found, lanes }, refused, paused, doneBefore);
-      place("told").className = `sentence ${refused ? "bad" : paused || doneBefore ? "busy" : ""}`;
+      place("told").textContent = told(kind, about, { ...found, lanes }, failed, paused, doneBefore);
+      // A step that somebody has paused or cancelled has failed too, as Airflow sees it.
+      const isSteered = lanes.some((one) => one.state === "paused" || one.state === "cancelled");
+      place("told").className = `sentence ${failed?.over && !isSteered ? "bad" : failed || paused || doneBefore ? "busy" : ""}`;
       mend(place("took"), holding(tookSaid(about, tasks, lanes)));
-      mend(place("asked"), holding(askedFor(about?.conf)));
+      mend(place("asked"), holding(askedFor(dag ? named : found.run || named, about?.conf)));
       mend(place("steps"), holding(steps(tasks, dry)));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
       place("steering").replaceChildren(...steering(found, about, lanes, tasks, dry || about?.conf?.dry_run ? answer : null));

@@ -3,11 +3,11 @@
 // them. Everything is put in as text, never as HTML.
 
 import {
-  address, airflow, asked, cell, copyable, counted, element, estimated, grouped, link, load, messageOf, navigation, rangeText, windowLink, withQuery,
+  address, airflow, asked, cell, coordinateOf, copyable, counted, element, estimated, grouped, link, load, messageOf, navigation, rangeText, windowLink, withQuery,
 } from "./shared.js";
 import { cut } from "./payload.js";
 import { placesTable } from "./places.js";
-import { KINDS, follow, kindOf } from "./progress.js";
+import { KINDS, follow, given, kindOf } from "./progress.js";
 
 // What is shown first: how it ended.
 const RESULTS = [
@@ -19,15 +19,8 @@ const CHANGES = ["changed", "new", "gone"];
 
 const runNow = () => {
   const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked(name) || ""));
-  return `dags/${dag}/dagRuns/${run}/taskInstances`;
+  return `dags/${dag}/dagRuns/${run}`;
 };
-
-// A result, or null where there is none: to ask for that one would be an error in the browser's console. It is looked for by
-// its name, since a list of all that the tasks of a run have given may have many pages.
-async function result(task, key) {
-  const { total_entries: there } = await airflow(`${runNow()}/${task}/xcomEntries?xcom_key=${key}&limit=1`);
-  return there ? (await airflow(`${runNow()}/${task}/xcomEntries/${key}`)).value : null;
-}
 
 function section(title, found) {
   const made = document.getElementById("answers").content.cloneNode(true).firstElementChild;
@@ -85,7 +78,9 @@ function changes(title, found) {
         const line = examples.tBodies[0].insertRow();
         cell(line, place.name, "topic");
         cell(line, kind, "");
-        cell(line, one.at, "topic");
+        // A message, or a block or window of aggregates.
+        const message = coordinateOf(one.at);
+        cell(line, message ? copyable(one.at, link(one.at, withQuery(address("streams", stream, "messages"), message))) : one.at, "topic");
         // An example of aggregates is a block or a window, and stands for several keys.
         cell(line, one.keys ? counted(one.keys, "key") : grouped(one.index), "number");
         cell(line, one.columns.join(", ") || one.why, "run");
@@ -130,7 +125,7 @@ function windows({ lane, windows: committed }) {
 async function show() {
   const problem = document.getElementById("problem");
   try {
-    const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
+    const results = await Promise.all(RESULTS.map(({ task, key }) => given(runNow(), task, key)));
     const [published, compared, before] = results;
     document.getElementById("results").replaceChildren();
     // Those of a run with lanes of its own stand beside its lanes.

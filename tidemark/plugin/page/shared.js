@@ -296,16 +296,18 @@ export function airflowLink(text, path) {
 }
 
 // A run of Airflow, which the ledger knows as `DAG/RUN`, or a run of the command line: `cli/...`, or a name that was given.
+// What is copied is the whole name, as commands take it.
 export function run(name) {
   const [dag, ...rest] = (name || "").split("/");
-  if (rest.length === 0 || dag === "cli") return document.createTextNode(name || NONE);
+  if (!name) return document.createTextNode(NONE);
+  if (rest.length === 0 || dag === "cli") return copyable(name, element("span", name));
   const id = rest.join("/");
   const made = airflowLink("", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id)}`);
   // A narrow column breaks an id between its parts: scheduled__, the date, the clock, the zone.
   id.split(/(?<=__)|(?=T\d\d:)|(?=[+-]\d\d:\d\d$)/).forEach((part, at) => {
     made.append(at ? element("wbr") : "", /^\d{4}-\d\d-\d\d$/.test(part) ? element("span", part, "date") : part);
   });
-  return made;
+  return copyable(name, made);
 }
 
 // What the page of a message takes, of a coordinate as the ledger writes it.
@@ -318,6 +320,9 @@ export function messageOf(coordinate) {
 
 // Offsets as people and commands write them: half-open.
 export const rangeText = (partition, from, until) => `${partition}@${from}-${until}`;
+
+// A partition beside a picture: the beginning and the end of a name that would take many lines.
+export const shortened = (partition, most = 70) => (partition.length > most ? `${partition.slice(0, most / 2)} … ${partition.slice(3 - most / 2)}` : partition);
 
 // A text with numbers as pages show them, whose digits are in groups, as a field takes it.
 export const ungrouped = (text) => text.replace(/(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))/g, "").trim();

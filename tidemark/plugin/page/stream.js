@@ -82,12 +82,13 @@ function laneRow(row, one) {
   cell(row, run(one.run), "run");
 }
 
-// First the stream, with the state that the page of all streams shows, then its worst partition.
-function showStatus(place, { state, status: worst, lag_sentence: lag, windows }) {
+// First the stream, with the state that the page of all streams shows, then its worst partition, if any is worse than others.
+function showStatus(place, { state, status: worst, lag, lag_sentence: sentence, windows }) {
   place.className = `status ${STATES[state]}`;
   const none = windows.some((one) => one.state === "committed") ? `${state}.` : `${state}: no window has been committed yet.`;
   const worse = worst && state !== worst.word ? `${state}. The lag is ` : "";
-  say(place, !worst ? none : `${worse}${worst.word} (${worst.rule}): ${spoken(lag)}. Worst partition: ${spoken(worst.sentence)}.`);
+  const which = worst?.word === "OK" && lag === "0" ? "" : ` Worst partition: ${spoken(worst?.sentence)}.`;
+  say(place, !worst ? none : `${worse}${worst.word} (${worst.rule}): ${spoken(sentence)}.${which}`);
 }
 
 function showPartitions(stream) {

@@ -1,7 +1,7 @@
 // All streams that the viewer may see, one line each, the worst first. The server knows all of them: it puts them in order,
 // counts them, and waits for no server that is slow. What it does not know yet comes with a later answer.
 import {
-  ROOT, STATES, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, counted, drawing, element, grouped, isOne, keepingFocus,
+  ROOT, STATES, address, airflow, arrange, asked, button, cell, coordinateOf, counted, drawing, element, grouped, isOne, keepingFocus,
   link, load, navigation, refill, refreshed, remember, say, span, spoken, time, withQuery,
 } from "./shared.js";
 
@@ -10,6 +10,8 @@ const REFRESH_MS = 15000;
 // While the servers of some streams have not been asked yet.
 const SOON_MS = 1500;
 const RUNS_MS = 30000;
+// A number of more is written smaller.
+const MOST_DIGITS = 12;
 // Of those questions that a browser asks at once.
 const AT_ONCE = 4;
 const RETENTION = { lost: "bad", warning: "busy" };
@@ -122,7 +124,7 @@ const about = (ms) => span(Math.max(0, ms)).split(" ").slice(0, 2).join(" ");
 
 function lagOf(line) {
   if (line.lag === null) return null;
-  const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : "");
+  const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : line.lag.length > MOST_DIGITS ? "long" : "");
   const drawn = spark(line.lags, `Lag that each of the last ${counted(line.lags.length, "window")} left: from ${grouped(line.lags[0])} to ${grouped(line.lags.at(-1))}`, false);
   const since = line.lag !== "0" && line.unread_since ? `for ${about(Date.now() - line.unread_since)}` : "";
   return two(made, drawn || since ? withSpark(since, drawn) : "");
@@ -167,7 +169,7 @@ function auditOf(name, audit) {
 
 function runOf({ run }, name) {
   if (!run) return null;
-  const made = airflowLink(run.state, `dags/${encodeURIComponent(`${name}__ingest`)}/runs/${encodeURIComponent(run.dag_run_id)}`);
+  const made = link(run.state, withQuery(new URL("run", ROOT), { dag_id: `${name}__ingest`, run_id: run.dag_run_id }));
   made.className = RUN[run.state] || "";
   const at = run.end_date || run.start_date || run.queued_at;
   return two(made, at ? ago(Date.parse(at)) : "");

@@ -1,11 +1,11 @@
 // The coverage picture by event time: a row for each partition, a column for each hour or day. Columns are chosen with the pointer
 // or the keyboard, and replayed, backfilled or looked through.
 import {
-  address, asked, button, counted, drawing, element, grouped, isOne, keepingFocus, link, loadPatiently, rangeText, remember, say, withQuery,
+  address, asked, button, counted, drawing, element, grouped, isOne, keepingFocus, link, loadPatiently, rangeText, remember, say, shortened, withQuery,
 } from "./shared.js";
 import { WORDS, give } from "./coverage.js";
 import { plan } from "./plan.js";
-import { dayText, minuteText, showTime, timeOf, weekday } from "./times.js";
+import { dayText, hourOf, minuteText, showTime, timeOf, weekday } from "./times.js";
 
 const PAGE = 25;
 const REFRESH_MS = 15000;
@@ -31,6 +31,8 @@ const place = (id) => document.getElementById(`coverage-${id}`);
 const begins = (column) => found.since + column * found.step_ms;
 const columns = () => Math.round((found.until - found.since) / found.step_ms);
 const iso = (ms) => new Date(ms).toISOString().replace(/\.000Z$/, "Z");
+// Whether a day begins in a column of hours. In some zones it begins at half past of UTC, and so within one.
+const beginsDay = (column) => view.axis === "hour" && hourOf(new Date(begins(column))) === 0;
 const timeText = (ms) => (view.axis === "day" ? dayText(new Date(ms)) : `${dayText(new Date(ms))} ${minuteText(new Date(ms))}`);
 const spanText = (from, until) => `${timeText(begins(from))} to ${timeText(begins(until))}`;
 
@@ -185,8 +187,9 @@ function scale() {
   const each = view.axis === "day" ? Math.ceil(number / 12) : [1, 2, 3, 6, 12, 24].find((one) => number / one <= 16) ?? 24;
   for (let column = 0; column < number; column += 1) {
     const time = new Date(begins(column));
-    const first = column === 0 || (view.axis === "hour" && minuteText(time) === "00:00");
-    if (!first && column % each) continue;
+    const first = column === 0 || beginsDay(column);
+    // The hours that people count by: 03:00, 06:00.
+    if (!first && (view.axis === "day" ? column : hourOf(time)) % each) continue;
     const text = view.axis === "day" || first ? `${weekday(time)} ${dayText(time).slice(5)}` : minuteText(time);
     const at = (column / number) * width;
     const size = first || view.axis === "day" ? DAY_PX : HOUR_PX;
@@ -218,10 +221,13 @@ function grid() {
       if (cell.states.unread && cell.state !== "unread") svg.append(drawing("rect", { ...shown, class: "state-unread", y: index * ROW + ROW / 2, height: ROW / 2 - 2 }));
     }
   });
+  for (let column = 1; column < number; column += 1) {
+    if (beginsDay(column)) svg.append(drawing("line", { class: "midnight", x1: column, x2: column, y1: 0, y2: height }));
+  }
   follow(svg);
   steer(svg);
   const names = element("div", undefined, "names");
-  for (const row of found.rows) names.append(Object.assign(element("span", row.partition), { title: row.partition }));
+  for (const row of found.rows) names.append(Object.assign(element("span", shortened(row.partition, 20)), { title: row.partition }));
   const drawn = element("div");
   drawn.append(svg, scale());
   const made = element("div", undefined, "in-time");

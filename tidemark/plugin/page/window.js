@@ -99,7 +99,7 @@ function facts(place, found) {
     place.append(element("dt", name), dd);
   };
   const by = found.attempt ? found.attempt.run : found.run;
-  fact("Run", copyable(by, run(by)));
+  fact("Run", run(by));
   const [dag, ...id] = by.split("/");
   // There, each lane of a run has a mapped task.
   const mapped = /__(backfill|replay)$/.test(dag) ? "/mapped" : "";
