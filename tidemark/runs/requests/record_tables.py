@@ -28,9 +28,9 @@ def named_records(opened: OpenStream, name: str) -> Named:
 
     Raises WrongUse naming the file and the line, or the table, the row and the column, of what is wrong. Raises Unreachable.
     """
-    if not name.startswith(_TABLE):
+    table = _named(opened, name)
+    if table is None:
         return records_in(name)
-    table = _allowed(opened, name)
     gateway = Gateway(hbase_endpoint(opened.connections(table.hbase)))
     try:
         return records_of(name, _rows(gateway, table), [f", column {column}" for column in table.columns])
@@ -40,7 +40,10 @@ def named_records(opened: OpenStream, name: str) -> Named:
         gateway.close()
 
 
-def _allowed(opened: OpenStream, name: str) -> RecordTable:
+def _named(opened: OpenStream, name: str) -> RecordTable | None:
+    """The table that a name means; None where it means a file."""
+    if not name.startswith(_TABLE):
+        return None
     allowed = {table.table: table for table in opened.stream.record_tables}
     allowed_table = allowed.get(name.removeprefix(_TABLE))
     if allowed_table is None:
