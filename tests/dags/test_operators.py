@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
@@ -15,8 +19,10 @@ from airflow.sdk.exceptions import (
     DagRunTriggerException,
     ErrorType,
 )
+from airflow.sdk.execution_time import macros
 from airflow.sdk.execution_time.comms import ErrorResponse
 
+from services.site import REPOSITORY
 from tidemark.airflow.operators import (
     AuditOperator,
     BackfillOperator,
@@ -26,6 +32,23 @@ from tidemark.airflow.operators import (
     run_for,
 )
 from tidemark.errors import WrongUse
+
+
+@pytest.mark.covers("N74")
+def test_the_examples_of_the_page_are_dags(tmp_path: Path) -> None:
+    """As Airflow parses them. The page has all imports that one needs, and arguments that operators and sensors take."""
+    page = (REPOSITORY / "docs" / "own-dags.md").read_text()
+    for number, text in enumerate(re.findall(r"```python\n(.*?)```", page, re.DOTALL)):
+        (tmp_path / f"example_{number}.py").write_text(text)
+    bag = DagBag(dag_folder=str(tmp_path))
+    assert bag.import_errors == {}
+    proof = bag.dags["proof_of_yesterday"]
+    assert set(bag.dags) == {"orders_of_the_day", "orders_when_behind", proof.dag_id}
+    # What is asked for is a day, whatever the interval of Airflow's timetable.
+    day: Any = {"logical_date": datetime(2026, 11, 28, tzinfo=UTC), "macros": macros}
+    complete, audit = proof.get_task("complete"), proof.get_task("audit")
+    asked: Any = [complete.since, complete.until, audit.conf["since"], audit.conf["until_time"]]
+    assert audit.render_template(asked, day) == ["2026-11-27T00:00:00+00:00", "2026-11-28T00:00:00+00:00"] * 2
 
 
 @pytest.mark.covers("N74")

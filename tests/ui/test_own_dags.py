@@ -95,7 +95,7 @@ def test_a_watcher_starts_an_ingest(airflow: Airflow, kafka: Kafka, stream: tupl
     opened = open_stream(file)
     kafka.send((name, 0, None, b'{"id": %d}' % number) for number in range(BOUND - 1))
     dag = f"{name}_when_behind"
-    text = examples()[1].replace('"orders_when_behind"', f'"{dag}"').replace('"orders"', f'"{name}"')
+    text = examples()[2].replace('"orders_when_behind"', f'"{dag}"').replace('"orders"', f'"{name}"')
     text = text.replace('"/opt/airflow/dags/streams/orders.yaml"', f'"{file}"')
     text = re.sub("messages=[0-9_]+", f"messages={BOUND}", text)
     text = re.sub("seconds=[0-9_]+", "seconds=86400, poke_interval=1", text)
