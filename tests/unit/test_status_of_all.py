@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
 from tidemark.cli import app, stream_lookup
+from tidemark.cli.commands import ledger
 from tidemark.errors import Unreachable
+from tidemark.ledger.recovery.backup import retire
 from tidemark.runs.live.open_stream import OpenStream
 
 ASKED: list[str] = []
@@ -44,6 +47,23 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     for name in ("open_transactions", "retention", "timestamps"):
         monkeypatch.setattr(type(made.kafka), name, getattr(LookedAt, name), raising=False)
     return made
+
+
+@pytest.mark.parametrize("command", [app.status, ledger.show])
+def test_a_ledger_that_has_moved_says_so(
+    made: StreamInMemory,
+    command: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its stream is OK for as long as nothing is produced, and a stream file may name the older place by mistake."""
+    monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
+    command("orders")
+    assert "retired" not in capsys.readouterr().err
+    retire(made.opened.book, "moved to ZooKeeper")
+    command("orders")
+    said = capsys.readouterr().err
+    assert "this ledger of orders was retired, and is used no more: moved to ZooKeeper. Name the ledger that" in said
 
 
 @pytest.mark.covers("U19")

@@ -224,6 +224,7 @@ def status(
     rows = [[getattr(partition, column) for column in columns] for partition in overview.partitions]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
     data(overview, as_json=as_json, rows=rows, columns=headings)
+    stream_lookup.say_if_retired(opened.book)
     if (worst := overview.status) is not None and worst.word != PartitionState.OK:
         error(f"{worst.word} ({worst.rule}): {worst.sentence}")
     if overview.holes:

@@ -8,6 +8,8 @@ from pathlib import Path
 from tidemark.cli.output import error
 from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.register import retirement
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.settings.wording import nearest
 from tidemark.streams.loading import FOLDERS, load, name_in, stream_files, stream_folders
@@ -23,6 +25,13 @@ def folders() -> list[Path]:
     """
     alone = [on_one_machine.streams_folder()] if on_one_machine.has_streams() else []
     return [*stream_folders(beside=Path("dags")), *alone]
+
+
+def say_if_retired(book: Book) -> None:
+    """Say that a ledger has moved to another place: its positions may look well for as long as nothing is produced."""
+    register = book.register()
+    if register is not None and (said := retirement(register[1])) is not None:
+        error(said)
 
 
 def opened(stream: str) -> OpenStream:

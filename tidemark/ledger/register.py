@@ -189,11 +189,18 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
 
 def check_in_use(register: Register) -> None:
     """Raises WrongUse for the register of a ledger that was retired."""
-    if register.retired is not None:
-        raise WrongUse(
-            f"this ledger of {register.stream} was retired, and is used no more: {register.retired}. Name the ledger that "
-            "replaces it in the stream file"
-        )
+    if (said := retirement(register)) is not None:
+        raise WrongUse(said)
+
+
+def retirement(register: Register) -> str | None:
+    """Why no run uses this ledger any more, and the remedy; None for a ledger in use."""
+    if register.retired is None:
+        return None
+    return (
+        f"this ledger of {register.stream} was retired, and is used no more: {register.retired}. Name the ledger that "
+        "replaces it in the stream file"
+    )
 
 
 def _has_token(token: str) -> Callable[[bytes], bool]:

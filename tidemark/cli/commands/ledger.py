@@ -73,6 +73,7 @@ def show(
     columns = ("lane", "state", "windows", "pending", "held_by", "asked_by", "approved_by", "reason")
     headings = [name.replace("_", " ") for name in columns]
     data(lanes, as_json=as_json, rows=[[row[name] or "" for name in columns] for row in lanes], columns=headings)
+    stream_lookup.say_if_retired(book)
     if not closed and register is not None and (others := register[1].closed):
         error(f"{number_of(others, 'lane', 'is', 'are')} closed: --closed shows {'it' if others == 1 else 'them'} too")
 
