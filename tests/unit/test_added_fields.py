@@ -12,40 +12,42 @@ from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import KafkaInMemory, StreamInMemory
 from tidemark.cli.commands import fields as command
 from tidemark.drafts.adding import with_fields
-from tidemark.drafts.columns import VARIANT, Column
+from tidemark.drafts.columns import Column
 from tidemark.drafts.json_objects import unnamed
 from tidemark.drafts.sampling import SampledMessage
 from tidemark.errors import WrongUse
 from tidemark.streams.loading import StreamFile, load, stream_files
 
-ADDED = [Column("paid", "boolean", 3, "true"), Column("on", "string", 2, "x")]
+LINES = "array<struct<sku:string,price:decimal(18,2)>>"
+ADDED = [Column("paid", "boolean", 3, "true"), Column("on", "string", 2, "x"), Column("lines", LINES, 2, "[]")]
 SCHEMES = {
     "lines": (
         "scheme:\n  type: json\n  fields:\n    id: integer  # the key\n    name: string\n  # all others\n  unknown: keep\n",
         "scheme:\n  type: json\n  fields:\n    id: integer  # the key\n    name: string\n"
-        "    paid: boolean  # new\n    'on': string  # new\n  # all others\n  unknown: keep\n",
+        "    paid: boolean  # new\n    'on': string  # new\n    lines: 'LINES'  # new\n  # all others\n  unknown: keep\n",
     ),
     "flow": (
         "scheme: {type: json, fields: {id: integer, name: string}, unknown: keep}  # short\n",
-        "scheme: {type: json, fields: {id: integer, name: string, paid: boolean, 'on': string}, unknown: keep}  # short\n",
+        "scheme: {type: json, fields: {id: integer, name: string, paid: boolean, 'on': string, "
+        "lines: 'LINES'}, unknown: keep}  # short\n",
     ),
     "several lines of flow": (
         "scheme:\n  type: json\n  fields: {\n    id: integer,\n    name: string,  # of the customer\n  }\n",
-        "scheme:\n  type: json\n  fields: {\n    id: integer,\n    name: string, paid: boolean, 'on': string,  # of the "
-        "customer\n  }\n",
+        "scheme:\n  type: json\n  fields: {\n    id: integer,\n    name: string, paid: boolean, 'on': string, "
+        "lines: 'LINES',  # of the customer\n  }\n",
     ),
     "plain schema": (
         "scheme:\n  type: json\n  schema: id BIGINT, tags ARRAY<STRING>  # DDL\n",
-        "scheme:\n  type: json\n  schema: id BIGINT, tags ARRAY<STRING>, `paid` BOOLEAN, `on` STRING  # DDL\n",
+        "scheme:\n  type: json\n  schema: id BIGINT, tags ARRAY<STRING>, `paid` BOOLEAN, `on` STRING, `lines` LINES  # DDL\n",
     ),
     "quoted schema": (
         'scheme:\n  type: json\n  schema: "id BIGINT, `order` STRING"\n',
-        'scheme:\n  type: json\n  schema: "id BIGINT, `order` STRING, `paid` BOOLEAN, `on` STRING"\n',
+        'scheme:\n  type: json\n  schema: "id BIGINT, `order` STRING, `paid` BOOLEAN, `on` STRING, `lines` LINES"\n',
     ),
     "schema in lines": (
         "scheme:\n  type: json\n  schema: |\n    id BIGINT,\n    name STRING\n\n  # all others\n  unknown: keep\n",
-        "scheme:\n  type: json\n  schema: |\n    id BIGINT,\n    name STRING,\n    `paid` BOOLEAN,\n    `on` STRING\n\n"
-        "  # all others\n  unknown: keep\n",
+        "scheme:\n  type: json\n  schema: |\n    id BIGINT,\n    name STRING,\n    `paid` BOOLEAN,\n    `on` STRING,\n"
+        "    `lines` LINES\n\n  # all others\n  unknown: keep\n",
     ),
 }
 HEAD, _, REST = MINIMAL.partition("scheme:\n")
@@ -56,7 +58,7 @@ BEHIND = REST[REST.index("sinks:") :]
 @pytest.mark.parametrize("form", SCHEMES)
 @pytest.mark.parametrize("last", [False, True])
 def test_fields_are_added_and_nothing_else_changes(form: str, last: bool, tmp_path: Path) -> None:
-    before, wanted = SCHEMES[form]
+    before, wanted = (one.replace("LINES", LINES) for one in SCHEMES[form])
     # The scheme may end the file, and the file without a line end.
     text, whole = (
         (HEAD + BEHIND + before.rstrip("\n"), HEAD + BEHIND + wanted.rstrip("\n"))
@@ -68,7 +70,7 @@ def test_fields_are_added_and_nothing_else_changes(form: str, last: bool, tmp_pa
     path = tmp_path / "orders.yaml"
     path.write_text(added)
     fields = load(path).stream.fields
-    assert [name for name in fields if name != "unknown"][-2:] == ["paid", "on"]
+    assert [name for name in fields if name != "unknown"][-3:] == ["paid", "on", "lines"]
 
 
 @pytest.mark.covers("N111")
@@ -111,7 +113,7 @@ def test_a_change_of_anything_else_is_refused_and_no_draft_is_a_stream(
 
     monkeypatch.setattr(command, "load", looking)
     with pytest.raises(WrongUse, match=r"orders\.yaml: the fields are written in a way .* write them by hand"):
-        command._check(path, text, before, ["paid", "on"])
+        command._check(path, text, before, ["paid", "on", "lines"])
     assert seen == [[path]]
 
 
@@ -119,7 +121,7 @@ def test_a_change_of_anything_else_is_refused_and_no_draft_is_a_stream(
 def test_a_linked_file_keeps_its_link_its_owner_and_its_line_ends(tmp_path: Path) -> None:
     kept, path = tmp_path / "kept" / "orders.yaml", tmp_path / "orders.yaml"
     kept.parent.mkdir()
-    before, wanted = SCHEMES["lines"]
+    before, wanted = (one.replace("LINES", LINES) for one in SCHEMES["lines"])
     kept.write_bytes((HEAD + before + BEHIND).replace("\n", "\r\n").encode())
     if os.geteuid() == 0:
         os.chown(kept, 1234, 1235)
@@ -157,6 +159,6 @@ def test_keys_that_are_not_named_have_the_type_that_fits() -> None:
     found = unnamed([*(json.dumps(one).encode() for one in values), b"no JSON"], ["id", "name"])
     assert [(one.name, one.type, one.values) for one in found] == [
         ("paid", "boolean", 1),
-        ("more", VARIANT, 1),
+        ("more", "struct<a:bigint>", 1),
         ("on", "string", 1),
     ]

@@ -16,13 +16,17 @@ from tests.support.protobuf_orders import ORDER, Schema, framed
 from tests.support.registry import serving
 from tidemark.clients.schema_registry import RegistryEndpoint, SchemaRegistry
 from tidemark.drafts.avro_records import avro_format
-from tidemark.drafts.drafting import outcome, text_of
+from tidemark.drafts.drafting import outcome
+from tidemark.drafts.drafting import text_of as file_of
+from tidemark.drafts.json_objects import json_in
+from tidemark.drafts.json_types import json_type
 from tidemark.drafts.recognising import format_of
 from tidemark.drafts.sampling import SampledMessage
 from tidemark.errors import WrongUse
 from tidemark.schemes.kinds import DelimitedScheme, JsonScheme, RegexScheme
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark.types.fields import text_of
 
 
 def drafted(folder: Path, values: list[bytes | None]) -> tuple[Stream, list[str]]:
@@ -31,7 +35,7 @@ def drafted(folder: Path, values: list[bytes | None]) -> tuple[Stream, list[str]
     found = format_of([value for value in values if value is not None])
     made = outcome(found, seen)
     path = folder / "orders.yaml"
-    path.write_text(text_of("orders", "orders", "kafka_default", found, made, date(2026, 11, 27)))
+    path.write_text(file_of("orders", "orders", "kafka_default", found, made, date(2026, 11, 27)))
     return load(path).stream, [f"{one.at}: {why}" for one, why in made.dead]
 
 
@@ -57,10 +61,88 @@ def test_json_has_the_type_that_fits_each_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("N70")
-def test_nested_and_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
+def test_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
     stream, dead = drafted(tmp_path, objects({"a": {"b": 1}, "c": 1}, {"a": [1], "c": "x"}, {"order": 1, "c": None}))
     assert stream.fields == {"a": "string", "c": "string", "order": "integer"}
     assert dead == []
+
+
+_MANY = [{"k" * (number + 1): number} for number in range(60)]
+_DEEP: Any = 1
+for _ in range(11):
+    _DEEP = [_DEEP]
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["2026-11-21", "2024-02-29"], "date"),
+        (["2026-11-21", "2026-02-29"], "string"),
+        ([{"zip": 1, "at": "2026-11-21T00:00:00Z"}, {"zip": None}], "struct<zip:bigint,at:timestamp>"),
+        ([[{"on": ["2026-11-21"]}], []], "array<struct<on:array<date>>>"),
+        ([[1, None, 2.5], []], "array<double>"),
+        # Keys that most of the objects lack are data.
+        ([{"ada": 1}, {"bob": 2}, {"eve": 3}], "map<string,bigint>"),
+        (_MANY, "map<string,bigint>"),
+        ([{"a b": 1}], "map<string,bigint>"),
+        ([{"a": 1, "b": "x"}, {"a": 1}, {"a": 1}], "struct<a:bigint,b:string>"),
+        # Nothing says what is in them, they do not agree, or no sink takes as many levels.
+        ([[], {}], "variant"),
+        ([{"a": None}], "variant"),
+        ([[1, "x"]], "variant"),
+        ([{"a": 1, "A": "x"}], "variant"),
+        ([{"ada": 1}, {"bob": "x"}, {"eve": 3}], "variant"),
+        ([_DEEP], "variant"),
+    ],
+)
+def test_nested_values_have_the_type_on_which_the_messages_agree(values: list[Any], kind: str) -> None:
+    parsed = [json_in(json.dumps(one).encode()) for one in values]
+    assert text_of(json_type(parsed)) == kind
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["9.90", "12.55", "-0.01"], "decimal(18,2)"),
+        (["9.90", "1" * 17 + ".10"], "decimal(38,2)"),
+        # A double never ends so, and a decimal always has its digits.
+        (["9.91", "12.55"], "double"),
+        (["9.90", "12.5"], "double"),
+        (["9.90", "12"], "double"),
+        (["9.0", "12.5"], "double"),
+        (["9.90", "1.10e3"], "double"),
+        (["9.90", "1" * 40 + ".10"], "double"),
+    ],
+)
+def test_amounts_are_decimals_where_all_are_written_so(tmp_path: Path, texts: list[str], kind: str) -> None:
+    stream, dead = drafted(tmp_path, [f'{{"a": {one}, "b": [{one}]}}'.encode() for one in texts])
+    assert (stream.fields, dead) == ({"a": kind, "b": f"array<{kind}>"}, [])
+    # As columns, and as elements of an array, which keep the text of their numbers.
+    stream, dead = drafted(tmp_path, [f"{one},x".encode() for one in texts])
+    assert (stream.fields["column_1"], dead) == (kind, [])
+    array = ", ".join(f'{{"a": {one}}}' for one in texts)
+    stream, dead = drafted(tmp_path, [f"[ {array} ]".encode()])
+    assert (stream.fields, dead) == ({"a": kind}, [])
+
+
+@pytest.mark.covers("N70")
+def test_what_does_not_fit_within_a_value_is_named_by_its_path(tmp_path: Path) -> None:
+    lines = [{"sku": "a", "n": 1}]
+    values = objects(*({"lines": lines, "to": {"ada": 1} if one % 3 else {}} for one in range(200)))
+    values += [b'{"lines": [{"n": "x"}]}', b'{"lines": [1]}', b'{"lines": {}, "to": []}']
+    stream, dead = drafted(tmp_path, values)
+    assert stream.fields == {"lines": "array<struct<sku:string,n:bigint>>", "to": "struct<ada:bigint>"}
+    assert dead == [
+        "orders/0@200: lines[].n is not an integer",
+        "orders/0@201: lines[] is not an object",
+        "orders/0@202: lines is not an array",
+    ]
+    assert (
+        "# a struct has the keys that it names: others within it are passed over"
+        in (tmp_path / "orders.yaml").read_text()
+    )
 
 
 @pytest.mark.covers("N70")

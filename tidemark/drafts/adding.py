@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import yaml
 
 from tidemark.drafts.columns import Column
+from tidemark.drafts.json_types import ddl_of
 from tidemark.errors import WrongUse
 
 _BY_HAND = "write it by hand"
@@ -24,12 +25,9 @@ def with_fields(text: str, added: Sequence[Column], said: str) -> str:
         named = [f"{_as_yaml(one.name)}: {_as_yaml(one.type)}" for one in added]
         return _in_flow(text, fields, named) if fields.flow_style else _in_lines(text, fields, named, said)
     if isinstance(schema, yaml.ScalarNode):
-        named = [f"`{one.name}` {_DDL[one.type]}" for one in added]
+        named = [f"`{one.name}` {ddl_of(one.type)}" for one in added]
         return _in_schema(text, schema, named)
     raise WrongUse(f"the scheme has neither fields nor a schema of its own in this file: {_BY_HAND}")
-
-
-_DDL = {"boolean": "BOOLEAN", "integer": "BIGINT", "double": "DOUBLE", "timestamp": "TIMESTAMP", "string": "STRING"}
 
 
 def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
@@ -79,4 +77,5 @@ def _inserted(text: str, at: int, more: str) -> str:
 
 
 def _as_yaml(value: str) -> str:
-    return str(yaml.safe_dump(value, allow_unicode=True, width=1_000_000)).splitlines()[0]
+    """A text as it may stand between others, where a comma or a bracket of it would be one of YAML's."""
+    return str(yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=1_000_000)).strip()[1:-1]

@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
+
+from tidemark.types.ddl import Type
 
 # A type that fits all values but these few is taken: the others are dead letters, and the draft shows them.
 FITS = 0.98
@@ -20,7 +22,13 @@ _ISO = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6}0*)?(?:Z|[+-]\d\d:\d\d)?",
     re.ASCII,
 )
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _BLANK = " \t\r\n"
+# A number with a point, as programs write amounts: each with as many digits behind it.
+_WITH_POINT = re.compile(r"[+-]?(\d+)\.(\d+)", re.ASCII)
+_DIGITS = re.compile(r"[+-]?(?=[\d.]*\d)(\d*)(?:\.(\d*))?", re.ASCII)
+# The digits of an amount, where the samples have no more.
+_USUAL_DIGITS, _MOST_DIGITS = 18, 38
 # Forms of times in text, as Spark's patterns have them and as Python does.
 FORMS = (
     ("yyyy-MM-dd'T'HH:mm:ssXXX", "%Y-%m-%dT%H:%M:%S%z", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)"),
@@ -65,12 +73,50 @@ def is_time(value: object) -> bool:
     return True
 
 
-# The types of JSON's values, the narrowest first. VARIANT takes all others.
+def is_date(value: object) -> bool:
+    """Whether a text is a day, as 2026-11-21."""
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        return False
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def written_decimal(texts: Sequence[str]) -> Type | None:
+    """The decimal that numbers are, by their texts; None for those that may be any numbers.
+
+    All have as many digits behind the point, two or more, and one of them ends with a 0, which programs do not write behind a
+    double: 9.90 and 12.50.
+    """
+    found = [match for text in texts if (match := _WITH_POINT.fullmatch(text)) is not None]
+    scales = {len(match[2]) for match in found}
+    if len(found) < len(texts) or len(scales) != 1 or not any(match[2].endswith("0") for match in found):
+        return None
+    (scale,) = scales
+    whole = max(len(match[1]) for match in found)
+    if scale < 2 or whole + scale > _MOST_DIGITS:
+        return None
+    return Type("decimal", _USUAL_DIGITS if whole + scale <= _USUAL_DIGITS else _MOST_DIGITS, scale)
+
+
+def fits_decimal(text: str, kind: Type) -> bool:
+    """Whether a text is a number without an exponent, of no more digits than a decimal has."""
+    match = _DIGITS.fullmatch(text)
+    if match is None:
+        return False
+    whole, fraction = match[1].lstrip("0"), (match[2] or "").rstrip("0")
+    return len(whole) <= kind.precision - kind.scale and len(fraction) <= kind.scale
+
+
+# The flat types of JSON's values, the narrowest first. VARIANT takes all others.
 OF_JSON: tuple[tuple[str, Test], ...] = (
     ("boolean", lambda value: isinstance(value, bool)),
     ("integer", is_integer),
     ("double", is_number),
     ("timestamp", is_time),
+    ("date", is_date),
     ("string", lambda value: isinstance(value, str)),
 )
 VARIANT = "variant"
@@ -86,7 +132,17 @@ def text_types(form: str | None) -> tuple[tuple[str, Test], ...]:
         ("integer", _whole),
         ("double", _decimal),
         *times,
+        ("date", is_date),
     )
+
+
+def text_type(values: Sequence[str], types: Sequence[tuple[str, Test]]) -> tuple[str, Test]:
+    """The type that fits some texts, and its test. `types`: as `text_types` gives them."""
+    kind = type_of(values, types, "string")
+    amount = written_decimal([value.strip(_BLANK) for value in values]) if kind == "double" else None
+    if amount is not None:
+        return str(amount), lambda value: fits_decimal(value.strip(_BLANK), amount)
+    return kind, dict(types).get(kind, lambda value: True)
 
 
 def _whole(value: str) -> bool:

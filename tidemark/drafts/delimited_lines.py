@@ -7,16 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tidemark.drafts.columns import Column, Test, form_of, text_types, type_of
+from tidemark.drafts.columns import Column, form_of, text_type, text_types
 from tidemark.drafts.format import A_VALUE, Format, example, text_in
 
 _SEPARATORS = {"\t": "tabs", "|": "|", ";": ";", ",": ","}
 # Fewer lines of one width than this are text with some commas in it.
 _ONE_WIDTH = 0.8
-
-
-def _any(_: object) -> bool:
-    return True
 
 
 def delimited_format(texts: Sequence[str]) -> Format | None:
@@ -34,10 +30,10 @@ def delimited_format(texts: Sequence[str]) -> Format | None:
     given = [[cell for row in rows if (cell := row[index]) is not None] for index in range(width)]
     form = form_of(given)
     tests = text_types(form)
-    types = {f"column_{index + 1}": type_of(values, tests, "string") for index, values in enumerate(given)}
-    by_name: dict[str, Test] = {**dict(tests), "string": _any}
-    scheme: dict[str, Any] = {"type": "delimited", "fields": types, "separator": separator}
-    if "timestamp" in types.values():
+    types = {f"column_{index + 1}": text_type(values, tests) for index, values in enumerate(given)}
+    fields = {name: kind for name, (kind, _) in types.items()}
+    scheme: dict[str, Any] = {"type": "delimited", "fields": fields, "separator": separator}
+    if "timestamp" in fields.values():
         scheme["timestamp"] = form
 
     def refusal(value: bytes) -> str | None:
@@ -45,14 +41,14 @@ def delimited_format(texts: Sequence[str]) -> Format | None:
         row = None if text is None else _row(text, separator)
         if row is None or len(row) != width:
             return f"not {width} columns"
-        for (name, kind), cell in zip(types.items(), row, strict=True):
-            if cell is not None and not by_name[kind](cell):
-                return f"{name} is not {A_VALUE[kind]}"
+        for (name, (kind, fits)), cell in zip(types.items(), row, strict=True):
+            if cell is not None and not fits(cell):
+                return f"{name} is not {A_VALUE.get(kind, kind)}"
         return None
 
     columns = tuple(
-        Column(name, kind, len(values), example(values, by_name[kind]))
-        for (name, kind), values in zip(types.items(), given, strict=True)
+        Column(name, kind, len(values), example(values, fits))
+        for (name, (kind, fits)), values in zip(types.items(), given, strict=True)
     )
     what = f"lines of {width} columns with {_SEPARATORS[separator]} between"
     return Format(what, scheme, refusal, columns, notes=("rename the columns: the lines do not say what they are",))

@@ -24,6 +24,10 @@ A_VALUE = {
     "integer": "an integer",
     "double": "a number",
     "timestamp": "a time",
+    "date": "a date",
+    "array": "an array",
+    "map": "an object",
+    "struct": "an object",
     "string": "a string",
 }
 

@@ -1,29 +1,25 @@
-"""JSON objects: their keys are the fields, and what has several types, or is nested, is kept as JSON."""
+"""JSON objects: their keys are the fields. What has several types is kept as JSON, and so is what differs within objects."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tidemark.drafts.columns import OF_JSON, VARIANT, Column, type_of
-from tidemark.drafts.format import A_VALUE, Format, example, is_field_name, no_text, some
+from tidemark.drafts.columns import VARIANT, Column
+from tidemark.drafts.format import Format, example, is_field_name, no_text, some
+from tidemark.drafts.json_types import WrittenNumber, ddl_of, json_type, misfit
 from tidemark.offsets.counting import number_of
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import UNKNOWN
+from tidemark.types.ddl import Type
+from tidemark.types.fields import text_of
 
 # As many fields as a person can read through. Those rarer than one message in a hundred go to `unknown`.
 _MOST_FIELDS, _RARE = 200, 0.01
 _AS_JSON = "string, as JSON"
-_DDL = {
-    "boolean": "BOOLEAN",
-    "integer": "BIGINT",
-    "double": "DOUBLE",
-    "timestamp": "TIMESTAMP",
-    "string": "STRING",
-    VARIANT: "VARIANT",
-}
 
 
 class _Twice(ValueError):
@@ -41,21 +37,24 @@ def _no_json(text: str) -> float:
     raise ValueError(f"{text} is no JSON")
 
 
+def _number(text: str) -> int | float:
+    # A number of thousands of digits is a number, and Python would not read it as an integer.
+    return int(text) if len(text) < 21 else float(text)
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_json, parse_int=_number, parse_float=WrittenNumber)
+
+
 def _parsed(value: bytes) -> Any:
     """Raises ValueError with the reason."""
     if too_deep(value):
         raise ValueError(TOO_DEEP)
     try:
-        # A number of thousands of digits is a number, and Python would not read it as an integer.
-        return json.loads(value.decode(), object_pairs_hook=_once, parse_constant=_no_json, parse_int=_number)
+        return _JSON.decode(value.decode())
     except _Twice as problem:
         raise ValueError(f"the key {str(problem)!r} occurs twice") from None
     except (ValueError, RecursionError):
         raise ValueError("not a JSON object") from None
-
-
-def _number(text: str) -> int | float:
-    return int(text) if len(text) < 21 else float(text)
 
 
 def json_in(value: bytes) -> Any:
@@ -67,15 +66,21 @@ def json_in(value: bytes) -> Any:
 
 
 def objects_in(value: bytes) -> list[bytes] | None:
-    """The elements of a JSON array of objects; None for anything else."""
+    """The elements of a JSON array of objects, as they stand in it; None for anything else."""
     parsed = json_in(value)
     if not isinstance(parsed, list) or not parsed or not all(isinstance(element, dict) for element in parsed):
         return None
-    return [json.dumps(element).encode() for element in parsed]
+    text, pieces, at = value.decode(), [], 0
+    for _ in parsed:
+        # No brace stands between two objects.
+        start = text.index("{", at)
+        _, at = _JSON.raw_decode(text, start)
+        pieces.append(text[start:at].encode())
+    return pieces
 
 
 def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
-    """The keys of JSON objects that are not among the named ones, as fields. VARIANT: of several types, or nested.
+    """The keys of JSON objects that are not among the named ones, as fields. VARIANT: of several types, at some depth.
 
     Left out are rare keys, and those that differ from a named one in case alone, as in a draft.
     """
@@ -85,8 +90,7 @@ def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
     for name in _fields(objects):
         given = [object_[name] for object_ in objects if object_.get(name) is not None]
         if name.lower() not in taken and given:
-            kind = type_of(given, OF_JSON, VARIANT)
-            columns.append(Column(name, kind, len(given), example(given, dict(OF_JSON).get(kind))))
+            columns.append(_column(name, json_type(given), given))
     return columns
 
 
@@ -96,18 +100,20 @@ def json_format(values: Sequence[bytes]) -> Format:
     given = {name: [object_[name] for object_ in objects if object_.get(name) is not None] for name in _fields(objects)}
     if not given:
         return Format("JSON objects", {"type": "string"}, no_text, notes=("no key can be the name of a field",))
-    types = {name: type_of(texts, OF_JSON, VARIANT) for name, texts in given.items()}
-    tests = dict(OF_JSON)
-    scheme: dict[str, Any] = {"type": "json", "fields": types}
-    if VARIANT in types.values():
+    types = {name: json_type(values) for name, values in given.items()}
+    fields = {name: text_of(kind) for name, kind in types.items()}
+    scheme: dict[str, Any] = {"type": "json", "fields": fields}
+    if VARIANT in fields.values():
         # Between backticks a name may be any word of SQL.
-        scheme = {"type": "json", "schema": ",\n".join(f"`{name}` {_DDL[kind]}" for name, kind in types.items())}
+        scheme = {"type": "json", "schema": ",\n".join(f"`{name}` {ddl_of(kind)}" for name, kind in fields.items())}
     others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
     notes: tuple[str, ...] = ()
     if others and UNKNOWN not in map(str.lower, types):
         scheme["unknown"] = "keep"
         kept = number_of(len(others), "key", "has no field of its own, and is", "have no field of their own, and are")
         notes = (f"{kept} kept in `unknown`: {some(others)}",)
+    if any("struct<" in kind for kind in fields.values()):
+        notes = (*notes, "a struct has the keys that it names: others within it are passed over")
 
     def refusal(value: bytes) -> str | None:
         try:
@@ -116,16 +122,17 @@ def json_format(values: Sequence[bytes]) -> Format:
             return str(problem)
         if not isinstance(parsed, dict):
             return "not a JSON object"
-        for name, kind in types.items():
-            if kind != VARIANT and parsed.get(name) is not None and not tests[kind](parsed[name]):
-                return f"{name} is not {A_VALUE[kind]}"
-        return None
+        return next(
+            (why for name, kind in types.items() if (why := misfit(parsed.get(name), kind, name)) is not None), None
+        )
 
-    columns = tuple(
-        Column(name, _AS_JSON if kind == VARIANT else kind, len(given[name]), example(given[name], tests.get(kind)))
-        for name, kind in types.items()
-    )
-    return Format("JSON objects", scheme, refusal, columns, notes=notes)
+    columns = [_column(name, kind, given[name]) for name, kind in types.items()]
+    shown = tuple(replace(one, type=_AS_JSON) if one.type == VARIANT else one for one in columns)
+    return Format("JSON objects", scheme, refusal, shown, notes=notes)
+
+
+def _column(name: str, kind: Type, values: Sequence[Any]) -> Column:
+    return Column(name, text_of(kind), len(values), example(values, lambda value: misfit(value, kind, name) is None))
 
 
 def _fields(objects: Sequence[dict[str, Any]]) -> list[str]:

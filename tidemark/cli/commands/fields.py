@@ -53,15 +53,15 @@ def add_fields(
         raise WrongUse("only messages that are one JSON object each, of the scheme json, have keys to add")
     values = _values(opened, messages)
     lacking = unnamed(values, [one.name for one in scheme.columns])
-    rows = [(one.name, "nested, or of several types" if one.type == VARIANT else one.type, one.values, one.example)
+    rows = [(one.name, "of several types" if one.type == VARIANT else one.type, one.values, one.example)
             for one in lacking]  # fmt: skip
     error(f"looked at {number_of(len(values), 'message')}")
     if not rows:
         error("the stream file names each key that one message of a hundred has")
         return
     data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
-    if nested := [one.name for one in lacking if one.type == VARIANT]:
-        error(f"note: name what is nested by its parts, by hand: {', '.join(nested)}")
+    if mixed := [one.name for one in lacking if one.type == VARIANT]:
+        error(f"note: no one type fits these, or what is in them; add them by hand: {', '.join(mixed)}")
     if added := [one for one in lacking if one.type != VARIANT]:
         _add(opened, added, len(values), asking)
 
