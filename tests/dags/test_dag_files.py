@@ -224,6 +224,7 @@ def is_spark_job(task: Any) -> bool:
     return issubclass(task.operator_class if isinstance(task, MappedOperator) else type(task), SparkJob)
 
 
+@pytest.mark.covers("F21")
 def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: Path) -> None:
     given = {"one": "pool: spark", "two": "pool: spark\n  replay_pool: replays", "neither": "retries: 3"}
     for name, engine in given.items():

@@ -299,9 +299,12 @@ def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, cap
 @pytest.mark.parametrize(
     ("dag", "conf"),
     [
-        ("replay", {"reason": "a test"}),
+        # By their words alone: tests/dags/test_requests.py has more of them.
+        pytest.param("replay", {"reason": "a test"}, marks=pytest.mark.full),
         ("replay", {"records": f"{STREAM}/0@five", "reason": "a test", "dry_run": False}),
-        ("replay", {"ranges": f"{STREAM}/0@-99-5", "reason": "a test", "dry_run": False}),
+        pytest.param(
+            "replay", {"ranges": f"{STREAM}/0@-99-5", "reason": "a test", "dry_run": False}, marks=pytest.mark.full
+        ),
         ("replay", {"ranges": f"{STREAM}/0@0-99999", "reason": "a test", "dry_run": False, "strict": True}),
         ("replay", {"ranges": f"{STREAM}/0@0-5", "reason": "a test", "dry_run": False, "plan": "0" * 64}),
         ("replay", {"records": f"{STREAM}/0@1", "reason": "a test", "dryrun": False}),

@@ -80,7 +80,6 @@ def test_kafka_is_read_once_for_all_sinks_and_dead_letters(
     live.assert_exactly_what_was_read()
 
 
-@pytest.mark.both
 @pytest.mark.covers("O2", "A20")
 def test_the_next_run_reads_exactly_what_has_come_since(live: LiveStream) -> None:
     live.produce(300)

@@ -192,6 +192,10 @@ class Latest:
         }
         return found
 
+    def assert_seen(self) -> None:
+        for name in ("by_id", "by_key"):
+            assert self.seen(name) == self.wanted(name)
+
     def assert_all(self, spark: SparkSession) -> None:
         for name in ("by_id", "by_key"):
             assert self.seen(name) == self.counting(name, spark) == self.wanted(name)
@@ -250,7 +254,7 @@ def test_a_topic_of_changes_ends_as_one_row_for_each_key(make: Make, spark: Spar
     latest = Latest(live, kind)
     live.produce(60)
     latest.ingest()
-    latest.assert_all(spark)
+    latest.assert_seen()
     live.produce(40)
     latest.ingest()
     latest.assert_all(spark)
@@ -276,7 +280,7 @@ def test_a_topic_of_changes_ends_as_one_row_for_each_key(make: Make, spark: Spar
     asked("erase", "--yes", str(live.file), "--records", named, "--reason", "request 4711")
     latest.erased.add((newest.partition, newest.offset))
     gone = live.ranges(0, newest.partition, (newest.offset, newest.offset + 1))
-    latest.assert_all(spark)
+    latest.assert_seen()
     for name in ("by_id", "by_key"):
         kind_of(kind).with_spark().compact(live.opened, latest.settings(name), live.new_run(), CompactionRequest())
         assert kind_of(kind).without_spark().remains(live.opened, name, gone) == ""

@@ -381,7 +381,9 @@ def test_times_are_of_the_viewers_zone_or_of_utc(ingested: Airflow) -> None:
         assert newest.evaluate("one => one.parentElement.cellIndex") == 1 + int(hour[11:13])
 
 
-@pytest.mark.parametrize("width", [1400, 1280, 1000, 640, 480])
+@pytest.mark.parametrize(
+    "width", [1400, 1000, 480, *(pytest.param(one, marks=pytest.mark.full) for one in (1280, 640))]
+)
 @pytest.mark.parametrize(("shown", "path"), [("streams", ""), ("stream", "/tidemark/streams/cdn_logs")])
 @pytest.mark.usefixtures("ingested")
 def test_the_pages_stay_within_the_frame(airflow: Airflow, page: Page, width: int, shown: str, path: str) -> None:

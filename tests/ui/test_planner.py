@@ -131,7 +131,6 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     expect(other.locator("input[name=reason]")).to_have_value("the planner's test")
 
 
-@pytest.mark.full
 @pytest.mark.covers("U13", "Q13")
 def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     airflow: Airflow, page: Page, site: Site, streams: dict[str, Path]

@@ -21,6 +21,8 @@ from tidemark.runs.live.open_stream import open_stream
 POOL = "pooled"
 
 
+# The short forms: tests/dags/test_dag_files.py has the pools of tasks, and test_planner.py a lane that is paused and resumed.
+@pytest.mark.full
 @pytest.mark.covers("F21", "U13")
 def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     airflow: Airflow, kafka: Kafka, streams: dict[str, Path]

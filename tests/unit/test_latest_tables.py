@@ -280,9 +280,11 @@ def _dying(does: Callable[..., Any]) -> Callable[..., Any]:
     return dies
 
 
+SHORT, LONG = pytest.mark.covers("L1", "L2"), pytest.mark.full
+
+
 @pytest.mark.slow
-@pytest.mark.covers("L1", "L2")
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", [pytest.param(one, marks=SHORT if one < SEEDS // 2 else LONG) for one in range(SEEDS)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_key_has_its_newest_row(kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = KINDS[kind](tmp_path, wide=seed % 2 == 1)
