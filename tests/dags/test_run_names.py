@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -143,6 +144,25 @@ def test_an_erasure_that_has_begun_goes_on_with_what_it_has_claimed(
     assert again.xcoms["check", "found"]["ranges"] == ["orders/0@5-6"]
     again.call("erase")
     assert again.call("publish")["erased"] == 1
+    assert gone(made) == offsets((0, 5, 6))
+
+
+@pytest.mark.covers("N97")
+def test_an_erasure_that_waited_erases_what_its_plan_has_shown_or_nothing(made: StreamInMemory) -> None:
+    """A second person may take a day. The stream file of that day is another one."""
+    dag = erase_dag(made.folder / "orders.yaml", made.opened.stream)
+    shown = DagRun(dag, "shown", records="orders/0@5", dry_run=True)
+    with pytest.raises(AirflowSkipException, match="dry run"):
+        shown.call("check")
+    run = DagRun(dag, "request", records="orders/0@5", plan=shown.xcoms["check", "found"]["plan"])
+    run.call("check")
+    before = made.opened
+    made.opened = replace(before, file=replace(before.file, digest="f" * 64))
+    with pytest.raises(AirflowFailException, match=r"StaleLedger: the plan .* of orders is stale"):
+        run.call("erase")
+    assert gone(made) == RangeSet()
+    made.opened = before
+    assert run.call("erase") == "publish"
     assert gone(made) == offsets((0, 5, 6))
 
 

@@ -252,6 +252,9 @@ def test_what_was_shown_is_erased_or_nothing(made: StreamInMemory) -> None:
     erasing.erase_without_spark(made.opened, lane, "another's")
     with pytest.raises(StaleLedger, match="since it was made, the offsets that would be erased"):
         erasing.requested(made.opened, "mine", meant, {})
+    # So it is for one that was checked before, and has waited.
+    with pytest.raises(StaleLedger, match="is stale: since it was made"):
+        erasing.open_erasure(made.opened, "mine", erasing.choose(made.opened, shown.offsets), REASON, plan=plan)
     # Whoever has begun goes on with what was claimed.
     now, _ = erasing.requested(made.opened, "mine", meant.model_copy(update={"plan": ""}), {})
     fields = meant.fields()

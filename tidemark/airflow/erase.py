@@ -88,8 +88,8 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                     chosen = erasing.choose(opened, selecting.stored_selection(opened, counts["selection"]))
                     second = approved_by(context, counts["selection"]) if approve_above is not None else None
                     by = People(context["dag_run"].triggering_user_name, second)
-                    reason = context["params"]["reason"]
-                    erasing.open_erasure(opened, run, chosen, reason, by, asked=counts["asked"])
+                    asked = asked_of(context, EraseRequest)
+                    erasing.open_erasure(opened, run, chosen, asked.reason, by, asked=counts["asked"], plan=asked.plan)
                 context["ti"].xcom_push(key="lane", value=lane)
                 pending = erasing.erase_without_spark(opened, lane, run)
             if pending is None:

@@ -161,11 +161,11 @@ def digest(opened: OpenStream, chosen: Chosen) -> str:
     return hashed.hexdigest()
 
 
-def check(opened: OpenStream, asked: EraseRequest, chosen: Chosen) -> None:
-    """Raises StaleLedger when a request names what was shown before, and by now it would do anything else."""
-    if asked.plan and digest(opened, chosen) != asked.plan:
+def check(opened: OpenStream, plan: str, chosen: Chosen) -> None:
+    """Raises StaleLedger when a request names the `plan` that was shown before, and by now it would do anything else."""
+    if plan and digest(opened, chosen) != plan:
         raise StaleLedger(
-            f"the plan {asked.plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that would be erased "
+            f"the plan {plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that would be erased "
             "or read again, the places of results, or the stream file have changed. Nothing was changed. Plan again"
         )
 
@@ -209,7 +209,7 @@ def requested(
             " Nothing was changed. Ask for them under another name of the run"
         )
     if before is None:
-        check(opened, asked, chosen)
+        check(opened, asked.plan, chosen)
     return chosen, how
 
 
@@ -221,15 +221,16 @@ def open_erasure(
     by: People = NOBODY_KNOWN,
     *,
     asked: Mapping[str, str] | None = None,
+    plan: str = "",
 ) -> str:
     """Open the lane of an erasure, and claim its offsets. Returns the lane's name, which follows from the run's.
 
-    `asked` has the fields of the request (`asked.fields_of`); without it, offsets and reason are the request. If the
-    run has begun with the same request, its lane is returned as it is.
+    `asked` has the fields of the request (`asked.fields_of`); without it, offsets and reason are the request. `plan` is the
+    digest that the request names. If the run has begun with the same request, its lane is returned as it is.
 
-    Raises AnotherRequest where the run has begun with another request, ClaimOverlap while another open lane has claimed
-    some of the offsets, NotApproved for too many of them without a second person, and the error of a place that cannot
-    be cleared now.
+    Raises StaleLedger where the erasure is not the named plan, AnotherRequest where the run has begun with another request,
+    ClaimOverlap while another open lane has claimed some of the offsets, NotApproved for too many of them without a second
+    person, and the error of a place that cannot be cleared now.
     """
     protocol.check_reason("an erasure", reason)
     book, lane = opened.book, lanes.lane_name(LaneKind.ERASE, run)
@@ -239,6 +240,8 @@ def open_erasure(
         return lane
     if not chosen.offsets:
         raise WrongUse("there is nothing to erase: nothing was found that is not erased already")
+    # It may have waited for a second person.
+    check(opened, plan, chosen)
     protocol.check_nobody_writes(opened.book, chosen.offsets)
     selection = chosen.offsets | chosen.rest
     check_approved(opened.stream.limits.approve_above, selection.count(), by)

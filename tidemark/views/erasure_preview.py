@@ -66,7 +66,7 @@ def to_erase(opened: OpenStream, asked: EraseRequest) -> ErasureShown:
     """The offsets that a request would erase. Writes nothing. Raises what `erasing.wanted`, `choose` and `check` raise."""
     offsets, how = erasing.wanted(opened, asked, most=MOST_READ)
     chosen = erasing.choose(opened, offsets)
-    erasing.check(opened, asked, chosen)
+    erasing.check(opened, asked.plan, chosen)
     partitions, topics = chosen.offsets.partitions, opened.book.topics()
     return ErasureShown(
         plan=erasing.digest(opened, chosen),

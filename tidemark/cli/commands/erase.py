@@ -76,7 +76,7 @@ def erase(
                 _show_plan(opened, chosen, asking, as_json=as_json)
                 return
             people = People(user(), approved_by or None)
-            erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields)
+            erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields, plan=asked.plan)
     if begun and not _goes_on(name, asking):
         return
     lane = lanes.lane_name(LaneKind.ERASE, name)
