@@ -34,6 +34,11 @@ def test_a_wait_is_no_longer_than_needed(rate: int, number: int, seconds: float)
     assert seconds_to_wait(number, seconds, None) == 0
 
 
+@given(rate=RATES, number=st.integers(0, 10**9), back=st.floats(0, 10**9))
+def test_a_clock_that_is_set_back_lets_no_window_wait_for_it(rate: int, number: int, back: float) -> None:
+    assert seconds_to_wait(number, -back, rate) == number / rate
+
+
 @given(rate=st.one_of(st.none(), RATES), most=st.one_of(st.none(), st.integers(1, 10**9)))
 def test_a_window_has_a_minute_of_the_rate_or_max_records(rate: int | None, most: int | None) -> None:
     found = most_records(most, rate)

@@ -21,5 +21,8 @@ def most_records(max_records: int | None, rate: int | None) -> int:
 
 
 def seconds_to_wait(offsets: int, seconds: float, rate: int | None) -> float:
-    """How long to wait after a window of this many offsets that took this many seconds, before the next one begins."""
-    return max(0.0, offsets / rate - seconds) if rate is not None else 0.0
+    """How long to wait after a window of this many offsets that took this many seconds, before the next one begins.
+
+    A clock that was set back says that it took less than nothing: then no time of it is counted.
+    """
+    return max(0.0, offsets / rate - max(0.0, seconds)) if rate is not None else 0.0
