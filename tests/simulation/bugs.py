@@ -244,8 +244,8 @@ PLANTED: dict[str, Bug] = {
         (
             (
                 "tidemark.runs.windows.earlier_counts",
-                "        here = (window.covers - window.erased).only([at])\n",
-                "        here = window.covers.only([at])\n",
+                "    covers = window.covers - window.erased\n",
+                "    covers = window.covers\n",
             ),
         ),
     ),

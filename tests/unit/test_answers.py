@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,6 +158,29 @@ def test_several_answers_of_one_partition_are_numbers_within_the_same_range() ->
         OffsetAnswer(OffsetRange(A, 10, 26), 7, STORED),
         OffsetAnswer(OffsetRange(A, 12, 13), 1, "found, a dead letter again: redrive 1 of 3"),
     ]
+
+
+class _Tallies(list[PartitionTally]):
+    """Tallies that count how often somebody looks through all of them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[PartitionTally]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_the_answers_of_many_partitions_look_at_each_tally_once() -> None:
+    """A replay of a thousand partitions in a hundred windows has a hundred thousand tallies."""
+    partitions = [TopicPartition("a", number) for number in range(20)]
+    tallies = _Tallies(
+        PartitionTally(topic="a", incarnation=1, partition=at.partition, read=Count(5), stored=Count(5))
+        for at in partitions
+        for _ in range(3)
+    )
+    found = after(RangeSet(OffsetRange(at, 0, 15) for at in partitions), tallies, {})
+    assert found == [OffsetAnswer(OffsetRange(at, 0, 15), 15, STORED) for at in partitions]
+    assert tallies.looks == 1
 
 
 def test_answers_as_people_and_programs_read_them() -> None:

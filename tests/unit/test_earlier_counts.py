@@ -13,7 +13,8 @@ from tests.support.claiming import claim_lane, claim_lanes, claimed_by
 from tests.support.counted_streams import CountedStream
 from tests.support.streams_in_memory import TEXT, at, offsets
 from tidemark.errors import OffsetsOutOfRange, SourceChanged, WrongUse
-from tidemark.ledger.records import LaneKind, Record, Window
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import BlockTallies, LaneKind, Record, Window
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.requests.answers import UNIT_LOST
@@ -380,3 +381,26 @@ def test_what_a_window_has_erased_makes_up_for_nothing(tmp_path: Path, size: int
     compact(made, (0, 13, 14))
     with pytest.raises(SourceChanged, match=r"orders/0@13-14"):
         made.process(lane, "run")
+
+
+@pytest.mark.parametrize("size", [None, 5])
+def test_the_counts_of_a_window_are_read_once_for_all_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int | None
+) -> None:
+    """They are one value of the ledger, up to some megabytes. Marks of transactions let an attempt look at them."""
+    made = made_in(tmp_path, [], block=100, size=size, marks=offsets((0, 4, 5), (1, 4, 5)))
+    for end in (10, 20):
+        made.ends((0, end), (0, end))
+        made.ingest(f"run {end}")
+    read: list[tuple[str, int]] = []
+    blocks = Book.blocks
+
+    def counted(book: Book, record: Record) -> BlockTallies | None:
+        read.append((record.lane, record.seq))
+        return blocks(book, record)
+
+    monkeypatch.setattr(Book, "blocks", counted)
+    wanted = offsets(*((number, start, start + 1) for number in range(2) for start in (3, 13)))
+    record = replayed(made, wanted)
+    assert made.opened.book.covers(record.window) == offsets((0, 0, 20), (1, 0, 20))
+    assert sorted(read) == [("ingest", 1), ("ingest", 2)]

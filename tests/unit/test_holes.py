@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tests.support.claiming import claim_lane
 from tests.support.counting import CountingStore
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at, offsets
-from tidemark.audit.coverage import coverage
+from tidemark.audit.coverage import PartitionCoverage, coverage
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import head_key, record_key
+from tidemark.ledger.book import Committed, head_key, record_key
 from tidemark.ledger.holes import Ingest, holes
-from tidemark.ledger.records import LaneKind
-from tidemark.offsets.ranges import RangeSet
+from tidemark.ledger.records import Guarantee, LaneKind, Record
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import auditing
 from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.runs.requests.plan import plan_request
@@ -155,3 +158,51 @@ def test_holes_are_followed_from_window_to_window(made: StreamInMemory) -> None:
     backfill(made, offsets((0, 30, 40)), "the rest")
     known.refresh(book)
     assert known.holes() == RangeSet()
+
+
+@pytest.mark.parametrize("read_again", ["once", "twice"])
+def test_coverage_looks_at_each_range_a_few_times_however_many_lanes_there_are(
+    monkeypatch: pytest.MonkeyPatch, read_again: str
+) -> None:
+    """A stream may have thousands of replays, each of a hundred records here and there."""
+    looked = 0
+    ranges_of = RangeSet.__iter__
+
+    def counted(ranges: RangeSet) -> Iterator[OffsetRange]:
+        nonlocal looked
+        for one in ranges_of(ranges):
+            looked += 1
+            yield one
+
+    monkeypatch.setattr(RangeSet, "__iter__", counted)
+
+    def covered_by(lanes: int) -> tuple[list[PartitionCoverage], int]:
+        """`lanes` replays of ten records; of each record once, or once more by the next lane."""
+        nonlocal looked
+        step = 10 if read_again == "once" else 5
+        made = {
+            f"replay-{lane:04}": RangeSet(
+                OffsetRange(at(0), 2 * one, 2 * one + 1) for one in range(lane * step, lane * step + 10)
+            )
+            for lane in range(lanes)
+        }
+        whole = RangeSet([OffsetRange(at(0), 0, 100_000)])
+        windows = [committed(lane, covers) for lane, covers in {"ingest": whole, **made}.items()]
+        looked = 0
+        return coverage(windows, Ingest({}, {at(0): 100_000})), looked
+
+    (found,), few = covered_by(10)
+    assert [*found.lanes] == ["ingest", *(f"replay-{lane:04}" for lane in range(10))]
+    assert found.again.count() == (100 if read_again == "once" else 55)
+    (found,), many = covered_by(100)
+    assert (found.holes, found.before, found.again.count()) == (
+        RangeSet(),
+        RangeSet(),
+        1_000 if read_again == "once" else 505,
+    )
+    assert many < 15 * few
+
+
+def committed(lane: str, covers: RangeSet) -> Committed:
+    window = SimpleNamespace(gaps=(), guarantee=Guarantee.AT_LEAST_ONCE, ranges=())
+    return Committed(cast(Record, SimpleNamespace(lane=lane, window=window, kind=LaneKind.REPLAY)), covers)

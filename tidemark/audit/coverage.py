@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from tidemark.audit.report import more_than_once
 from tidemark.ledger.book import Committed
 from tidemark.ledger.holes import Ingest, holes, jumped_over
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -30,20 +32,22 @@ class PartitionCoverage:
 
 def coverage(windows: Sequence[Committed], ingest: Ingest) -> list[PartitionCoverage]:
     """The coverage of every partition that any committed window names, in order."""
-    lanes: dict[str, RangeSet] = {}
+    # Each range is looked at once: there may be thousands of replays, each of a hundred records.
+    ranges: dict[str, list[OffsetRange]] = {}
     for window in windows:
-        lane = window.record.lane
-        lanes[lane] = lanes.get(lane, RangeSet()) | window.covers
-    covered, again = RangeSet(), RangeSet()
-    for covers in lanes.values():
-        again |= covered & covers
-        covered |= covers
+        ranges.setdefault(window.record.lane, []).extend(window.covers)
+    lanes = {lane: RangeSet(found) for lane, found in sorted(ranges.items())}
+    by_partition: dict[TopicPartition, dict[str, RangeSet]] = {}
+    for lane, covers in lanes.items():
+        for at in covers.partitions:
+            by_partition.setdefault(at, {})[lane] = covers.only([at])
+    covered, again = RangeSet(chain.from_iterable(lanes.values())), more_than_once(lanes.values())
     lost, skipped = (gaps - covered for gaps in jumped_over(windows))
     missing = holes(windows, ingest)
     return [
         PartitionCoverage(
             at,
-            {lane: part for lane, covers in sorted(lanes.items()) if (part := covers.only([at]))},
+            by_partition.get(at, {}),
             missing.only([at]),
             again.only([at]),
             lost.only([at]),

@@ -340,7 +340,7 @@ def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverag
     ]
     # An erased offset is not a hole, even if no window has read it before.
     covered = RangeSet(range_ for window in first_readings for range_ in window.covers) | erased(windows)
-    overlaps = _more_than_once(window.covers for window in first_readings)
+    overlaps = more_than_once(window.covers for window in first_readings)
     lost, skipped = (gaps - covered for gaps in jumped_over(windows))
     reached = Reached.by(window.record for window in windows)
     parts = (covered, holes(windows, ingest), overlaps, lost, skipped)
@@ -351,7 +351,7 @@ def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverag
     return proof
 
 
-def _more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
+def more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
     """The offsets that are in more than one of some sets. Each range is looked at once: there may be 100,000 windows."""
     overlaps: list[OffsetRange] = []
     furthest: dict[TopicPartition, int] = {}

@@ -134,8 +134,12 @@ def after(
     rest = covers
     for part in dead.values():
         rest = rest - part
+    # Looked at once: a run may have many windows, each of a thousand partitions.
+    by_partition: dict[TopicPartition, list[PartitionTally]] = {}
+    for tally in tallies:
+        by_partition.setdefault(tally.at, []).append(tally)
     for at in rest.partitions:
-        own, here = [tally for tally in tallies if tally.at == at], rest.only([at])
+        own, here = by_partition.get(at, []), rest.only([at])
         read = sum(tally.read.number for tally in own)
         counts = {
             STORED: sum((tally.stored for tally in own), NOTHING),

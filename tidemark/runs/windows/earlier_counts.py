@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.errors import SourceChanged
@@ -120,19 +121,35 @@ def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attem
     deciding = [before for before, _ in _deciding(opened, view, asked, window.sinks)]
     if not all(window.record.has_counts for window in deciding):
         return RangeSet()
+    # Window by window: each has its blocks in one value of the ledger, for all partitions.
+    earlier: dict[TopicPartition, list[_CountsByBlock]] = {at: [] for at in asked.partitions}
+    for before in deciding:
+        tallies = {tally.at: tally.read for tally in before.record.tallies}
+        blocks = _by_partition(opened.book.blocks(before.record))
+        covers = before.covers - before.erased
+        for at in earlier:
+            if own := covers.only([at]):
+                earlier[at].append(_CountsByBlock.of(own, tallies.get(at, NOTHING), blocks.get(at)))
+    now = _by_partition(attempted.blocks)
     unchanged = RangeSet()
-    for at in asked.partitions:
-        mine = _CountsByBlock.of(attempted.covers.only([at]), at, read.get(at, NOTHING), attempted.blocks)
-        theirs = [
-            _CountsByBlock.of(own, at, _tally_of(window, at), opened.book.blocks(window.record))
-            for window in deciding
-            if (own := (window.covers - window.erased).only([at]))
-        ]
+    for at, theirs in earlier.items():
+        mine = _CountsByBlock.of(attempted.covers.only([at]), read.get(at, NOTHING), now.get(at))
         size = max(part.size for part in (mine, *theirs))
         mine, theirs = mine.coarser(size), [part.coarser(size) for part in theirs]
         same = [part for block, part in _blocks_of(at, asked.only([at]), size) if mine.is_sum_of(theirs, part, block)]
         unchanged |= asked & RangeSet(range_ for part in same for range_ in part)
     return unchanged
+
+
+class _Blocks(NamedTuple):
+    """The tallies of one partition by blocks of a size."""
+
+    size: int
+    tallies: Sequence[BlockTally]
+
+
+def _by_partition(blocks: BlockTallies | None) -> dict[TopicPartition, _Blocks]:
+    return {one.at: _Blocks(blocks.size, one.blocks) for one in blocks.partitions} if blocks is not None else {}
 
 
 @dataclass(frozen=True)
@@ -144,11 +161,12 @@ class _CountsByBlock:
     counts: Mapping[int, Count]
 
     @classmethod
-    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: BlockTallies | None) -> _CountsByBlock:
-        for partition in blocks.partitions if blocks is not None else ():
-            counts = {tally.block: _messages(tally) for tally in partition.blocks}
+    def of(cls, covers: RangeSet, read: Count, blocks: _Blocks | None) -> _CountsByBlock:
+        """`read`: all that was counted in the partition."""
+        if blocks is not None:
+            counts = {tally.block: _messages(tally) for tally in blocks.tallies}
             # Older versions have not counted all outcomes by blocks.
-            if partition.at == at and blocks is not None and sum(counts.values(), NOTHING) == read:
+            if sum(counts.values(), NOTHING) == read:
                 return cls(covers, blocks.size, counts)
         return cls(covers, WHOLE, {0: read})
 
@@ -169,10 +187,6 @@ class _CountsByBlock:
         if RangeSet(range_ for _, own in here for range_ in own) != mine:
             return False
         return sum((count for count, _ in here), NOTHING) == self.counts.get(block, NOTHING)
-
-
-def _tally_of(window: Committed, at: TopicPartition) -> Count:
-    return next((tally.read for tally in window.record.tallies if tally.at == at), NOTHING)
 
 
 def _come_up(opened: OpenStream, view: View, there: RangeSet, sinks: Sinks) -> RangeSet:
@@ -234,18 +248,18 @@ def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterat
     """The counts of a window around some offsets: by blocks where its tallies of blocks have all messages."""
     record = window.record
     tallies = {tally.at: tally for tally in record.tallies}
-    blocks = opened.book.blocks(record)
-    by_block = {partition.at: partition.blocks for partition in blocks.partitions} if blocks is not None else {}
+    blocks = _by_partition(opened.book.blocks(record))
+    # It has counted nothing of what it has erased, and Kafka may still have that.
+    covers = window.covers - window.erased
     for at in offsets.partitions:
-        # It has counted nothing of what it has erased, and Kafka may still have that.
-        here = (window.covers - window.erased).only([at])
+        here, counted = covers.only([at]), blocks.get(at)
         tally = tallies.get(at)
         if tally is None:
             # It has read nothing there.
             continue
-        known = {block.block: _messages(block) for block in by_block.get(at, ())}
-        if blocks is not None and sum(known.values(), NOTHING) == tally.read:
-            for block, part in _blocks_of(at, offsets, blocks.size):
+        known = {block.block: _messages(block) for block in counted.tallies} if counted is not None else {}
+        if counted is not None and sum(known.values(), NOTHING) == tally.read:
+            for block, part in _blocks_of(at, offsets, counted.size):
                 yield CountedMessages(here & part, known.get(block, NOTHING))
         else:
             yield CountedMessages(here, tally.read)
