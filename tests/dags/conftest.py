@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -47,10 +49,18 @@ os.environ.update(_SETTINGS)
 
 @pytest.fixture(scope="session")
 def airflow_home() -> Path:
-    """Airflow's home, with a migrated database."""
-    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
-    done = subprocess.run(migrate, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    """Airflow's home, with a migrated database: one process of the run makes it, and the others take a copy."""
+    versions = sha256((REPOSITORY / "constraints.txt").read_bytes()).hexdigest()[:16]
+    made, place = HOME / "airflow.db", REPOSITORY / ".local" / f"airflow-{versions}.db"
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+            done = subprocess.run(migrate, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            shutil.copy(made, place.with_suffix(".new"))
+            place.with_suffix(".new").rename(place)
+    shutil.copy(place, made)
     return HOME
 
 

@@ -78,10 +78,11 @@ def test_rows_inside_and_outside(
     places = [(at, offset) for at in PARTITIONS for offset in range(1_000)]
     inside = {place for place in places if place in ranges}
     assert 0 < len(inside) < len(places)
-    rows = spark.createDataFrame(
-        [(at.topic, at.incarnation, at.partition, offset) for at, offset in places],
-        f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long",
+    partitions = spark.createDataFrame(
+        [(at.topic, at.incarnation, at.partition) for at in PARTITIONS],
+        f"{TOPIC} string, {INCARNATION} int, {PARTITION} int",
     )
+    rows = partitions.crossJoin(spark.range(1_000).withColumnRenamed("id", OFFSET)).cache()
     # The partition of a topic that was made anew is another one.
     renewed = rows.withColumn(INCARNATION, F.lit(2))
     assert found(only(rows, ranges)) == inside
@@ -97,6 +98,7 @@ def test_rows_inside_and_outside(
     assert both.columns == [*rows.columns, "_inside"]
     assert found(both.where("_inside")) == inside
     assert found(both.where("not _inside")) == set(places) - inside
+    rows.unpersist()
 
 
 def test_rows_at_no_offset(spark: SparkSession) -> None:
@@ -109,6 +111,7 @@ def test_rows_at_no_offset(spark: SparkSession) -> None:
 
 
 def found(rows: DataFrame) -> set[tuple[TopicPartition, int]]:
-    every = [(TopicPartition(row[TOPIC], row[PARTITION], row[INCARNATION]), row[OFFSET]) for row in rows.collect()]
+    columns = rows.select(TOPIC, PARTITION, INCARNATION, OFFSET).toArrow().columns
+    every = [(TopicPartition(*at), offset) for *at, offset in zip(*(one.to_pylist() for one in columns), strict=True)]
     assert len(set(every)) == len(every)
     return set(every)
