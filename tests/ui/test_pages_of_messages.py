@@ -30,6 +30,8 @@ TOPIC, PARTITION = "cdn-logs", 2
 HOSTILE = f"{EVIL}\x1b[31mred\x1b[0m\u202egnp.exe".encode()
 SHOWN = f"{EVIL}\\x1b[31mred\\x1b[0m\\u202egnp.exe"
 LARGE = b"x" * 10_000_000
+# More than a line, with a number that no browser's own has.
+ORDER = {"number": 2**53 + 1, "lines": [{"article": "{a: 1}, [b]"}], "none": []}
 # 2026-11-20T13:00:00Z.
 HOUR = 1_795_179_600_000
 
@@ -55,7 +57,11 @@ def sent(airflow: Airflow, kafka: Kafka) -> Sent:
     customer = secrets.token_hex(8)
     amounts = {
         amount: producer.send(
-            TOPIC, json.dumps({"amount": amount}).encode(), customer.encode(), partition=PARTITION, timestamp_ms=at
+            TOPIC,
+            json.dumps({"amount": amount, **ORDER}).encode(),
+            customer.encode(),
+            partition=PARTITION,
+            timestamp_ms=at,
         )
         for amount, at in ((-5, HOUR), (7, HOUR + 1), (-6, HOUR + 3_599_999), (-7, HOUR + 3_600_000))
     }
@@ -486,6 +492,12 @@ def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Ai
     page.locator("#searched", has_text=re.compile(r"^2 of \d+ dead letters that were looked at fit")).wait_for()
     page.wait_for_url(lambda url: "filter=%24.amount" in url)
     rows.first.locator("summary").click()
+    # JSON stands line by line, and what was sent is there too.
+    value = rows.first.locator(".value").filter(has_text="As it was sent")
+    shown = json.dumps({"amount": -5, **ORDER}, indent=2)
+    expect(value.locator("pre").first).to_have_text(shown, use_inner_text=True)
+    value.get_by_text("As it was sent").click()
+    expect(value.locator("pre").nth(1)).to_have_text(json.dumps({"amount": -5, **ORDER}), use_inner_text=True)
     page.screenshot(path=SCREENSHOTS / "browse-dead-letters.png", full_page=True)
     page.get_by_role("button", name="Pick all").click()
     page.get_by_role("button", name="Replay the 2 picked messages …").click()

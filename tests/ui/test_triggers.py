@@ -130,11 +130,45 @@ def test_a_page_that_sends_a_trigger_twice(airflow: Airflow, page: Page) -> None
     page.fill("input[name=reason]", "bug 17")
     page.click("#go")
     page.locator("#said.bad").wait_for()
+    # Nobody knows whether there is a run now.
+    expect(page.locator(".toast")).to_have_count(0)
     page.click("#go")
     page.wait_for_url("**/tidemark/run?**")
+    # Also on the page that is opened then.
+    expect(page.locator(".toast")).to_have_text(f"The same run of {REPLAY} is under way already.")
     (made,) = {one["dag_run_id"] for one in runs_of(airflow, REPLAY)} - before
     assert [made] == lost
     assert made in page.url
+
+
+@pytest.mark.covers("U3")
+@pytest.mark.usefixtures("opened")
+def test_what_was_started_and_what_was_refused_is_said_beside_a_dialog(
+    airflow: Airflow, page: Page, site: Site
+) -> None:
+    """In sight, though a dialog lies over all else; and on the page that somebody opens within the next seconds."""
+
+    def press(token: str | None) -> None:
+        page.context.add_cookies([{"name": "_token", "value": str(token), "url": airflow.url}])
+        page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset=6")
+        page.get_by_role("button", name="Replay this message").click()
+        page.fill("dialog input[name=reason]", "bug 19")
+        page.click("dialog button.primary")
+
+    press(airflow.token_of("viewer", environment.password(site, "viewer")))
+    refused = page.locator(".toast.bad", has_text=f"Airflow has started no run of {REPLAY}.")
+    refused.wait_for()
+    page.locator("dialog .said.bad", has_text=f"Airflow does not let you start {REPLAY}").wait_for()
+    press(airflow.token)
+    started = page.locator(".toast", has_text=f"Airflow has taken a run of {REPLAY}.")
+    started.wait_for()
+    # In the browser's top layer, as the dialog is.
+    expect(page.locator("#toasts:popover-open")).to_be_visible()
+    page.screenshot(path=SCREENSHOTS / "toast-over-a-dialog.png")
+    page.locator("dialog .said a").first.click()
+    page.wait_for_url("**/tidemark/run?**")
+    started.wait_for()
+    page.screenshot(path=SCREENSHOTS / "toast-on-the-next-page.png")
 
 
 @pytest.mark.covers("N43")

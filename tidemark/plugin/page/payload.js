@@ -4,6 +4,8 @@ import { counted, element, isOne } from "./shared.js";
 
 // A text as short as this stands beside its name. Its bytes in hexadecimal would say no more.
 const MOST_INLINE = 60;
+// JSON that is deeper than this is not indented any further.
+const MOST_DEEP = 40;
 
 const size = (bytes) => counted(bytes, "byte");
 
@@ -16,9 +18,35 @@ function inline(found) {
   return short ? element("code", found.text) : null;
 }
 
-// What a longer value is: its text, and its bytes.
+// JSON with a line for each member, as it was written otherwise: a browser's own numbers would lose digits. Null for another text.
+function indented(found) {
+  const text = found.text.trim();
+  if (!found.utf8 || found.more || !/^[[{]/.test(text)) return null;
+  try {
+    JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const line = (deep) => `\n${"  ".repeat(Math.min(deep, MOST_DEEP))}`;
+  let deep = 0;
+  const drawn = text.match(/"(?:[^"\\]|\\.)*"|\[\s*\]|\{\s*\}|[[\]{},:]|[^\s[\]{},:"]+/g).map((part) => {
+    if (part === "{" || part === "[") return part + line(deep += 1);
+    if (part === "}" || part === "]") return line(deep -= 1) + part;
+    if (part === ",") return part + line(deep);
+    return part === ":" ? ": " : part;
+  }).join("");
+  return drawn === text ? null : drawn;
+}
+
+// What a longer value is: its text, and its bytes. JSON is shown line by line, with what was sent below.
 function whole(found) {
-  const made = [element("pre", found.text)];
+  const json = indented(found);
+  const made = [element("pre", json ?? found.text)];
+  if (json !== null) {
+    const sent = element("details");
+    sent.append(element("summary", "As it was sent"), element("pre", found.text));
+    made.push(sent);
+  }
   if (found.more) made.push(element("p", `${size(found.more)} more ${isOne(found.more) ? "is" : "are"} not shown.`, "more"));
   const raw = element("details");
   raw.append(element("summary", "Raw, in hexadecimal"), element("pre", found.hex));

@@ -1,7 +1,7 @@
 // Starting a backfill or a replay: a dialog that says what, asks why, and has Airflow start the run in the viewer's name.
 // Airflow's rights decide, and its audit log knows who. The run itself checks the request as it checks any other.
 // Airflow 3.3 cannot fill in its own form from an address, so the form is here.
-import { ROOT, address, airflow, airflowLink, element, link, time, withQuery } from "./shared.js";
+import { ROOT, address, airflow, airflowLink, element, link, time, toast, withQuery } from "./shared.js";
 
 const ABOUT = {
   backfill: "A backfill reads offsets that no window has read yet.",
@@ -82,11 +82,19 @@ export async function start(stream, kind, conf) {
     const dag_run_id = number === 1 ? name : `${name}__${number}`;
     try {
       await airflow(runs, { dag_run_id, logical_date: null, conf, note: `Reason: ${conf.reason}` });
+      toast(`Airflow has taken a run of ${dag}.`);
       return { dag, run: dag_run_id };
     } catch (refusal) {
-      if (refusal.status !== 409) throw refusal;
+      if (refusal.status !== 409) {
+        // Without an answer, nobody knows.
+        if (refusal.status !== 0) toast(`Airflow has started no run of ${dag}.`, "bad");
+        throw refusal;
+      }
       const { state } = await airflow(`${runs}/${encodeURIComponent(dag_run_id)}`);
-      if (!ENDED.includes(state)) return { dag, run: dag_run_id };
+      if (!ENDED.includes(state)) {
+        toast(`The same run of ${dag} is under way already.`);
+        return { dag, run: dag_run_id };
+      }
     }
   }
 }

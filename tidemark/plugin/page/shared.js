@@ -334,13 +334,24 @@ export function coordinateOf(text) {
   return found && { topic: found[1], partition: found[2], offset: found[3] ?? found[4] };
 }
 
-// Says something that has just happened, for a few seconds, without taking the focus.
+// Says something that has just happened, for a few seconds, without taking the focus. It stays in sight over a dialog.
 export function toast(text, kind = "") {
   const place = document.getElementById("toasts");
   const made = element("p", text, `toast ${kind}`);
   place.append(made);
+  place.hidePopover();
+  place.showPopover();
   setTimeout(() => made.remove(), 6000);
 }
+
+// What was said just before a page was left is said on the next one too.
+const SAID = "tidemark-said";
+window.addEventListener("pagehide", () => {
+  const said = [...document.querySelectorAll(".toast")].map((one) => [one.textContent, one.classList.contains("bad") ? "bad" : ""]);
+  if (said.length) window.sessionStorage.setItem(SAID, JSON.stringify(said));
+});
+for (const [text, kind] of JSON.parse(window.sessionStorage.getItem(SAID) || "[]")) toast(text, kind);
+window.sessionStorage.removeItem(SAID);
 
 // A text that people take elsewhere, and a button that copies it. `shown` stands in its place, if it is shown in another way.
 export function copyable(text, shown) {
