@@ -366,10 +366,14 @@ def test_while_kafka_is_away_a_stream_shows_what_its_ledger_knows(airflow: Airfl
     nothing = "\N{EN DASH}"
     expect(rows.first.locator("td")).to_have_text(["cdn-logs", "0", nothing, re.compile(r"^\d+$"), *[nothing] * 4])
     expect(page.locator("#lanes tbody tr").first).to_contain_text("ingest")
+    # There is no picture to be explained.
+    expect(page.locator("#coverage-legend")).to_be_hidden()
+    expect(page.locator("#coverage-hint")).to_be_hidden()
     page.screenshot(path=SCREENSHOTS / "kafka-away.png", full_page=True)
     page.unroute("**/api/streams/cdn_logs/coverage?*")
     answers.change = lambda found: None
     page.locator(".bar-row").first.wait_for()
+    expect(page.locator("#coverage-legend")).to_be_visible()
     expect(problem).to_have_count(0)
 
 

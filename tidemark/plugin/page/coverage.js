@@ -343,6 +343,7 @@ export async function draw() {
       return;
     }
     drawn = found;
+    explain();
     place("bars").classList.toggle("alone", Boolean(view.partition));
     const none = found.of ? "No partition has a hole, or lost, skipped or expired offsets" : "No topic yet";
     const rows = found.partitions ? found.bars.map(row) : [element("p", none, "quiet")];
@@ -356,6 +357,12 @@ export async function draw() {
   }
 }
 
+// Where there is no picture, nothing of one is explained.
+function explain() {
+  const none = !hidden && (drawn ? !drawn.of : away);
+  for (const id of ["legend", "hint"]) place(id).classList.toggle("away", none);
+}
+
 // Leaves the place to the picture by another axis, or takes it back.
 export function give(away) {
   hidden = away;
@@ -363,12 +370,14 @@ export function give(away) {
   for (const id of ["bars", "controls", "only"]) place(id).classList.toggle("away", away);
   place("legend").classList.toggle("by-time", away);
   place("hint").textContent = HINTS[away ? "time" : "offset"];
+  explain();
   if (!away) draw();
 }
 
 // Whether Kafka does not answer, which alone knows where the logs end.
 export function withoutKafka(now) {
   away = now;
+  explain();
   if (away) say(place("problem"), "");
 }
 

@@ -233,7 +233,7 @@ function ended(kind, run, lanes) {
   if (!lanes.length && answer?.startsWith("dry run: ")) return `The dry run has ended: ${answer.slice(9)}. Nothing was changed.`;
   if (run.conf?.dry_run && !lanes.length) return "The dry run has ended. Nothing was changed.";
   if (kind === "audit") return "The audit has ended; what it found stands below.";
-  return answer ? `Finished: ${answer}.` : "Finished.";
+  return answer && !lanes.length ? `Finished: ${answer}.` : "Finished.";
 }
 
 // `failed`: the step that has failed, or is tried again, and why.
@@ -243,7 +243,7 @@ function told(kind, run, { lanes, away }, failed, paused, doneBefore) {
   if (paused) made.push(paused);
   if (why && failed.over && (failed.step === "check" || failed.step === "plan") && kind !== "ingest") made.push(`Refused: ${why}.`);
   else if (doneBefore) return [...made, `${doneBefore[0].toUpperCase()}${doneBefore.slice(1)}.`].join(" ");
-  else if (run && run.state === "failed" && kind === "audit" && failed?.step === "judge" && why) made.push(`The audit has ended: ${why}.`);
+  else if (run && run.state === "failed" && kind === "audit" && failed?.step === "judge" && why) made.push(`The audit found something that is not repaired: ${why}.`);
   else if (lanes.length && lanes.every((one) => one.state === "done" || one.state === "cancelled") && lanes.some((one) => one.state === "cancelled")) made.push("Cancelled: what is committed stays, and the rest is free for a later request.");
   else if (run && run.state === "success") made.push(ended(kind, run, lanes));
   else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : `The run has failed: ${why ?? "the log of the red step says why"}.`);
@@ -252,6 +252,8 @@ function told(kind, run, { lanes, away }, failed, paused, doneBefore) {
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
     made.push(`${grouped(done)} of ${counted(all, "offset")} ${isOne(done) ? "is" : "are"} ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
+    const answer = run?.state === "success" ? answerOf(run) : undefined;
+    if (answer) made.push(`${answer[0].toUpperCase()}${answer.slice(1)}.`);
   } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind) && !away) made.push("Nothing is claimed or read yet.");
   return made.join(" ");
 }
