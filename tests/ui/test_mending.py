@@ -189,6 +189,11 @@ def running(tasks: dict[str, Any]) -> dict[str, Any]:
     return tasks
 
 
+def repairing(run: dict[str, Any]) -> dict[str, Any]:
+    """Airflow's answer, if the run had been asked to repair what it finds, and were at it."""
+    return {**run, "state": "running", "conf": {**run["conf"], "repair": "execute"}}
+
+
 @pytest.mark.covers("U11", "N10", "U13")
 def test_a_row_that_was_deleted_is_found_and_repaired(
     airflow: Airflow, page: Page, opened: OpenStream, site: Site
@@ -224,6 +229,12 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     page.route("**/taskInstances", lambda route: route.fulfill(json=running(route.fetch().json())))
     page.reload()
     expect(page.locator("#lanes")).to_have_text("Checking the ledger")
+    expect(verdict.get_by_role("button", name="Repair")).to_have_count(1)
+    # While the run itself repairs, nobody is asked to do so.
+    page.route("**/dagRuns/*", lambda route: route.fulfill(json=repairing(route.fetch().json())))
+    page.reload()
+    verdict.get_by_text("This run repairs what it has found.").wait_for()
+    expect(verdict.get_by_role("button", name="Repair")).to_have_count(0)
     page.unroute_all()
     page.get_by_role("link", name="The report of the audit").click()
     page.get_by_text(f"missing {STREAM}/0@44").wait_for()

@@ -80,8 +80,9 @@ function repair(one) {
   return made.childElementCount ? made : null;
 }
 
-// One audit: its verdict in words and numbers, each finding with a link, and what was repaired.
-export function section(name, one) {
+// One audit: its verdict in words and numbers, each finding with a link, and what was repaired. `repairing`: its run goes on to do
+// so, and nobody else need.
+export function section(name, one, repairing = false) {
   stream = name;
   const made = element("section");
   const title = element("h2");
@@ -97,7 +98,7 @@ export function section(name, one) {
   }
   if (one.problem) made.append(element("p", one.problem, "problem"));
   if (one.found) {
-    const parts = [counts(one.found), repair(one), ...findings(one.found)];
+    const parts = [counts(one.found), repairing ? element("p", "This run repairs what it has found.", "quiet") : repair(one), ...findings(one.found)];
     made.append(...parts.filter(Boolean));
   }
   return made;

@@ -417,14 +417,14 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   }
 
   // The answer of an audit: that of the run, and that of the audit after its repair.
-  async function verdict(tasks) {
+  async function verdict(tasks, repairing) {
     if (!tasks.some((one) => one.task_id === "report" && one.state === "success")) return;
     const { audits } = await load(withQuery(address("api", "streams", stream, "audits"), { limit: 100 }));
     const mine = audits.filter((one) => one.run === named || one.repair_of === named);
-    const now = JSON.stringify(mine);
+    const now = JSON.stringify([mine, repairing]);
     if (now === verdictShown) return;
     verdictShown = now;
-    place("verdict").replaceChildren(...mine.map((one) => section(stream, one)));
+    place("verdict").replaceChildren(...mine.map((one) => section(stream, one, repairing)));
   }
 
   async function look() {
@@ -459,10 +459,10 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       place("progress").hidden = false;
       over = about ? ENDED.has(about.state) : lanes.every((one) => one.state === "done" || one.state === "cancelled");
       say(problem, found.away);
-      const now = JSON.stringify(dag ? tasks.map((one) => [one.task_id, one.state, one.try_number]) : lanes.map((one) => one.state));
+      const now = JSON.stringify(dag ? [over, ...tasks.map((one) => [one.task_id, one.state, one.try_number])] : lanes.map((one) => one.state));
       if (now !== seen) {
         await show(found);
-        if (kind === "audit") await verdict(tasks);
+        if (kind === "audit") await verdict(tasks, about.conf?.repair === "execute" && !ENDED.has(about.state));
       }
       seen = now;
     } catch (error) {
