@@ -196,6 +196,25 @@ def test_messages_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
         # An entry without its key and its value has the defaults of both. Of two with one key, the last counts.
         (b"\x42\x00\x42\x02\x10\x05", {**NOTHING, "counts": {"": 5}}),
         (b"\x4a\x02\x08\x03", {**NOTHING, "by_number": {"3": {"sku": "", "price": 0.0}}}),
+        (schema.written(more={"a": -0.0, "b": 1e300}), {**NOTHING, "more": '{"a":-0.0,"b":1.0E300}'}),
+        # Of a `oneof` and of a Value that are set twice the last counts; of a message that is there twice, all parts.
+        (b"\x52\x01x\x58\x05", {**NOTHING, "voucher": 5}),
+        (b"\x7a\x13\x0a\x11\x0a\x01a\x12\x0c\x1a\x01x\x11" + bytes(7) + b"\x40", {**NOTHING, "more": '{"a":2}'}),
+        (b"\x62\x02\x08\x05\x62\x03\x10\xe8\x07", {**NOTHING, "placed": datetime(1970, 1, 1, 0, 0, 5, 1)}),
+        # A field in the form of another type is none of the message's.
+        (b"\x09" + bytes(8) + b"\x10\x03\x60\x01", NOTHING),
+        # Numbers lose the bits that their type does not have, as in all of Google's libraries.
+        (b"\x18\x81\x80\x80\x80\x20\x88\x01\x02", {**NOTHING, "size": 1, "paid": True}),
+        (b"\x08" + b"\xff" * 9 + b"\x7f", {**NOTHING, "id": -1}),
+        (b"\x08" + b"\xff" * 10 + b"\x01", "not a message shop.Order"),
+        (b"\x08\xff", "not a message shop.Order"),
+        (b"\x12" + b"\xff" * 9 + b"\x01", "not a message shop.Order"),
+        (b"\x62\x0b\x10" + b"\xff" * 9 + b"\x01", "placed is not a time"),
+        # Groups that no schema has: read over, not closed, closed by another, and too many.
+        (b"\xbb\x3e\xbc\x3e", NOTHING),
+        (b"\xbb\x3e", "not a message shop.Order"),
+        (b"\xbb\x3e\xb4\x3e", "not a message shop.Order"),
+        (b"\xbb\x3e" * 100_000 + b"\xbc\x3e" * 100_000, "not a message shop.Order"),
     ]
     stream = stream_of(tmp_path, schema.data)
     assert all_of(spark, stream, [value for value, _ in cases]) == [wanted for _, wanted in cases]

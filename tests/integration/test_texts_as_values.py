@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.support.digests import expected_digest, kept_way, one_way
 from tests.support.rows import messages_of, stream_of
 from tidemark.schemes.time_forms import problem
+from tidemark.spark.columns import OFFSET, REASON
 from tidemark.spark.rows.explode import in_pieces
+from tidemark.spark.rows.pipeline import rows_of
 from tidemark.spark.schemes import parse
 from tidemark.streams.explode import Explode
 
@@ -260,6 +264,94 @@ def test_times_with_something_around_them_are_none(spark: SparkSession) -> None:
         assert_read(spark, {**scheme, "fields": {"v": "timestamp"}}, "timestamp", wanted)
     wanted = {one.encode(): None for one in others} | {text.encode(): at}
     assert_read(spark, {**SCHEMES["delimited"], **in_form, "fields": {"v": "timestamp"}}, "timestamp", wanted)
+
+
+_DIGITS = "9" * 38
+# The other types, with what each text is there; None where it is none.
+OF_ALL: dict[str, dict[str, Any]] = {
+    "tinyint": {"127": 127, " -128\t": -128, **dict.fromkeys(("128", "-129", "1.0", "1e1", "\uff11", "1_0", "NaN"))},
+    "smallint": {"32767": 32767, "-32768": -32768, **dict.fromkeys(("32768", "-32769", str(2**64)))},
+    "int": {str(2**31 - 1): 2**31 - 1, "-0": 0, **dict.fromkeys((str(2**31), str(-(2**31) - 1), "-0.0", "null"))},
+    "float": {
+        "0.1": 0.10000000149011612,
+        "16777217": 16777216.0,
+        "3.4028235e38": 3.4028234663852886e38,
+        "1e-46": 0.0,
+        "-0.0": -0.0,
+        **dict.fromkeys(("3.4028236e38", "1e39", "1e400", "NaN", "-inf", "1,5", "5f")),
+    },
+    "decimal(38,0)": {
+        _DIGITS: Decimal(_DIGITS),
+        f"-{_DIGITS}.000": Decimal(f"-{_DIGITS}"),
+        "0" * 60 + "7": Decimal(7),
+        "-0.0": Decimal(0),
+        **dict.fromkeys((f"{_DIGITS}9", f"{_DIGITS}.5", "1e2", "1E+2", "1_0", "1 0", "\uff11", ".", "+", "NaN", "0x1")),
+    },
+    "decimal(38,38)": {
+        f".{_DIGITS}": Decimal(f"0.{_DIGITS}"),
+        f"-00.{_DIGITS}000": Decimal(f"-0.{_DIGITS}"),
+        **dict.fromkeys((f"0.{_DIGITS}9", "1", "1e-10", "-1.0")),
+    },
+    "date": {
+        "0001-01-01": date(1, 1, 1),
+        "9999-12-31": date(9999, 12, 31),
+        "1582-10-10": date(1582, 10, 10),
+        **dict.fromkeys(("300000-01-01", "+300000-01-01", "-0001-01-01", "2026-02-29", "2026-1-1", "\uff12026-01-01")),
+        **dict.fromkeys(("2026-01-01 ", "2026-01-01\n", "2026-01-01T00:00:00", "now", "epoch", "null")),
+    },
+    "timestamp_ntz": {
+        "0001-01-01T00:00:00": datetime(1, 1, 1),
+        "9999-12-31 23:59:59.999999000": datetime(9999, 12, 31, 23, 59, 59, 999_999),
+        "1582-10-10 02:30:00.1": datetime(1582, 10, 10, 2, 30, 0, 100_000),
+        **dict.fromkeys(
+            ("2026-01-01T00:00:00.0000001", "2026-01-01T24:00:00", "2016-12-31T23:59:60", "2026-01-01 00:00")
+        ),
+        **dict.fromkeys(("2026-01-01T00:00:00Z", "2026-01-01T00:00:00+01:00", "+10000-01-01T00:00:00", "today")),
+    },
+    # Without its end, too; spaces within it are passed over.
+    "binary": {
+        **dict.fromkeys(("AP8=", "AP8", "A P8="), b"\x00\xff"),
+        **dict.fromkeys(("A", "====", "AP8=\n", "_-8=", "\u00e9")),
+    },
+    "string": {
+        one: one
+        for one in ("\x00", "\r", "a\rb\n", "\u2028\u2029\x85", "\ufeff", "\ufffe", "\U0010ffff", "null", "\\N")
+    },
+}
+_SEPARATOR = "\x01"
+_GROUP = f"(?:([^{_SEPARATOR}]+)|)"
+
+
+@pytest.mark.covers("S7", "N82", "N83")
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_odd_texts_of_all_types(spark: SparkSession, scheme: str) -> None:
+    """A message with an odd text in one of its fields is a row with one digest by all ways, or alone a dead letter."""
+    fields = {f"f{at}": kind for at, kind in enumerate(OF_ALL)}
+    of = {"delimited": {"type": "delimited", "separator": _SEPARATOR, "quote": None}}
+    pattern = {"name": "all", "regex": _SEPARATOR.join([_GROUP] * len(fields)), "fields": [*fields]}
+    of["regex"] = {"type": "regex", "patterns": [pattern]}
+    cases = [(name, text, value) for name, kind in fields.items() for text, value in OF_ALL[kind].items()]
+    lines = [_SEPARATOR.join(text if one == name else "" for one in fields).encode() for name, text, _ in cases]
+    # Half of a pair of surrogates, a character in more bytes than it needs, and one beyond the last.
+    broken = [
+        _SEPARATOR.encode() * (len(fields) - 1) + one for one in (b"\xed\xa0\xbd", b"\xc0\x80", b"\xf4\x90\x80\x80")
+    ]
+    stream = stream_of(scheme={**of[scheme], "fields": fields})
+    messages = messages_of(spark, [*lines, *broken])
+    rows = rows_of(messages, stream)
+    reasons = {row[OFFSET]: row[REASON] for row in rows.frame.select(OFFSET, REASON).collect()}
+    rows.close()
+    wanted = {at: f"{name} is not " for at, (name, _, value) in enumerate(cases) if value is None}
+    found = {at: reason[: len(wanted.get(at, reason))] for at, reason in reasons.items() if reason is not None}
+    assert found == {**wanted, **{len(lines) + at: "not UTF-8" for at in range(len(broken))}}
+    expected = {
+        at: expected_digest(at, fields, {**dict.fromkeys(fields), name: value})
+        for at, (name, _, value) in enumerate(cases)
+        if value is not None
+    }
+    assert one_way(messages, stream) == expected
+    kept = kept_way(messages, stream)
+    assert {at: kept[at] for at in expected} == expected
 
 
 @pytest.mark.covers("S7")

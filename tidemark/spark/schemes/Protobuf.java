@@ -384,7 +384,8 @@ public class Protobuf implements UDF1 {
                 if (Double.isNaN(number) || Double.isInfinite(number)) {
                     throw new Invalid(path + " has a number that JSON lacks");
                 }
-                boolean whole = number == Math.rint(number) && Math.abs(number) < MOST_EXACT;
+                boolean negativeZero = number == 0 && 1 / number < 0;
+                boolean whole = number == Math.rint(number) && Math.abs(number) < MOST_EXACT && !negativeZero;
                 out.append(whole ? Long.toString((long) number) : Double.toString(number));
             } else {
                 out.append(one instanceof Boolean ? one.toString() : "null");
