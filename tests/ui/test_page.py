@@ -332,6 +332,24 @@ def test_a_stream_that_nobody_may_see_has_a_page_that_says_so(airflow: Airflow, 
 
 
 @pytest.mark.covers("U22")
+def test_a_window_and_a_stream_without_anything_say_so(airflow: Airflow, page: Page) -> None:
+    """In the words of the page, and not in those of an address or of a filter that nobody has written."""
+    stream = f"{airflow.url}/tidemark/streams/red_orders"
+    page.goto(f"{stream}/windows/ingest/zzz")
+    expect(page.locator("#problem")).to_contain_text("There is no window ingest/zzz: a window has a number")
+    page.goto(f"{stream}/dead-letters")
+    expect(page.locator("#counted")).to_have_text("No window has written dead letters.")
+    page.locator("input[name=reason]").fill("no such reason")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#counted")).to_have_text("No window has dead letters of these.")
+    page.goto(f"{stream}/browse?kind=dead-letters")
+    expect(page.locator("#found tbody")).to_have_text("Nothing is there")
+    expect(page.locator("#masking")).to_be_empty()
+    page.goto(f"{stream}/browse?kind=dead-letters&filter=reason+%3D+%22x%22")
+    expect(page.locator("#found tbody")).to_have_text("Nothing fits")
+
+
+@pytest.mark.covers("U22")
 def test_a_run_that_airflow_does_not_have_leads_on(ingested: Airflow, page: Page) -> None:
     page.goto(f"{ingested.url}/tidemark/run?dag_id=cdn_logs__ingest&run_id=gone")
     expect(page.locator("#progress-problem")).to_contain_text("Airflow has no run gone of cdn_logs__ingest")

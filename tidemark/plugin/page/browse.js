@@ -147,7 +147,8 @@ async function download(format) {
 
 function showMasking() {
   const place = document.getElementById("masking");
-  if (page.payload) place.replaceChildren(element("span", "Payloads are shown. Airflow's audit log knows that you have looked.", "quiet"));
+  if (!page.lines.length && !page.more) place.replaceChildren();
+  else if (page.payload) place.replaceChildren(element("span", "Payloads are shown. Airflow's audit log knows that you have looked.", "quiet"));
   else if (page.may) place.replaceChildren(button("Show payloads", () => begin(true)), element("span", "Airflow's audit log will know.", "quiet"));
   else place.replaceChildren(element("span", `Payloads are masked: they are for those who may trigger ${stream}__replay.`, "quiet"));
 }
@@ -166,7 +167,7 @@ function show() {
   });
   const exports = page.payload ? [button("Export as CSV", () => download("csv")), button("Export as JSON lines", () => download("jsonl"))] : [];
   document.getElementById("actions").replaceChildren(...(records.length ? [all, ...exports] : []));
-  fill(document.getElementById("found"), page.lines, row, page.more ? "None so far" : "Nothing fits");
+  fill(document.getElementById("found"), page.lines, row, page.more ? "None so far" : page.values.filter ? "Nothing fits" : "Nothing is there");
   for (const one of document.querySelectorAll("#found input")) one.checked = picked.has(one.getAttribute("aria-label").slice(5));
   const paging = [];
   if (before.length) paging.push(button("Previous", () => turn(before.pop())));

@@ -111,7 +111,7 @@ function show(found) {
   const said = [`${counted(found.counted, "dead letter")} in ${grouped(found.windows_counted)} of ${counted(found.windows, "window")}`];
   if (!found.complete) said.push(`there was no time to count the older windows, which wrote up to ${grouped(found.not_counted)}: choose a window, or use tidemark dead-letters`);
   if (found.more_groups) said.push(`${counted(found.more_groups, "more group")} ${isOne(found.more_groups) ? "is" : "are"} not shown: choose a window or a reason`);
-  counting(found.windows === 0 ? "No window has dead letters of these." : `${said.join("; ")}.`, false);
+  counting(found.windows === 0 ? (Object.values(shown).some(Boolean) ? "No window has dead letters of these." : "No window has written dead letters.") : `${said.join("; ")}.`, false);
   const all = document.getElementById("all");
   all.replaceChildren();
   if (found.groups.length > 1 && !shown.reason) all.append(button(`Replay all ${grouped(found.counted)} …`, () => replay(ALL), "primary"));

@@ -192,4 +192,5 @@ function sentence(found) {
 
 navigation(stream, "Window");
 document.getElementById("title").textContent = `Window ${lane}/${seq}`;
-repeat(refresh, REFRESH_MS);
+if (/^[1-9]\d*$/.test(seq)) repeat(refresh, REFRESH_MS);
+else say(document.getElementById("problem"), `There is no window ${lane}/${seq}: a window has a number, as in ${lane}/17. The page Overview lists the windows of each lane.`);
