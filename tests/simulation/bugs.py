@@ -746,7 +746,7 @@ PLANTED |= {
         (
             (
                 f"{ICEBERG}.table",
-                "        old = _without(where, table, replaced, MAX_OFFSET if whatever else generation, made)\n",
+                "        old = _without(where, table, replaced - others, MAX_OFFSET if whatever else generation, made)\n",
                 "        old = _without(where, table, RangeSet(), MAX_OFFSET if whatever else generation, made)\n",
             ),
         ),

@@ -68,10 +68,16 @@ class Cluster:
         self._changes(table)
         self._removed.add((table, row, column, timestamp))
 
-    def lose(self, table: str, row: bytes) -> None:
-        """Somebody removes a row, or a disk does."""
+    def lose(self, table: str, row: bytes, until: int) -> None:
+        """Somebody removes a row, or a disk does: all versions up to a time. What an attempt at work has written stays."""
         self._changes(table)
-        self.tables[table].pop(row, None)
+        kept = {
+            column: newer
+            for column, found in self.tables[table].pop(row, {}).items()
+            if (newer := {time: value for time, value in found.items() if time > until})
+        }
+        if kept:
+            self.tables[table][row] = kept
         self._sorted.pop(table, None)
 
     def compact(self) -> None:

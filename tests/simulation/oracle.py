@@ -357,12 +357,12 @@ class Oracle:
         place = places[a % len(places)]
         table, column = (LETTERS, "d:value") if sink is None else (ROWS, "d:number")
         row = PartitionKeys(place[0]).key(place[1], 0)
+        generation = self.book.authority(sink).of(*place)
+        assert generation is not None
         if b % 2:
-            generation = self.book.authority(sink).of(*place)
-            assert generation is not None
             self.world.hbase.put(table, [(row, column.encode(), b"99999")], generation)
         else:
-            self.world.hbase.lose(table, row)
+            self.world.hbase.lose(table, row, generation)
             if sink is not None:
                 self.results.rows.pop(_coordinate(place), None)
         self.damaged[sink].add(place)

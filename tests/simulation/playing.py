@@ -279,7 +279,8 @@ class Play:
         if step.name == "again":
             lanes = self.oracle.open_lanes()
             request = self.oracle.lanes.get(lanes[step.a % len(lanes)]) if lanes else None
-            if request is not None and step.b == 5:
+            # The lane of a repair goes on by its name alone, and that is no dry run.
+            if request is not None and step.b == 5 and not request.repair:
                 request = replace(request, dry=True, said=[], left_out=set())
             return (request.begin, request) if request is not None else None
         if step.name in ("cancel", "pause", "resume"):
