@@ -142,7 +142,13 @@ def test_any_bytes_come_back_as_they_were(store: InFolders, letters: LettersInFi
 
 
 @pytest.mark.covers("O11", "N27")
-def test_an_erasure_writes_files_again_without_what_is_erased(folders: InFolders) -> None:
+@pytest.mark.parametrize("rows_at_a_time", [1, 2, 20_000])
+def test_an_erasure_writes_files_again_without_what_is_erased(
+    folders: InFolders, monkeypatch: pytest.MonkeyPatch, rows_at_a_time: int
+) -> None:
+    monkeypatch.setattr(files, "_AT_A_TIME", rows_at_a_time)
+    # A file is never in memory as a whole.
+    monkeypatch.delattr(files.pq, "read_table")
     letters = folders.letters()
     whole, some, other = (
         folders.write(3, 5, 6),
@@ -158,7 +164,7 @@ def test_an_erasure_writes_files_again_without_what_is_erased(folders: InFolders
         assert counting(letters, (3, 0, 100)) == [(8, 3), (9, 3)]
         assert counting(folders.letters(), (3, 0, 100)) == [(8, 3), (9, 3)]
     assert not whole.exists()
-    assert pq.read_table(some, partitioning=None).column("_offset").to_pylist() == [8, 9]
+    assert pq.ParquetFile(some).read().column("_offset").to_pylist() == [8, 9]
     # Else Hadoop would take the new file for a damaged one.
     assert sorted(one.name for one in some.parent.iterdir()) == [f".{other.name}.crc", some.name, other.name]
     assert other.stat().st_mtime_ns == before

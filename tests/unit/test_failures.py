@@ -122,6 +122,31 @@ def test_a_name_that_is_no_error_of_ours_is_a_failure_of_the_work(name: str) -> 
     assert type(translated(in_a_worker(f"tidemark.errors.{name}: something"))) is ProcessingFailed
 
 
+NOT_TAKEN = "java.io.FileNotFoundException: /lake/cdn/7/part-0.parquet (Read-only file system)"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        in_the_jvm(STAGE_FAILED.format(NOT_TAKEN)),
+        in_the_jvm(WRITE_FAILED, NOT_TAKEN),
+        in_the_jvm(STAGE_FAILED.format(f"{WRITE_FAILED}\n\tat Writer.java:1\nCaused by: {NOT_TAKEN}\n\t... 15 more")),
+        in_the_jvm(WRITE_FAILED, "java.nio.file.FileSystemException: /lake/cdn/7: Permission denied"),
+    ],
+    ids=["task", "write", "below", "rights"],
+)
+def test_a_disk_that_takes_no_writes_of_spark_is_not_tried_again(error: BaseException) -> None:
+    found = translated(error)
+    assert (type(found), found.exit_code) == (errors.NotAuthorized, 2)
+    assert "Mount the disk for writing, or give this user the right" in str(found)
+
+
+def test_what_a_message_says_of_a_disk_is_no_disk() -> None:
+    said = "[CAST_INVALID_INPUT] The value 'java.io.IOException: Read-only file system' of the type STRING is no number"
+    found = translated(in_the_jvm(STAGE_FAILED.format(f"org.apache.spark.SparkNumberFormatException: {said}")))
+    assert type(found) is ProcessingFailed
+
+
 class OfSql(SparkRuntimeException):
     def getSqlState(self) -> str:  # noqa: N802 (as in PySpark)
         return "P0001"
@@ -219,12 +244,12 @@ def test_what_a_write_has_lost_stands_in_its_causes() -> None:
     ("error", "said"),
     [
         (
-            in_the_jvm(STAGE_FAILED.format("java.io.IOException: Permission denied")),
-            "java.io.IOException: Permission denied",
+            in_the_jvm(STAGE_FAILED.format("java.io.IOException: Input/output error")),
+            "java.io.IOException: Input/output error",
         ),
         (
-            in_the_jvm(WRITE_FAILED, "java.io.IOException: Permission denied"),
-            "to file:/lake/cdn/7. SQLSTATE: 58030 Its cause: java.io.IOException: Permission denied",
+            in_the_jvm(WRITE_FAILED, "java.io.IOException: Input/output error"),
+            "to file:/lake/cdn/7. SQLSTATE: 58030 Its cause: java.io.IOException: Input/output error",
         ),
         (
             in_the_jvm(WRITE_FAILED, NOT_CLOSED, f"org.apache.hadoop.fs.FSError: {DISK_FULL}", DISK_FULL),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from tests.support.stream_text import MINIMAL
@@ -105,6 +109,41 @@ def test_a_disk_that_takes_no_writes_is_no_server_that_is_away() -> None:
         delta_table.prepare(base, delta_table.columns({"id": "string"}), "orders", "ledger")
     with pytest.raises(NotAuthorized, match="Read-only"), folders.naming(base):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), base)
+
+
+def test_what_delta_says_of_its_store_passes_and_what_it_says_of_a_table_does_not(tmp_path: Path) -> None:
+    """delta-rs has one class for both. A change that has lost a file on the way is no table that Delta refuses."""
+    base = f"file://{tmp_path}/orders"
+    schema = delta_table.columns({"id": "string"})
+    delta_table.prepare(base, schema, "orders", "ledger")
+    row = {name: [None] for name in schema.names} | {"_topic": ["t"], "_generation": [1]}
+    write_deltalake(tmp_path / "orders", pa.table(row, schema), mode="append")
+    (file,) = tmp_path.rglob("*.parquet")
+    delete = partial(DeltaTable.delete, predicate="_topic = 'u' or id = 'x'")
+    file.rename(tmp_path / "away")
+    with pytest.raises(Unreachable, match="not found"):
+        delta_table.change(base, delete)
+    # A disk that is broken, as one that the network has lost.
+    file.mkdir()
+    with pytest.raises(Unreachable, match="Generic LocalFileSystem error"):
+        delta_table.change(base, delete)
+    file.rmdir()
+    (tmp_path / "away").rename(file)
+    delta_table.change(base, delete)
+    with pytest.raises(DeltaError), folders.naming(base):
+        DeltaTable(tmp_path / "orders").delete("no_such_column = 1")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Kernel error: Generic S3 error: Error performing PUT https://b/x in 3s, after 2 retries - Server returned 503",
+        "Transaction failed: Object Store error: Generic S3 error: error sending request",
+    ],
+)
+def test_a_bucket_that_does_not_answer_delta_is_away(said: str) -> None:
+    with pytest.raises(Unreachable), folders.naming("s3a://b/orders"):
+        raise DeltaError(said)
 
 
 @pytest.mark.parametrize(

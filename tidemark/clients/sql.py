@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from tidemark.clients.connections import Connection
 from tidemark.clients.dialects import BEGIN, LOCKED
+from tidemark.clients.disks import refusal
 from tidemark.errors import (
     SQL_PACKAGES,
     AuthenticationFailed,
@@ -305,12 +306,12 @@ def check_server(where: Database, connection: sa.Connection, tables: Sequence[st
 
 
 def make_file(where: Database) -> None:
-    """Create SQLite's file, if it is not there. Raises WrongUse."""
+    """Create SQLite's file, if it is not there. Raises what `disks.refusal` returns."""
     if where.kind == "sqlite":
         try:
             Path(where.host).touch()
         except OSError as problem:
-            raise WrongUse(f"{where}: the file cannot be made: {problem.strerror}") from problem
+            raise refusal(str(where), "the file cannot be made", problem) from problem
 
 
 def make_view(where: Database, question_seconds: float, name: str, query: str, helpers: Sequence[str] = ()) -> None:
@@ -401,6 +402,13 @@ _POOLER = (
 _NO_DATABASE = "Create the database, or correct the schema of the connection"
 # What PostgreSQL says of a row: `DETAIL:  Failing row contains (...)`. These lines come last.
 _WITH_VALUES = re.compile(r"^(?:LINE \d+|DETAIL|CONTEXT): .*", re.MULTILINE | re.DOTALL)
+# What both servers quote in the error itself: `Duplicate entry 'a-1' for key 'PRIMARY'`, `invalid input syntax for type uuid:
+# "a"`. A value may have any quotes and ends of lines, so it goes up to the last of the words that follow it.
+_QUOTED = re.compile(
+    r"(Duplicate entry) .*(?= for key )|(ncorrect [^:'\n]*value:) .*(?= for (?:column|function) )|( near) .*(?= at line \d)"
+    r"|(Duplicate entry|ncorrect [^:'\n]*value:|Illegal [^:'\n]*?|invalid input [^:\n]*:|field value out of range:) ['\"\\].*",
+    re.DOTALL,
+)
 _NO_SUCH_DATABASE = re.compile(r'database ".*" does not exist')
 _NEVER_TAKEN: dict[object, str] = {
     "3D000": _NO_DATABASE,
@@ -430,4 +438,5 @@ def _could_be(file: Path) -> bool:
 
 def describe_problem(problem: Any) -> str:
     """The driver's own words in one line, without the statement and the details, which may hold values of messages."""
-    return " ".join(_WITH_VALUES.sub("", str(problem.orig)).split())
+    said = _WITH_VALUES.sub("", str(problem.orig))
+    return " ".join(_QUOTED.sub(lambda found: f"{found[found.lastindex or 0]} ...", said).split())

@@ -32,8 +32,8 @@ from tidemark.sinks.iceberg.catalog import LakeIO
 from tidemark.sinks.iceberg.partitions import partition_of
 from tidemark.sinks.iceberg.schema import GENERATION, older_names, today
 from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.files import COORDINATE, are_in
 
-_COORDINATE = ("_topic", "_incarnation", "_partition", "_offset")
 # How many rows of a file are in memory at a time.
 _AT_A_TIME = 20_000
 # What Parquet calls files that are not compressed, and Arrow.
@@ -109,7 +109,7 @@ def without(base: str, metadata: TableMetadata, original: str, wanted: RangeSet,
     It is empty where no row is left, and None where the file has no such row.
     """
     with folders.opened(original) as (filesystem, path):
-        dropped = [taken_out(batch, wanted, below) for batch in _batches(filesystem, path, [*_COORDINATE, GENERATION])]
+        dropped = [taken_out(batch, wanted, below) for batch in _batches(filesystem, path, [*COORDINATE, GENERATION])]
         gone = sum(int(mask.sum()) for mask in dropped)
         if not gone:
             return None
@@ -125,7 +125,7 @@ def hold(name: str, wanted: RangeSet, below: int = MAX_OFFSET) -> bool:
     with folders.opened(name) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return False
-        batches = _batches(filesystem, path, [*_COORDINATE, GENERATION])
+        batches = _batches(filesystem, path, [*COORDINATE, GENERATION])
         return any(taken_out(batch, wanted, below).any() for batch in batches)
 
 
@@ -176,17 +176,4 @@ def _copy(
 
 def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray:
     """Whether each row is at one of the offsets, and of a lower generation."""
-    topics, incarnations, partitions, offsets, generations = (
-        batch.column(name).to_numpy(zero_copy_only=False) for name in (*_COORDINATE, GENERATION)
-    )
-    gone = np.zeros(batch.num_rows, dtype=bool)
-    for at in wanted.partitions:
-        here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
-        if not here.any():
-            continue
-        starts, untils = np.array(wanted.of(at), dtype=np.int64).T
-        # -1 for an offset before the first range.
-        nearest = np.searchsorted(starts, offsets, side="right") - 1
-        gone |= here & (nearest >= 0) & (offsets < untils[nearest])
-    gone &= generations < below
-    return gone
+    return are_in(batch, wanted) & (batch.column(GENERATION).to_numpy(zero_copy_only=False) < below)

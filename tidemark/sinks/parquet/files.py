@@ -44,15 +44,16 @@ GENERATION = "_generation"
 WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
 # Stands for the lane in the folder's name. No lane has this name.
 COMPACTED = "compacted"
+COORDINATE = ("_topic", "_incarnation", "_partition", "_offset")
 # The columns by which rows are counted.
-_COUNTED = ("_topic", "_incarnation", "_partition", "_offset", "_index", "_digest")
+_COUNTED = (*COORDINATE, "_index", "_digest")
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
 FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 # A topic's name is read once, and rows have its number.
 _TOPICS_ONCE = ds.ParquetFileFormat(dictionary_columns=["_topic"])
 # The folder of an attempt, in a path below the base.
 _ATTEMPT = re.compile(r"/lane=([^/]+)/seq=(\d+)/generation=(\d+)(?=/)")
-# How many rows are counted at a time.
+# How many rows are in memory at a time.
 _AT_A_TIME = 20_000
 
 
@@ -258,26 +259,47 @@ def rewrite_without(folder: str, erased: RangeSet) -> None:
     """
     with folders.naming(folder):
         for filesystem, path in of_attempt(folder):
-            table = pq.read_table(path, filesystem=filesystem, partitioning=None)
-            kept = table.filter(pa.array([not one for one in _are_in(table, erased)], pa.bool_()))
-            if kept.num_rows == table.num_rows:
-                continue
-            above, _, name = path.rpartition("/")
+            with filesystem.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
+                gone = [are_in(batch, erased) for batch in parquet.iter_batches(_AT_A_TIME, columns=[*COORDINATE])]
+                if not any(mask.any() for mask in gone):
+                    continue
+                above, _, name = path.rpartition("/")
+                beside = f"{above}/_erasing-{name}"
+                left = not all(mask.all() for mask in gone)
+                if left:
+                    _write_without(parquet, gone, filesystem, beside)
             # Hadoop's checksum of the old file, which would be taken for that of the new one.
             if filesystem.get_file_info(checksum := f"{above}/.{name}.crc").type != fs.FileType.NotFound:
                 filesystem.delete_file(checksum)
-            if not kept.num_rows:
+            if left:
+                filesystem.move(beside, path)
+            else:
                 filesystem.delete_file(path)
-                continue
-            beside = f"{above}/_erasing-{name}"
-            pq.write_table(kept, beside, filesystem=filesystem)
-            filesystem.move(beside, path)
 
 
-def _are_in(table: pa.Table, wanted: RangeSet) -> Iterator[bool]:
-    places = (table.column(name).to_pylist() for name in ("_topic", "_incarnation", "_partition", "_offset"))
-    for topic, incarnation, partition, offset in zip(*places, strict=True):
-        yield (TopicPartition(topic, partition, incarnation), offset) in wanted
+def _write_without(parquet: pq.ParquetFile, gone: Sequence[np.ndarray], filesystem: fs.FileSystem, path: str) -> None:
+    """Copy a file without some rows: `gone` is a mask for each of its batches."""
+    with pq.ParquetWriter(path, parquet.schema_arrow, filesystem=filesystem) as writer:
+        for batch, mask in zip(parquet.iter_batches(_AT_A_TIME), gone, strict=True):
+            if not mask.all():
+                writer.write_batch(batch.filter(pa.array(~mask)))
+
+
+def are_in(batch: pa.RecordBatch, wanted: RangeSet) -> np.ndarray:
+    """Whether each row of a batch is at one of some offsets."""
+    topics, incarnations, partitions, offsets = (
+        batch.column(name).to_numpy(zero_copy_only=False) for name in COORDINATE
+    )
+    found = np.zeros(batch.num_rows, dtype=bool)
+    for at in wanted.partitions:
+        here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
+        if not here.any():
+            continue
+        starts, untils = np.array(wanted.of(at), dtype=np.int64).T
+        # -1 for an offset before the first range.
+        nearest = np.searchsorted(starts, offsets, side="right") - 1
+        found |= here & (nearest >= 0) & (offsets < untils[nearest])
+    return found
 
 
 def schema_of_file(part: FolderPart) -> pa.Schema:
@@ -344,8 +366,8 @@ def _have(there: ds.FileSystemDataset, wanted: RangeSet) -> bool:
     dataset = uniform(there)
     for at in wanted.partitions:
         (hull,) = wanted.only([at]).hull()
-        offsets = dataset.to_table(columns=["_offset"], filter=is_within(hull)).column("_offset").to_pylist()
-        if any((at, offset) in wanted for offset in offsets):
+        batches = dataset.to_batches(columns=[*COORDINATE], filter=is_within(hull), batch_size=_AT_A_TIME)
+        if any(are_in(batch, wanted).any() for batch in batches):
             return True
     return False
 

@@ -6,8 +6,8 @@ take URIs with escapes, and name some schemes differently. A bucket's key is tha
 
 from __future__ import annotations
 
-import errno
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -16,8 +16,9 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
+from tidemark.clients.disks import is_full, lacks_rights
 from tidemark.clients.object_stores import Access, access_to
-from tidemark.errors import NO_ROOM, DiskFull, NotAuthorized, TidemarkError, Unreachable, WrongUse
+from tidemark.errors import DiskFull, NotAuthorized, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 
 OWNER_FILE = "_tidemark_owner.json"
@@ -25,9 +26,8 @@ OWNER_FILE = "_tidemark_owner.json"
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # Of what was written, and is not where it belongs.
 MEANWHILE = "its disk may have been mounted or unmounted meanwhile. Nothing was committed. Mount it, and run again"
-# What the system says of a disk that takes no writes, or not from this user. Every library hands on its words.
-_MAY_NOT = tuple(map(os.strerror, (errno.EACCES, errno.EPERM, errno.EROFS)))
-_GIVE_RIGHTS = "Mount the disk for writing, or give this user the right to read and write there, and run again"
+# What delta-rs says where a disk or a bucket has not done what it was asked to: other errors of its own are about the table.
+_OF_STORES = re.compile(r"Object Store error|Generic (?!DeltaTable\b)\w+ error|Error performing|error sending request")
 # What Arrow and delta-rs say of a bucket that does not take its key, and of one that does not exist.
 _KEY_REFUSED = (
     "AWS Error ACCESS_DENIED",
@@ -71,7 +71,7 @@ def is_read(one: fs.FileInfo, below: str = "") -> bool:
 
 @contextmanager
 def naming(folder: str) -> Iterator[None]:
-    """Within this, an OSError becomes Unreachable, with the name of the folder.
+    """Within this, an OSError becomes Unreachable, with the name of the folder. So does what delta-rs says of a store.
 
     A full disk becomes DiskFull. A disk that takes no writes, or a bucket that does not take the key, becomes NotAuthorized,
     and a bucket that does not exist becomes WrongUse: no retry helps.
@@ -82,9 +82,10 @@ def naming(folder: str) -> Iterator[None]:
         raise
     except Exception as problem:
         # The library of Delta tables has errors of its own, with the system's words.
-        if NO_ROOM in str(problem):
+        said = str(problem)
+        if is_full(said):
             raise DiskFull.of(folder) from problem
-        if not isinstance(problem, OSError):
+        if not isinstance(problem, OSError) and not _OF_STORES.search(said):
             raise
         raise refusal(folder, problem) from problem
 
@@ -92,8 +93,8 @@ def naming(folder: str) -> Iterator[None]:
 def refusal(folder: str, problem: Exception) -> TidemarkError:
     """What a file system's refusal is: NotAuthorized or WrongUse where no retry helps, otherwise Unreachable."""
     said = str(problem)
-    if any(words in said for words in _MAY_NOT):
-        return NotAuthorized(f"{folder}: {problem}. {_GIVE_RIGHTS}")
+    if denied := lacks_rights(folder, said):
+        return denied
     if any(words in said for words in _KEY_REFUSED):
         return NotAuthorized(f"{folder}: {problem}. {_GIVE_KEY}")
     if any(words in said for words in _NO_BUCKET):

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark import errors
+from tidemark.clients.disks import MAY_NOT, is_full, lacks_rights
 from tidemark.errors import (
     NO_ROOM,
     AuthenticationFailed,
@@ -37,6 +38,12 @@ _AWAY = re.compile(
 _NOT_LET_IN = re.compile(r"((?:Sasl|Ssl)AuthenticationException: .+)")
 _NOT_ALLOWED = re.compile(r"((?:Topic|Group|Cluster|TransactionalId)AuthorizationException: .+)")
 _WRITTEN = re.compile(r"Task failed while writing rows to (\S+?)\.? SQLSTATE")
+# A disk that takes no writes, by Java's own errors: the words alone could be those of a message.
+_WRITES_REFUSED = re.compile(
+    r"^(?:Caused by: |[^\n]*\(TID \d+\) \(\S+ executor \S+\): )?"
+    rf"(java\.n?io\.[\w.]+: [^\n]*(?:{'|'.join(map(re.escape, MAY_NOT))})[^\n]*)",
+    re.MULTILINE,
+)
 _HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
 # What ended a task, as the error of its job says it. Only Spark's own words stand before, so no message can write this.
 _STAGE_FAILED = "org.apache.spark.SparkException: Job aborted due to stage failure"
@@ -91,8 +98,11 @@ def translate(error: BaseException) -> TidemarkError | None:
         return ComputedAgain(COMPUTED_AGAIN)
     if of_kafka := _of_kafka(text):
         return of_kafka
-    if NO_ROOM in text:
+    if is_full(text):
         return _full_disk(text)
+    if denied := _WRITES_REFUSED.search(text):
+        written = _WRITTEN.search(text)
+        return lacks_rights(written.group(1) if written else _host(text), denied.group(1))
     if named := _of_spark(causes):
         return ProcessingFailed(named)
     lines = text.strip().splitlines() or [type(error).__name__]
@@ -172,12 +182,15 @@ def _full_disk(text: str) -> DiskFull:
     """The error that names the full disk, as far as Spark does."""
     if written := _WRITTEN.search(text):
         return DiskFull.of(written.group(1))
-    host = _HOST.search(text)
-    where = f"on host {host.group(1)}" if host else "on one of Spark's hosts"
     return DiskFull(
-        f"A disk {where} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there): "
+        f"A disk {_host(text)} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there): "
         f"{NO_ROOM}. Make room there, and run it again"
     )
+
+
+def _host(text: str) -> str:
+    host = _HOST.search(text)
+    return f"on host {host.group(1)}" if host else "on one of Spark's hosts"
 
 
 def first_cause(error: BaseException) -> str:
