@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +21,12 @@ from tests.support.live_streams import LiveStream
 from tests.support.secure import SecureKafka, connect, marked, watched
 from tests.support.sink_topics import written
 from tidemark.clients.connections import Connection
+from tidemark.clients.kafka import admission
 from tidemark.clients.kafka.clients import token_urls
+from tidemark.clients.kafka.consuming import consumer_of
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.sending import Sender
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.clients.zookeeper import ZooKeeper, _client, zookeeper_endpoint
 from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
@@ -134,6 +138,33 @@ def test_who_is_not_let_in_is_told_so(secure: SecureKafka, secret: str, monkeypa
         with pytest.raises(AuthenticationFailed, match=said) as caught:
             KafkaLog(kafka_endpoint(Connection("k", extra=extra))).names()
         assert secret not in str(caught.value)
+
+
+@pytest.mark.covers("Q1", "Q5")
+def test_a_login_that_became_wrong_is_tried_once_by_each_client(
+    secure: SecureKafka, secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The library tries again until its time is up: 20 seconds. Its thread ends, too."""
+    name = f"once-{secrets.token_hex(4)}"
+    endpoint = kafka_endpoint(Connection("k", extra=secure.user(name, secret)))
+    log = KafkaLog(endpoint)
+    log.names()
+    secure.user(name, "another password")
+    threads = threading.active_count()
+
+    def consumed() -> None:
+        with consumer_of(endpoint):
+            pass
+
+    for client in (log.names, consumed, lambda: Sender(endpoint)):
+        # As for a process that was let in before the password was changed.
+        admission._let_in.add(endpoint)
+        caplog.clear()
+        with pytest.raises(AuthenticationFailed, match=f"does not let in User:{name} by SCRAM-SHA-512"):
+            client()
+        tries = [one for one in caplog.messages if one.startswith("Bootstrap connection to ")]
+        assert len(tries) == 1
+        assert threading.active_count() == threads
 
 
 @pytest.mark.full

@@ -38,6 +38,10 @@ def python_settings(endpoint: KafkaEndpoint) -> dict[str, Any]:
     }
     if endpoint.tls:
         settings["ssl_context"] = _context(endpoint.tls)
+    if endpoint.protocol != "PLAINTEXT":
+        from tidemark.clients.kafka.bootstrapping import net_client
+
+        settings["kafka_client"] = net_client
     login = endpoint.login
     if login:
         # At debug level, kafka-python logs its settings and what it sends, with passwords.

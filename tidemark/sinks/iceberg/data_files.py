@@ -176,4 +176,6 @@ def _copy(
 
 def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray:
     """Whether each row is at one of the offsets, and of a lower generation."""
-    return are_in(batch, wanted) & (batch.column(GENERATION).to_numpy(zero_copy_only=False) < below)
+    gone = are_in(batch, wanted)
+    gone &= batch.column(GENERATION).to_numpy(zero_copy_only=False) < below
+    return gone
