@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import pickle
 import re
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,8 @@ from tests.support.covering import REPOSITORY
 from tidemark.clients.connections import Connection
 from tidemark.clients.kafka.clients import jaas, java_settings, python_settings, token_urls
 from tidemark.clients.kafka.endpoint import EXTRAS, KafkaEndpoint, PasswordLogin, Tls, TokenLogin, kafka_endpoint
-from tidemark.errors import WrongUse
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.errors import Unreachable, WrongUse
 
 pytestmark = pytest.mark.covers("Q1")
 
@@ -344,6 +348,30 @@ def test_kafka_pythons_log_of_all_that_is_sent_is_not_written(caplog: pytest.Log
         python_settings(endpoint(SCRAM))
         for name in ("kafka.protocol.parser", "kafka.net.sasl.plain", "kafka.admin.client"):
             assert not logging.getLogger(name).isEnabledFor(logging.DEBUG)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_broker_that_is_just_restarting_is_asked_until_the_time_is_up() -> None:
+    """It ends connections without an answer, as one does that refuses a login and whose answer is lost."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = []
+
+        def end() -> None:
+            with suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+                    ended.append(1)
+
+        threading.Thread(target=end, daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        extra = {**SCRAM, "bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", "allow_insecure": True}
+        threads = threading.active_count()
+        with pytest.raises(Unreachable, match="did not answer"):
+            KafkaLog(endpoint(extra), timeout_ms=1_000).names()
+        # One of the client, those that ask why, and more of the client.
+        assert len(ended) > 5
+        assert threading.active_count() == threads
+        server.shutdown(socket.SHUT_RDWR)
 
 
 def test_what_travels_is_what_was_read(made: Certificates) -> None:

@@ -7,7 +7,7 @@ import os
 import secrets
 import ssl
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,7 +41,7 @@ def python_settings(endpoint: KafkaEndpoint) -> dict[str, Any]:
     if endpoint.protocol != "PLAINTEXT":
         from tidemark.clients.kafka.bootstrapping import net_client
 
-        settings["kafka_client"] = net_client
+        settings["kafka_client"] = partial(net_client, endpoint)
     login = endpoint.login
     if login:
         # At debug level, kafka-python logs its settings and what it sends, with passwords.
