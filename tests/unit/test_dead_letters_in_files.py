@@ -148,7 +148,7 @@ def test_an_erasure_writes_files_again_without_what_is_erased(
 ) -> None:
     monkeypatch.setattr(files, "_AT_A_TIME", rows_at_a_time)
     # A file is never in memory as a whole.
-    monkeypatch.delattr(files.pq, "read_table")
+    monkeypatch.delattr("pyarrow.parquet.read_table")
     letters = folders.letters()
     whole, some, other = (
         folders.write(3, 5, 6),
