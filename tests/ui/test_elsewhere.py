@@ -227,7 +227,7 @@ def test_a_message_is_erased_for_good(airflow: Airflow, site: Site, opened: Open
     assert (done["erased"], remains["dead_letters"]) == (2, "")
     assert ERASED not in stored(opened)
     # A file that others share is written again by a compaction, as the answer says.
-    assert remains["files"].endswith(f"until: tidemark compact {STREAM}")
+    assert remains["files"].endswith(f"until: tidemark compact {STREAM} --sink files")
     warm = environment.connections(site, warm=True)["AIRFLOW_CONN_SPARK_DEFAULT"]
     variables = {**environment.spark(site), **environment.engines(site), "AIRFLOW_CONN_SPARK_DEFAULT": warm}
     tidemark("compact", str(opened.file.path), "--yes", code=0, **variables)

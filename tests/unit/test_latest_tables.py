@@ -544,8 +544,9 @@ def test_what_was_erased_is_gone_with_a_compaction(world: LatestInMemory) -> Non
     assert world.shown() == world.counting() == world.wanted() == {1: ((2, 0, 0), "0@2", False)}
     remains = world.plain.remains(world.opened, world.sink.name, gone)
     assert remains == (
-        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders; no reader of the newest "
-        f"version sees it; 1 file of older versions holds it until: tidemark compact orders --sink {world.sink.name}"
+        f"no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders --sink {world.sink.name}; "
+        "no reader of the newest version sees it; 1 file of older versions holds it until: tidemark compact orders --sink "
+        f"{world.sink.name}"
     )
     planned = world.planned()
     assert [one.windows for one in planned] == [["ingest/1"], [world.expiring]]

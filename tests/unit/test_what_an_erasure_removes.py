@@ -375,7 +375,7 @@ def test_a_folder_that_a_cancelled_attempt_has_left(tmp_path: Path, monkeypatch:
     made.erase(monkeypatch)
     assert made.holding(5) == [own]
     assert made.remains() == (
-        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders"
+        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders --sink lake"
     )
     # A program that was believed dead goes on writing: nothing removes that, so it is named.
     made.write(offsets((0, 3, 8)), lane, 1, 999_999)
@@ -430,8 +430,9 @@ def test_a_sink_that_has_got_another_name(tmp_path: Path, monkeypatch: pytest.Mo
     lanes.finish(opened, lane)
     made.erase(monkeypatch)
     said = {one.name: one.remains for one in erasing.remaining(opened, offsets((0, 5, 6))) if one.type == "parquet"}
-    until = "hold it until: tidemark compact orders"
+    # As it is said, it is taken: with two sinks, a compaction has to know which.
+    until = "hold it until: tidemark compact orders --sink"
     assert said == {
-        "lake": f"no reader of Tidemark shows it; files of ingest/1 {until}",
-        "pond": f"no reader of Tidemark shows it; files of {lane}/1 {until}",
+        "lake": f"no reader of Tidemark shows it; files of ingest/1 {until} lake",
+        "pond": f"no reader of Tidemark shows it; files of {lane}/1 {until} pond",
     }

@@ -125,7 +125,7 @@ def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None
     chosen = [sink for sink in fitting if name in (None, sink.name)]
     if len(chosen) != 1:
         known = ", ".join(sink.name for sink in fitting) or "none"
-        raise WrongUse(f"{stream}: name one sink of type {' or '.join(types)}; there are: {known}")
+        raise WrongUse(f"{stream}: name with --sink one sink of type {' or '.join(types)}; there are: {known}")
     return chosen[0]
 
 

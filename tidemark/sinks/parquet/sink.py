@@ -41,7 +41,7 @@ class PlainFolders(InFolders):
             wanted = (replace(part, erased=erased & RangeSet(_covered(part))) for part in parts)
             return [span for part in wanted if holds_erased(part) for span in spans(part.names)]
 
-        compact = f"tidemark compact {opened.book.stream}"
+        compact = f"tidemark compact {opened.book.stream} --sink {sink}"
         held = steady(opened.book, sink, read, self.kind)
         said = [f"no reader of Tidemark shows it; files of {described(held)} hold it until: {compact}"] if held else []
         return "; ".join((*said, *self._left_beside(opened, sink, erased, named)))
@@ -83,7 +83,8 @@ class PlainFolders(InFolders):
                         yield f"plain readers see it in {attempt.folder}, which has no receipt: remove this folder"
                 elif attempt.compacted and attempt.generation not in compacting:
                     if files.holds(attempt.folder, gone):
-                        yield f"plain readers see it in {attempt.folder} until: tidemark compact {opened.book.stream}"
+                        compact = f"tidemark compact {opened.book.stream} --sink {sink}"
+                        yield f"plain readers see it in {attempt.folder} until: {compact}"
                 elif standing.is_dead(attempt.generation, max(committed, default=0)) and files.holds(
                     attempt.folder, gone
                 ):
