@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from demo.airflow import Airflow
-from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.browser import SCREENSHOTS, hurried, logged_in
 
 STREAM = re.compile(r"/api/streams/cdn_logs(\?.*)?$")
 COVERAGE = re.compile(r"/api/streams/cdn_logs/coverage\?")
@@ -36,10 +36,7 @@ def page(ingested: Airflow) -> Iterator[Page]:
     """A browser that is logged in, where an ingest has run."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     with logged_in(ingested, width=1280, patience_ms=60_000) as opened:
-        # What a page does in its own time, it does so many times faster: its questions are those that it asks anyway.
-        opened.add_init_script(
-            f"const usual = setTimeout; setTimeout = (call, ms, ...more) => usual(call, ms / {FASTER}, ...more)"
-        )
+        hurried(opened, FASTER)
         yield opened
 
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from demo.airflow import Airflow
-from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.browser import SCREENSHOTS, hurried, logged_in
 from tests.support.live_streams import Kafka
 
 MOST = 4
@@ -36,6 +36,7 @@ def clicks(ingested: Airflow) -> Iterator[Clicks]:
     """At Airflow's home page, in the size of a usual screen."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     with logged_in(ingested, width=1280, patience_ms=120_000) as page:
+        hurried(page, 3)
         yield Clicks(ingested, page)
 
 
