@@ -25,7 +25,7 @@ from tests.support.compactions import committed
 from tests.support.range_strategies import offsets, range_sets
 from tidemark.clients.connections import Connection
 from tidemark.clients.sql import Database
-from tidemark.errors import Conflict, LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
+from tidemark.errors import Conflict, DiskFull, LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import data_files
@@ -316,6 +316,25 @@ def test_conflicts_that_never_end_are_an_error_and_leave_no_file(
     assert [one for one in plainly(where) if one[0] < 10] == [(one, 500) for one in range(5)] + [
         (one, 1) for one in range(5, 10)
     ]
+
+
+def test_a_full_disk_leaves_no_copies(where: CatalogTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    ingested(where, 1, range(10))
+    replay = window(where, 500, range(5), "replay-1")
+    attempt(where, replay, range(5))
+
+    def full(*_: Any) -> Any:
+        assert [*rewritten.iterdir()]
+        raise DiskFull("the disk is full")
+
+    rewritten = Path(where.base.removeprefix("file://")) / "data" / "rewritten"
+    with monkeypatch.context() as patched:
+        patched.setattr(data_files, "in_folder", full)
+        with pytest.raises(DiskFull, match="the disk is full"):
+            publish(where, replay, replay.covers)
+    assert not [*rewritten.iterdir()]
+    publish(where, replay, replay.covers)
+    assert plainly(where) == [*((one, 500) for one in range(5)), *((one, 1) for one in range(5, 10))]
 
 
 def test_a_replay_of_scattered_offsets_of_several_partitions_and_incarnations(where: CatalogTable) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.statistics import StatisticsFile
 
@@ -275,6 +276,8 @@ def test_an_erasure_says_what_commits_that_died_have_left(
 
     with monkeypatch.context() as patched:
         patched.setattr("tidemark.sinks.iceberg.table.snapshot", dies)
+        # Who is killed removes nothing.
+        patched.setattr("tidemark.sinks.iceberg.table._remove", lambda _: None)
         with pytest.raises(ProcessingFailed):
             world.replay(offsets((0, 3, 5)), "replay 1")
     lanes.finish(world.opened, REPLAY)
@@ -385,6 +388,32 @@ def test_a_compaction_that_fails_begins_again_only_after_changes_of_others(
     with pytest.raises(Conflict, match="others changed it each time while it was compacted: the disk is away"):
         compacting.steadily(world.where, after_another)
     assert tries == 5
+
+
+def test_a_compaction_that_is_never_first_leaves_no_file(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, compacted = SqlCatalog.commit_table, Path(world.where.base.removeprefix("file://")) / "data" / "compacted"
+    others, depth = iter(range(40, 400, 10)), list[int]()
+
+    def beside(self: SqlCatalog, *given: Any) -> Any:
+        if not depth:
+            depth.append(1)
+            assert [*compacted.iterdir()]
+            world.ends((0, until := next(others)), (0, 5))
+            world.ingest(f"until {until}")
+            depth.clear()
+        return real(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", beside)
+        patched.setattr(table, "_WAIT", 0)
+        patched.setattr(table, "_TIMES", 2)
+        with pytest.raises(Conflict, match="other programs changed it before each commit"):
+            compact(world.opened, world.sink, "run 9", CompactionRequest())
+    assert not [*compacted.iterdir()]
+    assert world.seen() == world.counting()
+    assert len(world.seen()) > len(ALL)
 
 
 def test_what_an_erasure_has_left_is_named_beside_a_compaction(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -238,8 +239,9 @@ def _merge(seen: VersionSeen, table: Table, group: _FilesToMerge, run: str) -> N
     summary = {_RUN: run, _ROWS: str(rows), _WINDOWS: said[:_MOST_CHARACTERS]}
     named = False
 
-    def stage(newest: Table, transaction: Transaction, _: list[str]) -> bool:
+    def stage(newest: Table, transaction: Transaction, made: list[str]) -> bool:
         nonlocal named
+        made.append(name)
         there = {one.path: one for one in live_files(newest)}
         named = name in there
         if named or not all(one.path in there for one in group.files):
@@ -255,7 +257,9 @@ def _merge(seen: VersionSeen, table: Table, group: _FilesToMerge, run: str) -> N
 
     seen.change(stage)
     if not named:
-        LakeIO().delete(name)
+        # After a conflict, it is gone already.
+        with suppress(FileNotFoundError):
+            LakeIO().delete(name)
 
 
 def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 
@@ -237,7 +237,9 @@ def change(where: CatalogTable, stage: Stage) -> tuple[str, str] | None:
         transaction._apply((), (requirement,))  # noqa: SLF001
         try:
             with answering(where):
-                if not stage(table, transaction, made):
+                with _leaving_no_copies(made, tries):
+                    changes = stage(table, transaction, made)
+                if not changes:
                     _remove_of_tries(table, tries)
                     return None
                 done = transaction.commit_transaction()
@@ -256,6 +258,16 @@ def change(where: CatalogTable, stage: Stage) -> tuple[str, str] | None:
         time.sleep(random.uniform(0, _WAIT))  # noqa: S311
 
 
+@contextmanager
+def _leaving_no_copies(made: list[str], tries: Sequence[tuple[int | None, list[str]]]) -> Iterator[None]:
+    """Where a stage fails, as on a full disk, remove what it has written: no commit names it, unless an earlier try does."""
+    try:
+        yield
+    except Exception:
+        _remove({*made}.difference(*(names for _, names in tries)))
+        raise
+
+
 def _newest(table: Table) -> int | None:
     newest = table.current_snapshot()
     return newest.snapshot_id if newest is not None else None
@@ -270,9 +282,15 @@ def _remove_of_tries(table: Table | None, tries: Sequence[tuple[int | None, list
     if table is None or not gone:
         return
     with suppress(OSError, TidemarkError):
-        for name in gone - {one.path for one in files_of_all(table)}:
-            with folders.opened(name) as (filesystem, path):
-                filesystem.delete_file(path)
+        gone -= {one.path for one in files_of_all(table)}
+        _remove(gone)
+
+
+def _remove(names: Iterable[str]) -> None:
+    """Remove files as far as that can be done now. A later sweep removes those that stay."""
+    for name in names:
+        with suppress(OSError, TidemarkError), folders.opened(name) as (filesystem, path):
+            filesystem.delete_file(path)
 
 
 def publish(
