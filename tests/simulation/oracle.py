@@ -674,8 +674,10 @@ class Oracle:
         check(not unnoted, f"the ingest has ended well, and nothing says that a topic is gone: {unnoted}")
         for topic, number, log in self.world.kafka.parts():
             begins = starts.get((topic, number))
-            first = topics[topic][0].topic_id == self.world.kafka.held[topic].topic_id if topic in topics else False
-            below = begins.offset if begins is not None and first else 0
+            ids = {one.incarnation: one.topic_id for one in topics.get(topic, ())}
+            # Of another log than this one, it says nothing.
+            here = begins is not None and ids.get(begins.at.incarnation) == self.world.kafka.held[topic].topic_id
+            below = begins.offset if begins is not None and here else 0
             unread = {
                 (TopicPartition(topic, number), at)
                 for at, one in log.slots.items()
