@@ -184,8 +184,8 @@ PLANTED: dict[str, Bug] = {
         (
             (
                 "tidemark.sinks.iceberg.table",
-                "mine = counting() if before and counting is not None else None",
-                "mine = None",
+                "others = replaced - counting() if before and counting is not None else RangeSet()",
+                "others = RangeSet()",
             ),
         ),
     ),

@@ -326,11 +326,10 @@ def publish(
         before = published_before(table.properties, record.lane, generation)
         if before and _has_generation(table, generation):
             return False
-        mine = counting() if before and counting is not None else None
-        if mine is not None and not mine:
+        others = replaced - counting() if before and counting is not None else RangeSet()
+        if others and others == replaced:
             return False
         tried = True
-        others = replaced - mine if mine is not None else RangeSet()
         old = _without(where, table, replaced - others, MAX_OFFSET if whatever else generation, made)
         written = data_files.in_folder(folder)
         new = _described(where, table.metadata, written, others, made)
