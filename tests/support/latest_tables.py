@@ -215,10 +215,10 @@ class LatestInMemory(StreamInMemory):
         self.committed = {one: rows for one, rows in self.committed.items() if one not in wanted}
         return record
 
-    def compact(self, run: str) -> None:
+    def compact(self, run: str, on_step: steps.Listener = steps.nobody) -> None:
         """The history, as Spark does it."""
         history = self.sink.history(self.opened.connections)
-        steps.compact(self.opened, history, run, CompactionRequest(), _rewritten)
+        steps.compact(self.opened, history, run, CompactionRequest(), _rewritten, on_step=on_step)
 
     def rewrite(self, old: str, new: str) -> None:
         """Change the stream file."""

@@ -9,7 +9,7 @@ from tidemark.cli.output import error
 from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.register import retirement
+from tidemark.ledger.retirement import retirement
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.settings.wording import nearest
 from tidemark.streams.loading import FOLDERS, load, name_in, stream_files, stream_folders

@@ -14,6 +14,7 @@ from tidemark.errors import Fenced, TidemarkError
 from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import erasures_since
 from tidemark.ledger.records import Guarantee, Heartbeat, Window
+from tidemark.ledger.retirement import retirement
 
 log = logging.getLogger(__name__)
 
@@ -60,17 +61,24 @@ class HeadFence:
             elif last is not None and last.attempt.generation > self._generation:
                 now = f"run {last.attempt.run} has committed it (generation {last.attempt.generation})"
             else:
-                now = "it was abandoned"
+                now = self._retired() or "it was abandoned"
             raise Fenced(
                 f"generation {self._generation} no longer holds the window of {self._book.stream}/{self._lane}: {now}. "
                 "This attempt stops, and nothing that it wrote counts."
             )
         self._looked = time.monotonic()
 
+    def _retired(self) -> str | None:
+        register = self._book.register()
+        return retirement(register[1]) if register is not None else None
+
     def _check_not_erased(self, window: Window) -> None:
         register = self._book.register()
         if register is None:
             return
+        if (retired := retirement(register[1])) is not None:
+            # In the ledger that replaces it, an erasure may have taken what the window covers.
+            raise Fenced(f"window {self._lane}/{window.seq} of {self._book.stream} is written no further: {retired}")
         covers = self._book.covers(window)
         erasing = ((lane, entry.erases) for lane, entry in register[1].lanes.items() if entry.erases is not None)
         by = next((lane for lane, erasure in erasing if self._book.selection(erasure.selection) & covers), None)

@@ -371,6 +371,8 @@ def _settled(book: Book, sweeper: Sweeper, stored: StoredHead, on_step: Listener
         return stored
     if book.is_settled(record):
         return stored
+    # A retired ledger leaves the rest to the one that replaces it: that may have gone on by now.
+    book.check_in_use()
     if record.kind == LaneKind.INGEST:
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
@@ -381,6 +383,7 @@ def _settled(book: Book, sweeper: Sweeper, stored: StoredHead, on_step: Listener
         on_step(Step.SWEPT)
     if isinstance(sweeper, HandsOn):
         sweeper.hand_on(book, record)
+    book.check_in_use()
     book.mark_settled(record)
     on_step(Step.SETTLED)
     return stored
@@ -433,13 +436,15 @@ def check_reason(what: str, reason: str) -> None:
         raise WrongUse(f"the reason has {len(reason)} characters; {MOST_REASON} is the most that the head keeps")
 
 
-def check_nobody_writes(book: Book, offsets: RangeSet) -> None:
+def check_nobody_writes(book: Book, offsets: RangeSet | None = None) -> None:
     """Raises HeldByAnother while an attempt may still write some offsets of a window that it has committed before.
 
-    No claim keeps it from that (`at_most_once`). What it wrote after an erasure has cleared the sinks would stay there.
+    No claim keeps it from that (`at_most_once`). What it wrote after an erasure has cleared the sinks would stay there, and
+    its receipt would be lost if the ledger moved. Without `offsets`, those of all windows.
     """
     for window in book.committed():
-        if window.record.receipt is not None or not (shared := window.covers & offsets):
+        shared = window.covers if offsets is None else window.covers & offsets
+        if window.record.receipt is not None or not shared:
             continue
         attempt = window.record.attempt
         if (age := _silent_ms(book, window.record.lane, attempt)) < LEASE_MS:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
+from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError, WrongUse
 from tidemark.ledger.codec import RESTORE, decode, decode_what_is_known, digest, encode
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
@@ -37,6 +37,7 @@ from tidemark.ledger.records import (
     Window,
     covers,
 )
+from tidemark.ledger.retirement import check_in_use
 from tidemark.ledger.selections import Selections
 from tidemark.ledger.stores.contract import Key, LedgerStore, Offsets, sortable
 from tidemark.ledger.stores.doubt import NotMine, swap_surely
@@ -220,6 +221,11 @@ class Book:
         stored = self.store.read(REGISTER)
         return None if stored is None else (stored, decode(stored, Register, self._name(REGISTER)))
 
+    def check_in_use(self) -> None:
+        """Raises WrongUse when the ledger was retired: see `retirement.py`."""
+        if (register := self.register()) is not None:
+            check_in_use(register[1])
+
     def topics(self) -> dict[str, tuple[TopicIncarnation, ...]]:
         """The topics that the ledger knows, with their incarnations."""
         register = self.register()
@@ -402,9 +408,19 @@ class Book:
         )
 
     def store_receipt(self, record: Record, receipt: Receipt) -> None:
-        """Store the receipt of an attempt that committed before it read. Put if absent: the receipt never changes."""
+        """Store the receipt of an attempt that committed before it read. Put if absent: the receipt never changes.
+
+        Raises WrongUse when the ledger was retired: the one that replaces it may not have the receipt.
+        """
         key, value = receipt_key(record), encode(LateReceipt(receipt=receipt))
         swap_surely(self.store, key, None, value, lambda stored: stored == value)
+        try:
+            self.check_in_use()
+        except WrongUse as problem:
+            raise WrongUse(
+                f"window {record.lane}/{record.seq} was committed before it was read, and its ledger was retired before it "
+                f"was done: {problem}. There the window is unproven: replay its offsets"
+            ) from None
 
     def store_blocks(self, lane: str, seq: int, attempt: Attempt, blocks: BlockTallies) -> BlocksRef:
         """Store an attempt's tallies by blocks, and give the reference for its receipt. Put if absent: they never change.

@@ -46,6 +46,7 @@ from tidemark.ledger.records import (
     SinkReceipt,
     each_place,
 )
+from tidemark.ledger.retirement import check_in_use
 from tidemark.ledger.stores.doubt import NotMine, swap_surely
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -185,22 +186,6 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
         except NotMine:
             continue
         return edited
-
-
-def check_in_use(register: Register) -> None:
-    """Raises WrongUse for the register of a ledger that was retired."""
-    if (said := retirement(register)) is not None:
-        raise WrongUse(said)
-
-
-def retirement(register: Register) -> str | None:
-    """Why no run uses this ledger any more, and the remedy; None for a ledger in use."""
-    if register.retired is None:
-        return None
-    return (
-        f"this ledger of {register.stream} was retired, and is used no more: {register.retired}. Name the ledger that "
-        "replaces it in the stream file"
-    )
 
 
 def _has_token(token: str) -> Callable[[bytes], bool]:
@@ -468,12 +453,13 @@ def close_lane(book: Book, lane: str, because: str | None = None) -> None:
                 f"{book.stream}/{lane} has window {head.pending.window.seq} pending: finish it by running it again, or give "
                 f"it up (tidemark ledger abandon {book.stream} {lane} --reason ...). Then the lane can be closed"
             )
-        if head.last is not None and not book.is_settled(head.last):
-            raise Conflict(
-                f"window {head.seq} of {book.stream}/{lane} is committed and not settled yet: any run of {book.stream} "
-                "settles it. Then the lane can be closed"
-            )
         if head.state != LaneState.CLOSED:
+            # A closed head was settled before, whatever the mark says: a backup has no marks, and a late one may be older.
+            if head.last is not None and not book.is_settled(head.last):
+                raise Conflict(
+                    f"window {head.seq} of {book.stream}/{lane} is committed and not settled yet: any run of {book.stream} "
+                    "settles it. Then the lane can be closed"
+                )
             closed = structs.replace(head, state=LaneState.CLOSED, token=new_token(), closed_early=because)
             try:
                 swap_surely(book.store, head_key(lane), stored.bytes, encode(closed), _closed_by(closed.token))

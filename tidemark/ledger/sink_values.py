@@ -64,5 +64,8 @@ class SinkValues:
 
         `is_mine` recognises this change in the stored value, by a random token (`register.new_token`), even after other
         writers have changed the value further. Raises NotMine when another writer changed the value first, OutcomeUnknown.
+        Raises WrongUse when the ledger was retired: the one that replaces it may not have the change, so nothing may be
+        removed on its account.
         """
         swap_surely(self.book.store, (self.word, sink), expected, value, is_mine)
+        self.book.check_in_use()

@@ -51,6 +51,7 @@ def backup(
     if final:
         protocol.check_reason("backup --final", reason)
         check_new(file)
+        protocol.check_nobody_writes(book)
         if not asking.agrees(f"End the use of this ledger of {book.stream} for good?"):
             return
         retire(book, reason)

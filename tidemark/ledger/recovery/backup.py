@@ -32,7 +32,7 @@ from tidemark.ledger.closed_lanes import ClosedLanes, page_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import FORMAT, Head, LaneState, Register
-from tidemark.ledger.register import change, new_token
+from tidemark.ledger.register import change, new_token, open_lanes
 from tidemark.ledger.selections import values_of
 from tidemark.ledger.sink_values import RESERVED
 from tidemark.ledger.stores.contract import Key, LedgerStore
@@ -184,6 +184,8 @@ def restore(book: Book, path: Path) -> Summary:
         retired=None,
     )
     _put(book, REGISTER, encode(now))
+    # A lane that was being closed beside the backup is closed now.
+    open_lanes(book)
     return Summary(begin.at, values, {lane: head.seq for lane, head in heads.items()})
 
 

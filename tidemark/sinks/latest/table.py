@@ -15,7 +15,7 @@ from tidemark.ledger.book import Book, Committed, View
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record, Register
-from tidemark.ledger.register import check_in_use
+from tidemark.ledger.retirement import check_in_use
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.latest.history import History
