@@ -67,7 +67,7 @@ class PackageMissing(WrongUse):
 DELTALAKE = "deltalake>=1.6,<2"
 PYICEBERG = "pyiceberg==0.12.0"
 PROTOBUF = ("protobuf>=6.31,<8", "grpcio-tools>=1.71,<2")
-SQL_PACKAGES = ("SQLAlchemy>=2,<3", "psycopg[binary]>=3.2,<4", "PyMySQL>=1.1,<2")
+SQL_PACKAGES = ("SQLAlchemy>=2.0.43,<3", "psycopg[binary]>=3.2,<4", "PyMySQL[rsa]>=1.1,<2")
 PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 
 

@@ -493,6 +493,62 @@ def deadlocks(mariadb: MariaDB) -> int:
     return int(number)
 
 
+@pytest.mark.covers("F2", "O10")
+@pytest.mark.usefixtures("mariadb")
+def test_a_line_that_is_lost_after_the_answer_changes_nothing_of_it() -> None:
+    """Whatever a client would send when it puts a connection back: the answer to the write has come before."""
+    stores, stream = stores_of(SETTINGS["mariadb"]), new_stream()
+    with lossy(stores.port) as proxy:
+        store = stores.make(stream, port=proxy.port)
+        store.prepare()
+        record = ("history", "ingest", sortable(1))
+        for write, value in (
+            (lambda: store.swap(HEAD, None, b"pinned"), b"pinned"),
+            (lambda: store.commit(HEAD, b"pinned", b"1", record, b"record", {"logs": {0: 1}}), b"1"),
+        ):
+            proxy.lose_next(b"\x03ROLLBACK", applied=False)
+            assert write()
+            assert stores.make(stream).read(HEAD) == value
+
+
+@pytest.mark.covers("F2", "O10")
+def test_a_switchover_of_postgresql_is_waited_out(postgresql: psycopg.Connection[tuple[object, ...]]) -> None:
+    """The server answers as a standby does until the switchover is over. Whoever stays a standby is named as one."""
+    stores, stream = stores_of(SETTINGS["postgresql"]), new_stream()
+    store, impatient = stores.make(stream), stores.make(stream, patience=0.0)
+    store.prepare()
+    name = postgresql.info.dbname
+    done: list[bool] = []
+    write = threading.Thread(target=lambda: done.append(store.swap(HEAD, None, b"pinned")))
+    postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    try:
+        with pytest.raises(Unreachable, match="takes no writes, as a standby does") as caught:
+            impatient.swap(HEAD, None, b"pinned")
+        assert caught.value.retriable
+        write.start()
+        write.join(0.5)
+        assert write.is_alive()
+    finally:
+        postgresql.execute("SET default_transaction_read_only = off")
+        postgresql.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    write.join(30)
+    assert (done, store.read(HEAD)) == ([True], b"pinned")
+
+
+@pytest.mark.covers("O10")
+def test_a_commit_is_on_disk_whatever_the_database_says(postgresql: psycopg.Connection[tuple[object, ...]]) -> None:
+    name = postgresql.info.dbname
+    postgresql.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    try:
+        with connected() as other:
+            assert other.execute("SHOW synchronous_commit").fetchone() == ("off",)
+        where = database(from_environment("sql_default"))
+        said = asked(where, lambda one: one.exec_driver_sql("SHOW synchronous_commit").scalar(), ["none"], 10, 1)
+        assert said == "on"
+    finally:
+        postgresql.execute(f"ALTER DATABASE {name} RESET synchronous_commit")
+
+
 @pytest.mark.covers("O10")
 def test_a_file_in_no_folder_of_this_machine_is_no_empty_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

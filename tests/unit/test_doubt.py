@@ -7,7 +7,15 @@ import itertools
 import pytest
 
 from tests.support.memory import FAULTS, LOST_APPLIED, LOST_NOT_APPLIED, MemoryStore
-from tidemark.errors import OutcomeUnknown, Unreachable
+from tidemark.errors import (
+    AuthenticationFailed,
+    DiskFull,
+    LedgerContradiction,
+    NotAuthorized,
+    OutcomeUnknown,
+    TooLarge,
+    Unreachable,
+)
 from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import InDoubt
 from tidemark.ledger.stores.doubt import NotMine, swap_surely
@@ -112,3 +120,65 @@ def test_where_the_outcome_is_unknown_it_is_said_why(answer: bool | Exception, r
 
     with pytest.raises(OutcomeUnknown, match=rf"the write to head/ingest was sent, .* is not known \({reason}\)"):
         swap_surely(store, KEY, None, b"mine", lambda stored: stored == b"mine", write=write, patience=0.0)
+
+
+REFUSALS = (
+    NotAuthorized("cannot execute UPDATE in a read-only transaction"),
+    DiskFull.of("the database"),
+    AuthenticationFailed("the password was changed"),
+    TooLarge("the statement is longer than the server takes"),
+    # What a store of somebody else's package, or a driver, raises.
+    RuntimeError("the table was dropped"),
+)
+
+
+@pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("doubt", [InDoubt("the connection was lost"), False], ids=["lost", "false"])
+def test_a_server_that_refuses_after_a_doubt_says_nothing_of_the_write_before(
+    refusal: Exception, doubt: Exception | bool
+) -> None:
+    """The write was applied. What the server says next, as a standby or with a full disk, is no answer to it."""
+    store = MemoryStore()
+    store.values[KEY] = b"before"
+    sent: list[int] = []
+
+    def write() -> bool:
+        sent.append(len(sent))
+        if len(sent) > 1:
+            raise refusal
+        store.swap(KEY, b"before", b"mine")
+        if isinstance(doubt, Exception):
+            raise doubt
+        # The read after it is refused as well.
+        monkey.setattr(store, "read", refused)
+        return doubt
+
+    def refused(key: tuple[str, ...]) -> bytes | None:
+        raise refusal
+
+    with pytest.MonkeyPatch.context() as monkey, pytest.raises(OutcomeUnknown, match="is not known") as caught:
+        swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine", write=write)
+    assert str(refusal) in str(caught.value)
+    assert (caught.value.retriable, store.values[KEY]) == (True, b"mine")
+
+
+@pytest.mark.covers("F2")
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: type(one).__name__)
+def test_a_refusal_without_a_doubt_before_stays_what_it_is(refusal: Exception) -> None:
+    def write() -> bool:
+        raise refusal
+
+    with pytest.raises(type(refusal)) as caught:
+        swap_surely(MemoryStore(), KEY, None, b"mine", lambda stored: stored == b"mine", write=write)
+    assert caught.value is refusal
+
+
+def test_what_the_ledger_contradicts_is_said_after_a_doubt_too() -> None:
+    answers: list[Exception] = [InDoubt("the connection was lost"), LedgerContradiction("the record is there already")]
+
+    def write() -> bool:
+        raise answers.pop(0)
+
+    with pytest.raises(LedgerContradiction, match="the record is there already"):
+        swap_surely(MemoryStore(), KEY, None, b"mine", lambda stored: stored == b"mine", write=write)

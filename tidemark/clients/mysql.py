@@ -46,7 +46,8 @@ def connect(
         host=host,
         port=port,
         user=login,
-        password=password,
+        # As MySQL's own clients send it: the driver would take Latin-1 for text.
+        password=password.encode(),
         database=name,
         charset="utf8mb4",
         # What is too long for its column is refused, and never cut.

@@ -163,7 +163,15 @@ def engine(where: Database, question_seconds: float) -> sa.Engine:
         raise PackageMissing(f"SQL needs the package {problem.name}: {install(*SQL_PACKAGES)}") from None
     # A window asks some 15 questions, and to connect takes 4 ms on loopback. Connections that are kept would save 60 ms of a
     # window, and each run and page would hold one, of the hundred that a PostgreSQL allows.
-    given: dict[str, Any] = {"poolclass": sa.NullPool, "isolation_level": "AUTOCOMMIT", "hide_parameters": True}
+    # Nothing is sent when a connection is put back: where the line is lost then, the answer has come already, and what
+    # was done would look as if it had failed. The end of a connection takes back what a transaction has left.
+    given: dict[str, Any] = {
+        "poolclass": sa.NullPool,
+        "pool_reset_on_return": None,
+        "skip_autocommit_rollback": True,
+        "isolation_level": "AUTOCOMMIT",
+        "hide_parameters": True,
+    }
     if where.kind == "sqlite":
         return sa.create_engine("sqlite://", creator=lambda: _file(where.host, question_seconds), **given)
     if where.kind == "mysql":
@@ -179,7 +187,8 @@ def _limits(question_seconds: float) -> Mapping[str, Any]:
     """A server that is stuck is like one that is away; a client that is, holds up nobody: libpq's and PostgreSQL's settings."""
     milliseconds = round(question_seconds * 1000)
     names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-    options = " ".join(f"-c {name}={milliseconds}" for name in names)
+    # A database that is set up to be quick, as some set up Airflow's, answers before a commit outlives a power cut.
+    options = " ".join((*(f"-c {name}={milliseconds}" for name in names), "-c synchronous_commit=on"))
     seconds = max(2, round(question_seconds))
     return {
         "connect_timeout": seconds,
@@ -220,8 +229,19 @@ def asked(
         except DBAPIError as problem:
             check(where, problem, tables, rights)
             if time.monotonic() > deadline:
-                raise Unreachable(f"{where} did not answer: {describe_problem(problem)}") from problem
+                raise unanswered(where, problem) from problem
             time.sleep(PAUSE_SECONDS)
+
+
+def unanswered(where: Database, problem: Any) -> Unreachable:
+    """The error for a request that `check` lets be repeated, when the patience is at its end."""
+    words = describe_problem(problem)
+    if code(problem) in _TAKES_NO_WRITES:
+        return Unreachable(
+            f"{where} takes no writes, as a standby does, and any server during a switchover: {words}. If this stays so, name "
+            "the server that takes the writes in the connection"
+        )
+    return Unreachable(f"{where} did not answer: {words}")
 
 
 def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _RIGHTS) -> None:
@@ -282,9 +302,9 @@ def code(problem: Any) -> object:
     return getattr(problem.orig, "sqlstate", None) or getattr(problem.orig, "sqlite_errorname", None)
 
 
-def locked(where: Database, problem: Any) -> bool:
-    """Whether another's lock was in the way, and the server has taken everything back."""
-    return code(problem) in LOCKED[where.kind]
+def taken_back(where: Database, problem: Any) -> bool:
+    """Whether the server has done nothing of the request, and may soon do it: a lock was in the way, or it takes no writes."""
+    return code(problem) in (*LOCKED[where.kind], *_TAKES_NO_WRITES)
 
 
 def check_server(where: Database, connection: sa.Connection, tables: Sequence[str]) -> None:
@@ -381,8 +401,9 @@ class NothingPrepared(WrongUse):
 # What the servers answer: texts are states of PostgreSQL, or words of SQLite; numbers are MySQL's.
 _NO_ROOM: tuple[object, ...] = ("SQLITE_FULL", "53100", 1021, 1114)
 _MISSING: tuple[object, ...] = ("42P01", 1146)
-# The last ones: a server that takes no writes.
-_NO_RIGHTS: tuple[object, ...] = ("42501", 1142, 1143, 1227, "25006", 1290, 1792, 1836)
+_NO_RIGHTS: tuple[object, ...] = ("42501", 1142, 1143, 1227)
+# What a standby says, and a server from which others take over, for as long as that takes.
+_TAKES_NO_WRITES: tuple[object, ...] = ("25006", 1290, 1792, 1836)
 _NOT_LET_IN: tuple[object, ...] = ("28P01", "28000", 1044, 1045, 1130, 1698, 3118, 3159, 4151, 4166)
 # Another has made the same table a moment before.
 _ALREADY_THERE: tuple[object, ...] = ("42P07", "42710", 1050)

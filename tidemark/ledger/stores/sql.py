@@ -22,11 +22,12 @@ from tidemark.clients.sql import (
     database,
     describe_problem,
     engine,
-    locked,
     make_file,
     make_view,
+    taken_back,
+    unanswered,
 )
-from tidemark.errors import LedgerContradiction, Unreachable
+from tidemark.errors import LedgerContradiction
 from tidemark.ledger.stores.contract import InDoubt, Key, Offsets
 from tidemark.ledger.stores.kind import Waits
 from tidemark.ledger.stores.settings import SQLLedger
@@ -324,18 +325,19 @@ class SQLLedgerStore:
                 connection = engine(self._where, self._waits.question_seconds).connect()
             except DBAPIError as problem:
                 check(self._where, problem, self._tables)
-                raise Unreachable(f"{self._where} did not answer: {describe_problem(problem)}") from problem
-            with connection:
-                try:
+                raise unanswered(self._where, problem) from problem
+            # What closing the connection raises is in doubt too: the answer may have come before.
+            try:
+                with connection:
                     return write(connection)
-                except IntegrityError:
-                    raise
-                except DBAPIError as problem:
-                    check(self._where, problem, self._tables)
-                    if not locked(self._where, problem):
-                        raise InDoubt(f"{self._where}: {describe_problem(problem)}") from problem
-                    if time.monotonic() > deadline:
-                        raise Unreachable(f"{self._where}: {describe_problem(problem)}") from problem
+            except IntegrityError:
+                raise
+            except DBAPIError as problem:
+                check(self._where, problem, self._tables)
+                if not taken_back(self._where, problem):
+                    raise InDoubt(f"{self._where}: {describe_problem(problem)}") from problem
+                if time.monotonic() > deadline:
+                    raise unanswered(self._where, problem) from problem
             # The end of the connection has taken back what a transaction had done before.
             time.sleep(PAUSE_SECONDS)
 

@@ -30,8 +30,8 @@ from sqlalchemy.exc import DBAPIError
 
 from tidemark.clients.connections import Connection, Connections
 from tidemark.clients.iceberg_rest import KINDS, RestCatalogServer, rest_catalog
-from tidemark.clients.sql import Database, NothingPrepared, check, database, describe_problem, engine, make_file
-from tidemark.errors import Unreachable, WrongUse
+from tidemark.clients.sql import Database, NothingPrepared, check, database, engine, make_file, unanswered
+from tidemark.errors import WrongUse
 from tidemark.sinks.iceberg import rest
 from tidemark.sinks.parquet import folders
 
@@ -153,7 +153,7 @@ def _database_answers(kept_in: Database) -> Iterator[None]:
         yield
     except DBAPIError as problem:
         check(kept_in, problem, _TABLES, _RIGHTS)
-        raise Unreachable(f"{kept_in} did not answer: {describe_problem(problem)}") from problem
+        raise unanswered(kept_in, problem) from problem
 
 
 def create(where: CatalogTable, schema: Schema, spec: PartitionSpec, properties: Mapping[str, str]) -> None:
