@@ -753,7 +753,7 @@ PLANTED |= {
     ),
     "a compaction keeps snapshots from before an erasure": Bug(
         "new",
-        ((f"{ICEBERG}.compacting", " or (one.sequence_number or 0) < erased)\n", ")\n"),),
+        ((f"{ICEBERG}.compacting", " or one.snapshot_id in holding)\n", ")\n"),),
     ),
     "a compaction merges files that others have replaced meanwhile": Bug(
         "new",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
 
 from tests.support.claiming import claim_lane
 from tests.support.protocol_world import hold
@@ -34,8 +36,9 @@ LETTERS = ("dead_letters:\n  table: orders_dead\n", "dead_letters:\n  type: parq
 
 @dataclass
 class IcebergInMemory(StreamInMemory):
-    """Each message is a row whose `id` is its offset."""
+    """Each message is a row whose `id` is its offset, `first` added."""
 
+    first: int = 0
     text: str = TEXT.replace("  - type: hbase\n    table: orders\n", SINK).replace(*LETTERS)
 
     def __post_init__(self) -> None:
@@ -137,7 +140,7 @@ class Writing:
             "_index": [0] * len(offsets),
             "_tombstone": [False] * len(offsets),
             "_digest": [offset for _, offset in offsets],
-            "id": [offset for _, offset in offsets],
+            "id": [self.world.first + offset for _, offset in offsets],
             "_generation": [attempt.generation] * len(offsets),
         }
         there = Path(self._folder.removeprefix("file://"))
@@ -167,3 +170,15 @@ COLUMNS = pa.schema(
         *[("id", pa.int64()), ("_generation", pa.int64())],
     ]
 )
+
+
+def as_the_library_does(
+    transaction: Transaction, gone: Iterable[DataFile], added: Iterable[DataFile], summary: Mapping[str, str]
+) -> None:
+    """A snapshot as the versions before made it."""
+    update, old = transaction.update_snapshot(snapshot_properties=dict(summary)), [*gone]
+    with update.overwrite() if old else update.merge_append() as made:
+        for one in old:
+            made.delete_data_file(one)
+        for new in added:
+            made.append_data_file(new)

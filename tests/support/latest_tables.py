@@ -96,8 +96,9 @@ class LatestInMemory(StreamInMemory):
 
     kind: str = ""
     more: str = ""
-    # What a compaction says of the older versions, after one erasure.
+    # What a compaction says of the older versions, after one erasure, and what remains.
     expiring: str = ""
+    older: str = ""
     # Whether the key has two columns, see WIDE_KEYS.
     wide: bool = False
     code: Code = field(default=lambda partition, offset: [Change(offset, f"{partition}@{offset}")])
@@ -293,6 +294,7 @@ class DeltaLatestInMemory(LatestInMemory):
 
     kind: str = "delta_latest"
     expiring: str = "1 file of older versions"
+    older: str = "1 file of older versions holds it (_bucket="
 
     @property
     def plain(self) -> PlainLatestRows:
@@ -340,6 +342,8 @@ class IcebergLatestInMemory(LatestInMemory):
     kind: str = "iceberg_latest"
     more: str = "    table: lake.orders\n"
     expiring: str = "1 snapshot expires"
+    # And the manifest that names it.
+    older: str = "2 files of older snapshots hold it until they expire (data/bucket-"
 
     def _connection(self, name: str) -> Connection:
         if name == "iceberg_default":

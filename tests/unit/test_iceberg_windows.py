@@ -27,6 +27,7 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import compacting, data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
+from tidemark.sinks.iceberg.holding import Holding
 from tidemark.sinks.iceberg.live_files import files_of_all, live_files
 from tidemark.sinks.iceberg.reading import listed, parts_that_count
 from tidemark.sinks.iceberg.sink import PlainIceberg
@@ -180,10 +181,12 @@ def test_what_is_erased_is_gone_with_the_next_compaction(world: IcebergInMemory)
     left = [(partition, one) for partition, one in ALL if (partition, one) not in {(0, 4), (0, 5), (1, 0)}]
     assert world.seen() == world.counting() == left
     remains = PlainIceberg().remains(world.opened, "iceberg", erased)
-    assert remains == (
-        "no reader of the newest snapshot sees it; 1 file of older snapshots holds it until they expire: "
-        "tidemark compact orders --sink iceberg"
+    (data,) = (one for one in world.files() if data_files.hold(one, erased))
+    assert remains.startswith(
+        "no reader of the newest snapshot sees it; 2 files of older snapshots hold it until they expire"
     )
+    assert data.removeprefix(f"{world.where.base}/") in remains
+    assert remains.endswith("-m0.avro): tidemark compact orders --sink iceberg")
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
     assert world.seen() == world.counting() == left
@@ -285,9 +288,10 @@ def test_an_erasure_says_what_commits_that_died_have_left(
     world.erase(erased)
     world.now = world.table().snapshots()[-1].timestamp_ms + 25 * HOUR
     compact(world.opened, world.sink, "run 9", CompactionRequest())
+    (copy,) = (one for one in world.files() if data_files.hold(one, erased))
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == (
-        "no reader of the newest snapshot sees it; 1 file that died on its way into the table holds it for a day: "
-        "tidemark compact orders --sink iceberg"
+        "no reader of the newest snapshot sees it; 1 file that died on the way into the table holds it for a day "
+        f"({copy.removeprefix(f'{world.where.base}/')}): tidemark compact orders --sink iceberg"
     )
     for one in world.files():
         os.utime(one.removeprefix("file://"), (1, 1))
@@ -425,9 +429,9 @@ def test_what_an_erasure_has_left_is_named_beside_a_compaction(
     def after_a_compaction(*given: Any) -> object:
         monkeypatch.undo()
         compact(world.opened, world.sink, "other", CompactionRequest())
-        return files_of_all(*given)
+        return Holding(*given)
 
-    monkeypatch.setattr("tidemark.sinks.iceberg.remains.files_of_all", after_a_compaction)
+    monkeypatch.setattr("tidemark.sinks.iceberg.remains.Holding", after_a_compaction)
     assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
 
 

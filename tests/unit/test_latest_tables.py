@@ -543,11 +543,12 @@ def test_what_was_erased_is_gone_with_a_compaction(world: LatestInMemory) -> Non
     world.erase(gone)
     assert world.shown() == world.counting() == world.wanted() == {1: ((2, 0, 0), "0@2", False)}
     remains = world.plain.remains(world.opened, world.sink.name, gone)
-    assert remains == (
-        f"no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders --sink {world.sink.name}; "
-        "no reader of the newest version sees it; 1 file of older versions holds it until: tidemark compact orders --sink "
-        f"{world.sink.name}"
+    compact = f"tidemark compact orders --sink {world.sink.name}"
+    assert remains.startswith(
+        f"no reader of Tidemark shows it; files of ingest/1 hold it until: {compact}; no reader of "
     )
+    assert world.older in remains
+    assert remains.endswith(compact)
     planned = world.planned()
     assert [one.windows for one in planned] == [["ingest/1"], [world.expiring]]
     world.compact("run 9")

@@ -23,17 +23,20 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.book import Book
+from tidemark.ledger.erasures import erased
 from tidemark.ledger.records import LaneState
 from tidemark.offsets.counting import number_of
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
-from tidemark.sinks.iceberg import data_files
+from tidemark.sinks.iceberg import data_files, snapshots
 from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located, version_of
 from tidemark.sinks.iceberg.catalog import opened as table_now
+from tidemark.sinks.iceberg.holding import Holding
 from tidemark.sinks.iceberg.lanes import published
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
-from tidemark.sinks.iceberg.table import ERASES, Stage, change, check_there
+from tidemark.sinks.iceberg.table import Stage, change, check_there
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import delete, on_disk
@@ -45,7 +48,9 @@ T = TypeVar("T")
 _TIMES = 5
 # Files become about so large. One that is half as large is left as it is.
 FILE_BYTES = 128 << 20
-_RUN, _WINDOWS, _ROWS, _EXPIRED = (f"tidemark.compaction.{one}" for one in ("run", "windows", "rows", "expired"))
+_RUN, _WINDOWS, _ROWS, _EXPIRED, _MENDED = (
+    f"tidemark.compaction.{one}" for one in ("run", "windows", "rows", "expired", "mended")
+)
 # This many files' names of windows stand in a summary.
 _MOST_CHARACTERS = 1_000
 # A file that no snapshot names, and no window, may belong to a commit that is on its way.
@@ -82,7 +87,7 @@ class IcebergCompaction:
             Replaceable([*one.windows], len(one.files), len(one.files), one.bytes)
             for one in _groups(opened.book, settings, table, asked)
         ]
-        return [*merged, *expiry_planned(table, settings.keep_hours, opened.book.clock())]
+        return [*merged, *expiry_planned(table, settings.keep_hours, opened.book)]
 
     def at_work(self, opened: Opened, settings: IcebergSink) -> str | None:
         return None
@@ -139,13 +144,23 @@ def steadily(where: CatalogTable, work: Callable[[VersionSeen], T]) -> T:
                 raise Conflict(f"{where}: others changed it each time while it was compacted: {problem}") from problem
 
 
-def expiry_planned(table: Table | None, keep_hours: int, now: int) -> list[Replaceable]:
-    """The snapshots that would expire now, with the files that only they name."""
-    expiring = _expiring(table, keep_hours, now) if table is not None else []
-    if table is None or not expiring:
+def expiry_planned(table: Table | None, keep_hours: int, book: Book) -> list[Replaceable]:
+    """The snapshots that would expire now, with the files that only they name, and what else would be removed."""
+    if table is None:
         return []
-    sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
-    return [Replaceable([number_of(len(expiring), "snapshot", "expires", "expire")], 0, len(sizes), sum(sizes))]
+    planned = []
+    if expiring := _expiring(table, keep_hours, book.clock(), erased(book.committed())):
+        sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
+        said = number_of(len(expiring), "snapshot", "expires", "expire")
+        planned.append(Replaceable([said], 0, len(sizes), sum(sizes)))
+    if snapshots.needs_mending(table):
+        newest = table.current_snapshot()
+        manifests = [] if newest is None else newest.manifests(table.io)
+        size = sum(one.manifest_length for one in manifests)
+        planned.append(Replaceable([number_of(len(manifests), "manifest")], 0, len(manifests), size))
+    if unnamed := len(_old_and_unnamed(table)):
+        planned.append(Replaceable([f"{number_of(unnamed, 'file')} that no snapshot names"], 0, unnamed, 0))
+    return planned
 
 
 def expired_by(table: Table | None, run: str) -> list[Replacement]:
@@ -169,7 +184,8 @@ def _expired(book: Book, seen: VersionSeen, keep_hours: int, run: str) -> None:
     if table is None:
         return
     named = named_files(table)
-    _expire(seen, keep_hours, run, book.clock())
+    seen.change(lambda table, transaction, _: snapshots.mend(table, transaction, {_MENDED: run}))
+    _expire(seen, keep_hours, run, book)
     _remove_unnamed(book, seen.where, named)
 
 
@@ -247,11 +263,9 @@ def _merge(seen: VersionSeen, table: Table, group: _FilesToMerge, run: str) -> N
         if named or not all(one.path in there for one in group.files):
             return False
         new = data_files.described(newest.metadata, name, first.partition)
-        with transaction.update_snapshot(snapshot_properties=summary).overwrite() as snapshot:
-            for one in group.files:
-                snapshot.delete_data_file(there[one.path].file)
-            if new is not None:
-                snapshot.append_data_file(new)
+        snapshots.replace(
+            transaction, [there[one.path].file for one in group.files], [new] if new is not None else [], summary
+        )
         named = True
         return True
 
@@ -281,30 +295,29 @@ def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
     return rows
 
 
-def _expiring(table: Table, keep_hours: int, now: int) -> list[Snapshot]:
-    """The snapshots that were replaced too long ago, and all from before an erasure: their files hold what it has erased."""
+def _expiring(table: Table, keep_hours: int, now: int, gone: RangeSet) -> list[Snapshot]:
+    """The snapshots that were replaced too long ago, and all that name a file with what is erased (`gone`), or its values.
+
+    But not for a file of the newest snapshot: with that it has come late, and is cleared by the next erasure.
+    """
     newest = table.current_snapshot()
     in_turn = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
     # A reader may have begun with one until the next one came, however old it was by then.
     replaced = {one.snapshot_id: later.timestamp_ms for one, later in pairwise(in_turn)}
-    erased = max((one.sequence_number or 0 for one in table.snapshots() if _erases(one)), default=0)
+    holding = Holding(table, gone, {one.path for one in live_files(table)} if gone else ()).snapshots
     before = now - keep_hours * 3_600_000
     kept = {one.snapshot_id for one in table.metadata.refs.values()} | ({newest.snapshot_id} if newest else set())
     return [
         one
         for one in in_turn
-        if one.snapshot_id not in kept
-        and (replaced.get(one.snapshot_id, now) < before or (one.sequence_number or 0) < erased)
+        if one.snapshot_id not in kept and (replaced.get(one.snapshot_id, now) < before or one.snapshot_id in holding)
     ]
 
 
-def _erases(one: Snapshot) -> bool:
-    return one.summary is not None and ERASES in one.summary.additional_properties
-
-
-def _expire(seen: VersionSeen, keep_hours: int, run: str, now: int) -> None:
+def _expire(seen: VersionSeen, keep_hours: int, run: str, book: Book) -> None:
     def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
-        expiring = _expiring(table, keep_hours, now)
+        # What is erased is read after the table: by then, it may have taken out what an erasure has committed since.
+        expiring = _expiring(table, keep_hours, book.clock(), erased(book.committed()))
         if expiring:
             transaction.set_properties({_RUN: run, _EXPIRED: str(len(expiring))})
             ExpireSnapshots(transaction).by_ids([one.snapshot_id for one in expiring]).commit()
@@ -332,6 +345,18 @@ def named_files(table: Table) -> set[str]:
         names.add(shot.manifest_list)
         names |= {one.manifest_path for one in shot.manifests(table.io)}
     return names | {one.path for one in files_of_all(table)}
+
+
+def _old_and_unnamed(table: Table) -> list[str]:
+    """The files beside those of attempts that no snapshot names, and have not for a day."""
+    named, old = named_files(table), datetime.now(UTC) - _ON_ITS_WAY
+    base = table.location()
+    there = (*listed(base, "data"), *listed(base, "metadata"))
+    return [
+        name
+        for name, written in there
+        if name not in named and written < old and not name.startswith(f"{base}/data/lane=")
+    ]
 
 
 def _remove_unnamed(book: Book, where: CatalogTable, before: set[str]) -> None:

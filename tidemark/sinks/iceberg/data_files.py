@@ -122,9 +122,14 @@ def without(base: str, metadata: TableMetadata, original: str, wanted: RangeSet,
 
 def hold(name: str, wanted: RangeSet, below: int = MAX_OFFSET) -> bool:
     """Whether a file has rows of lower generations at some offsets. One that is gone has none."""
+    return bool(hold_if_there(name, wanted, below))
+
+
+def hold_if_there(name: str, wanted: RangeSet, below: int = MAX_OFFSET) -> bool | None:
+    """As `hold`; None of a file that is gone."""
     with folders.opened(name) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-            return False
+            return None
         batches = _batches(filesystem, path, [*COORDINATE, GENERATION])
         return any(taken_out(batch, wanted, below).any() for batch in batches)
 

@@ -69,10 +69,11 @@ def _of_manifests(table: Table, manifests: Iterable[ManifestFile]) -> Iterator[L
     schema = table.schema()
     for manifest in manifests:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            yield _of_entry(table, schema, entry)
+            yield of_entry(table, schema, entry)
 
 
-def _of_entry(table: Table, schema: Schema, entry: ManifestEntry) -> LiveFile:
+def of_entry(table: Table, schema: Schema, entry: ManifestEntry) -> LiveFile:
+    """The file of an entry. Raises WrongUse as `files_of`."""
     if entry.data_file.content != DataFileContent.DATA:
         raise WrongUse(
             f"{table.location()}: another program has deleted rows by delete files, which Tidemark does not read. Have it "

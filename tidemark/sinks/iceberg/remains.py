@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-import pyarrow as pa
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from tidemark.ledger.erasures import erased as erased_by
-from tidemark.ledger.erasures import places_to_clear
-from tidemark.offsets.counting import number_of
+from tidemark.offsets.counting import named_few, number_of
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.contract import Erasing, Opened
 from tidemark.sinks.iceberg import data_files
-from tidemark.sinks.iceberg.catalog import CatalogTable, located
+from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.compacting import VersionSeen, listed, named_files, steadily
-from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
-from tidemark.sinks.iceberg.table import TYPE, check_there
+from tidemark.sinks.iceberg.holding import Holding, unnamed_holds
+from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.table import check_there
 
 
-def still_held(opened_stream: Opened, sink: str, erased: RangeSet) -> str:
-    """The files of a sink's tables that have rows of these offsets, in words; empty for none."""
-    snapshots = unnamed = 0
-    done = erased_by(opened_stream.book.committed()) & erased
-    places = (one.place for one in places_to_clear(opened_stream.book))
-    for place in (one.place for one in places if one.name == sink and one.type == TYPE):
-        where = located(opened_stream.connections, place)
-        # A compaction may remove them meanwhile.
-        held = steadily(where, partial(_held, erased, done))
-        snapshots, unnamed = snapshots + held[0], unnamed + held[1]
-    older = number_of(snapshots, "file", "of older snapshots holds", "of older snapshots hold")
-    died = number_of(
-        unnamed, "file", "that died on its way into the table holds", "that died on their way into the table hold"
-    )
-    said = [f"{older} it until they expire"] if snapshots else []
-    said += [f"{died} it for a day"] if unnamed else []
-    return ", ".join(said)
+def still_held(opened: Opened, sink: str, tables: Iterable[CatalogTable], erased: RangeSet) -> str:
+    """The files of a sink's tables that have these offsets, in words, with the way to be rid of them; empty for none."""
+    done = erased_by(opened.book.committed()) & erased
+    # A compaction may remove them meanwhile.
+    said = [one for where in tables for one in steadily(where, partial(_said, erased, done))]
+    compact = f"tidemark compact {opened.book.stream} --sink {sink}"
+    return f"no reader of the newest snapshot sees it; {', '.join(said)}: {compact}" if said else ""
 
 
 def came_late(where: CatalogTable, done: Sequence[Erasing]) -> int:
@@ -53,25 +43,43 @@ def _has(file: LiveFile, wanted: RangeSet, below: int = MAX_OFFSET) -> bool:
     return file.may_have(wanted, below) and data_files.hold(file.path, wanted, below)
 
 
-def _held(erased: RangeSet, done: RangeSet, seen: VersionSeen) -> tuple[int, int]:
-    """How many files with rows of these offsets older snapshots name, and how many none names.
+def _said(erased: RangeSet, done: RangeSet, seen: VersionSeen) -> list[str]:
+    """The files with these offsets that older snapshots name, those that a tag or a branch keeps, and those that none names.
 
     Those of the newest snapshot count as older ones: an erasure that is still to come makes copies of them. But not those with
     what was erased before (`done`), which has come late.
     """
     # Before the table: what is named meanwhile is none of its commits' copies.
-    written = [name for name, _ in listed(seen.where.base, "data") if name.endswith(".parquet")]
+    written = [name for folder in ("data", "metadata") for name, _ in listed(seen.where.base, folder)]
     table = check_there(seen.where, ())
     if table is None:
-        return 0, 0
+        return []
     late = {one.path for one in live_files(table) if _has(one, done)} if done else set()
-    files = sum(_has(one, erased) for one in files_of_all(table) if one.path not in late)
-    return files, sum(_may_hold(name, erased) for name in {*written} - named_files(table))
+    held = Holding(table, erased, late).files
+    kept = {
+        f"the {ref.snapshot_ref_type} {name}": {one.path for one in held if ref.snapshot_id in one.snapshots}
+        for name, ref in sorted(table.metadata.refs.items())
+        if name != MAIN_BRANCH
+    }
+    older = [one.path for one in held if not any(one.path in some for some in kept.values())]
+    told = {*written} - named_files(table)
+    unnamed = [name for name in sorted(told) if _is_read(name) and unnamed_holds(table, name, erased)]
+    return [
+        *_files(table.location(), older, "of older snapshots", "it until they expire"),
+        *(
+            f"{line}, which other programs have made: remove {by}, and then"
+            for by, some in kept.items()
+            for line in _files(table.location(), sorted(some), f"of {by}", "it")
+        ),
+        *_files(table.location(), unnamed, "that died on the way into the table", "it for a day"),
+    ]
 
 
-def _may_hold(name: str, erased: RangeSet) -> bool:
-    """As `hold`, of a file that may not have been written to its end."""
-    try:
-        return data_files.hold(name, erased)
-    except pa.ArrowInvalid:
-        return True
+def _is_read(name: str) -> bool:
+    return name.endswith((".parquet", ".avro"))
+
+
+def _files(base: str, paths: Sequence[str], whose: str, until: str) -> Iterator[str]:
+    if paths:
+        names = named_few([one.removeprefix(f"{base}/") for one in paths])
+        yield f"{number_of(len(paths), 'file')} {whose} {'holds' if len(paths) == 1 else 'hold'} {until} ({names})"

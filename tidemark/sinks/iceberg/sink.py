@@ -76,13 +76,17 @@ class PlainIceberg(PlainSink):
         return came_late(where, done) + sum(1 for _ in files.left_by_dead(f"{where.base}/data", done))
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        from tidemark.ledger.erasures import places_to_clear
+        from tidemark.sinks.iceberg.catalog import located
         from tidemark.sinks.iceberg.remains import still_held
+        from tidemark.sinks.iceberg.table import TYPE
 
-        held = still_held(opened, sink, erased)
-        if not held:
-            return ""
-        compact = f"tidemark compact {opened.book.stream} --sink {sink}"
-        return f"no reader of the newest snapshot sees it; {held}: {compact}"
+        tables = (
+            located(opened.connections, one.place)
+            for one in (cleared.place for cleared in places_to_clear(opened.book))
+            if (one.name, one.type) == (sink, TYPE)
+        )
+        return still_held(opened, sink, {*tables}, erased)
 
     def check_fields(self, opened: Opened, settings: IcebergSink) -> None:
         from tidemark.sinks.iceberg import table

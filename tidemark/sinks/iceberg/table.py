@@ -30,7 +30,7 @@ from pyiceberg.types import IcebergType
 from tidemark.errors import Conflict, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
-from tidemark.sinks.iceberg import data_files
+from tidemark.sinks.iceberg import data_files, snapshots
 from tidemark.sinks.iceberg.catalog import CatalogTable, answering, create, opened
 from tidemark.sinks.iceberg.lanes import Forget, below_property, keep_all, lane_property, published, published_before
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
@@ -419,14 +419,9 @@ def snapshot(
     summary: Mapping[str, str],
 ) -> None:
     """Replace some files by copies, if they have any, and add others."""
-    update = transaction.update_snapshot(snapshot_properties=dict(summary))
-    with update.overwrite() if old else update.merge_append() as made:
-        for one, copy in old:
-            made.delete_data_file(one.file)
-            if copy and (kept := data_files.described(table.metadata, copy, one.file.partition)) is not None:
-                made.append_data_file(kept)
-        for added in new:
-            made.append_data_file(added)
+    kept = (data_files.described(table.metadata, copy, one.file.partition) for one, copy in old if copy)
+    added = [*filter(None, kept), *new]
+    snapshots.replace(transaction, [one.file for one, _ in old], added, summary)
 
 
 def _summary(record: Record) -> dict[str, str]:

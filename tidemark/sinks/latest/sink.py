@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
-from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, Taken
 from tidemark.sinks.latest.rows import DELETED, ERASES, history_of
@@ -41,8 +40,8 @@ class PlainLatestRows(PlainFolders):
         """How a receipt names the table."""
 
     @abstractmethod
-    def older(self, opened: Opened, place: Mapping[str, str], erased: RangeSet) -> int:
-        """How many files that only older versions of the table name have rows of these offsets."""
+    def older(self, opened: Opened, sink: str, place: Mapping[str, str], erased: RangeSet) -> str:
+        """The files that only older versions of the table name, and that have rows of these offsets, in words."""
 
     def place(self, opened: Opened, settings: LatestSettings, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet.files import attempt_folder
@@ -74,15 +73,13 @@ class PlainLatestRows(PlainFolders):
         from tidemark.ledger.erasures import places_to_clear
 
         said = [held] if (held := super().remains(opened, sink, erased)) else []
-        places = [
-            one.place.place
+        # Each attempt has a folder of its own in the one history of a table.
+        places = {
+            tuple(sorted(_without_folder(one.place.place).items())): one.place.place
             for one in places_to_clear(opened.book)
             if (one.place.type, one.place.name) == (self.kind, sink)
-        ]
-        if older := sum(self.older(opened, one, erased) for one in places):
-            compact = f"tidemark compact {opened.book.stream} --sink {sink}"
-            hold = number_of(older, "file", "of older versions holds", "of older versions hold")
-            said.append(f"no reader of the newest version sees it; {hold} it until: {compact}")
+        }
+        said += filter(None, (self.older(opened, sink, one, erased) for one in places.values()))
         return "; ".join(said)
 
     def rows(self, opened: Opened, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:

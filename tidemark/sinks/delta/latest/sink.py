@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.records import Record
+from tidemark.offsets.counting import named_few, number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
@@ -39,7 +40,11 @@ class PlainDeltaLatest(PlainLatestRows):
 
         table.check_there(place["location"], records, "location")
 
-    def older(self, opened: Opened, place: Mapping[str, str], erased: RangeSet) -> int:
+    def older(self, opened: Opened, sink: str, place: Mapping[str, str], erased: RangeSet) -> str:
         from tidemark.sinks.delta.latest.compacting import only_in_older
 
-        return len(only_in_older(place["location"], erased))
+        if not (names := sorted(only_in_older(place["location"], erased))):
+            return ""
+        compact = f"tidemark compact {opened.book.stream} --sink {sink}"
+        hold = number_of(len(names), "file", "of older versions holds", "of older versions hold")
+        return f"no reader of the newest version sees it; {hold} it ({named_few(names)}) until: {compact}"

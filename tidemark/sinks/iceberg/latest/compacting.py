@@ -19,7 +19,7 @@ class IcebergLatestCompaction:
         history = ParquetCompaction().planned(opened, settings.history(opened.connections), asked)
         where, hours = where_of(opened, settings), settings.keep_hours
         expiring = compacting.steadily(
-            where, lambda seen: compacting.expiry_planned(catalog.opened(seen.where), hours, opened.book.clock())
+            where, lambda seen: compacting.expiry_planned(catalog.opened(seen.where), hours, opened.book)
         )
         return [*history, *expiring]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.records import Record
-from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.settings import place_of
@@ -50,13 +50,7 @@ class PlainIcebergLatest(PlainLatestRows):
 
         table.check_there(located(connections, place), records, "location")
 
-    def older(self, opened: Opened, place: Mapping[str, str], erased: RangeSet) -> int:
-        from tidemark.sinks.iceberg import catalog, data_files
-        from tidemark.sinks.iceberg.live_files import files_of_all, live_files
+    def older(self, opened: Opened, sink: str, place: Mapping[str, str], erased: RangeSet) -> str:
+        from tidemark.sinks.iceberg.remains import still_held
 
-        table = catalog.opened(located(opened.connections, place))
-        if table is None:
-            return 0
-        named = {one.path for one in live_files(table)}
-        older = (one for one in files_of_all(table) if one.path not in named and one.may_have(erased, MAX_OFFSET))
-        return sum(data_files.hold(one.path, erased) for one in older)
+        return still_held(opened, sink, [located(opened.connections, place)], erased)
