@@ -237,7 +237,9 @@ def test_logical_types_and_nested_ones(spark: SparkSession, tmp_path: Path) -> N
         ("amount", "decimal(12,1)", r"amount is decimal\(10,2\), and not decimal\(12,1\)"),
         ("amount", "decimal(9,2)", r"and not decimal\(9,2\)"),
         ("more", "map<string, smallint>", r"more is map<string,int>, and not map<string,smallint>"),
-        ("of", "struct<y: int>", r"of is struct<x:int>, and not struct<y:int>"),
+        ("of", "struct<y: int>", "of has no member y; it has x"),
+        ("of", "struct<x: date>", r"of is struct<x:int>, and not struct<x:date>"),
+        ("of", "map<string, int>", "of is a record, and not map<string,int>"),
         ("day", "timestamp", "day is date, and not timestamp"),
     ):
         other = stream_of(tmp_path, schema, schema_file="order.avsc", fields={**fields, name: wrong})
@@ -284,3 +286,105 @@ def test_values_that_no_type_has_are_dead_letters(spark: SparkSession, tmp_path:
     assert found[0] == (Decimal("99.99"), ["a"], ({"k": "b"},))
     too_large = "amount is not decimal(4,2)"
     assert found[1:] == [too_large, too_large, too_large, "tags is not UTF-8", "of is not UTF-8"]
+
+
+# Fields that nobody named, each of which stopped a window or made all of its messages dead letters.
+BESIDE: dict[str, tuple[Any, bytes]] = {
+    "flag": ("boolean", b"\x01"),
+    "amount": ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 10}, b"\x04\x01\xf4"),
+    "number": ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 127}, b"\x04\x01\xf4"),
+    "text": ("string", b"\x04\xff\xfe"),
+    "order-id": ("long", b"\x02"),
+    "node": (
+        {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"], "default": None}]},
+        b"\x02\x00",
+    ),
+    "odd": ({"type": "fixed", "name": "Odd", "size": 2, "logicalType": "decimal", "precision": 30}, b"ab"),
+    "span": ({"type": "long", "spark.sql.catalyst.type": "interval year"}, b"\x02"),
+    "none": ({"type": "array", "items": "null"}, b"\x06\x00"),
+    "place": ({"type": "enum", "name": "Place", "symbols": ["A", "b-c"]}, b"\x02"),
+}
+
+
+def record_of(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "Order", "namespace": "shop", "fields": [*fields]}
+
+
+@pytest.mark.covers("N83")
+@pytest.mark.parametrize("by_registry", [True, False])
+def test_a_field_that_nobody_named_stops_and_empties_nothing(
+    spark: SparkSession, tmp_path: Path, by_registry: bool
+) -> None:
+    schemas, values = {}, []
+    for number, (name, (kind, value)) in enumerate(BESIDE.items()):
+        beside = {"name": name, "type": kind, "default": "of another type"}
+        last = {"name": "name", "type": "string", "default": 7}
+        schemas[number] = record_of({"name": "id", "type": "long"}, beside, last)
+        values.append(b"\x02" + value + b"\x04ab")
+    fields = {"id": "integer", "name": "string"}
+    if not by_registry:
+        for number, schema in schemas.items():
+            stream = stream_of(tmp_path, schema, schema_file="order.avsc", fields=fields)
+            check_rows(spark, stream)
+            rows = rows_of(messages_of(spark, [values[number]]), stream)
+            assert became(rows.frame, stream) == [(1, "ab")], schema
+            rows.close()
+        return
+    stream = stream_of(tmp_path, registry="our_registry", fields=fields)
+    framed: list[bytes | None] = [struct.pack(">bI", 0, number) + value for number, value in enumerate(values)]
+    with serving({number: {"schema": json.dumps(one)} for number, one in schemas.items()}) as served:
+        connection = Connection("our_registry", served.url)
+        rows = rows_of(messages_of(spark, framed), stream, connections={"our_registry": connection}.__getitem__)
+        assert became(rows.frame, stream) == [(1, "ab")] * len(BESIDE)
+        rows.close()
+
+
+@pytest.mark.covers("N83")
+def test_members_that_nobody_named_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    """Within records too, which may hold themselves, in any order, and by a registry without some of them."""
+    node = {
+        "type": "record",
+        "name": "Node",
+        "fields": [
+            {"name": "left-over", "type": {"type": "bytes", "logicalType": "decimal", "precision": 64}, "default": 1},
+            {"name": "label", "type": "string"},
+            {"name": "next", "type": ["null", "Node"], "default": None},
+        ],
+    }
+    schema = record_of({"name": "first", "type": node}, {"name": "all", "type": {"type": "map", "values": "Node"}})
+    leaf, inner = b"\x02\x01\x02c\x00", b"\x02\x01\x02b\x02"
+    value = b"\x02\x01\x02a\x02" + inner + leaf + b"\x02\x02k" + leaf + b"\x00"
+    one = "struct<next: struct<next: struct<label: string>, label: string>, label: string>"
+    stream = stream_of(
+        tmp_path, schema, schema_file="order.avsc", fields={"first": one, "all": "map<string, struct<label: string>>"}
+    )
+    check_rows(spark, stream)
+    assert became(rows_of(messages_of(spark, [value]), stream).frame, stream) == [
+        ((((("c",), "b")), "a"), {"k": ("c",)})
+    ]
+    with pytest.raises(WrongUse, match="first is a record, and not string"):
+        check_rows(spark, stream_of(tmp_path, schema, schema_file="order.avsc", fields={"first": "string"}))
+    # A member that an older schema lacks is null, as a field is.
+    lacking = {"first": "struct<label: string, added: struct<n: int>, many: array<tinyint>>"}
+    with pytest.raises(WrongUse, match="first has no member added; it has left-over, label, next"):
+        check_rows(spark, stream_of(tmp_path, schema, schema_file="order.avsc", fields=lacking))
+    stream = stream_of(tmp_path, registry="our_registry", fields=lacking)
+    with serving({1: {"schema": json.dumps(schema)}}) as served:
+        connection = Connection("our_registry", served.url)
+        rows = rows_of(
+            messages_of(spark, [struct.pack(">bI", 0, 1) + value]),
+            stream,
+            connections={"our_registry": connection}.__getitem__,
+        )
+        assert became(rows.frame, stream) == [(("a", None, None),)]
+        rows.close()
+
+
+@pytest.mark.covers("N83")
+def test_a_decimal_of_too_many_digits_is_named_or_read_as_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    wide = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 10}
+    schema = record_of({"name": "amount", "type": ["null", wide], "default": None})
+    stream = stream_of(tmp_path, schema, schema_file="order.avsc", fields={"amount": "binary"})
+    assert became(rows_of(messages_of(spark, [b"\x02\x04\x01\xf4"]), stream).frame, stream) == [(b"\x01\xf4",)]
+    with pytest.raises(WrongUse, match=r"amount is decimal\(64,10\), and not decimal\(38,10\): binary has"):
+        check_rows(spark, stream_of(tmp_path, schema, schema_file="order.avsc", fields={"amount": "decimal(38,10)"}))

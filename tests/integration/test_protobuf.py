@@ -222,8 +222,11 @@ def test_messages_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
     nested = b""
     for _ in range(150):
         nested = b"\x1a" + _length(len(nested)) + nested
-    found = all_of(spark, stream, [b"\x3a" + _length(len(nested)) + nested, whole])
-    assert found == ["not a message shop.Order", FOUND]
+    deep = b"\x3a" + _length(len(nested)) + nested
+    assert all_of(spark, stream, [deep, whole]) == ["not a message shop.Order", FOUND]
+    # Of parts that nobody named, no reader goes down any level.
+    others = stream_of(tmp_path, schema.data, fields={"lines": "array<struct<sku: string>>"})
+    assert all_of(spark, others, [deep]) == [{"lines": [{"sku": ""}]}]
 
 
 def _length(number: int) -> bytes:
@@ -278,6 +281,49 @@ def test_messages_of_proto2(spark: SparkSession, tmp_path: Path) -> None:
         (b"\x08\x01\x3a\x00", "lines[].sku is missing"),
         (b"\x08\x01\x12\x01\xff", "not a message shop.Order"),
         (b"\x08\x01\x4a\x03\x0a\x01\xff", "not a message shop.Order"),
+    ]
+    assert all_of(spark, stream, [value for value, _ in cases]) == [wanted for _, wanted in cases]
+
+
+BESIDE = """
+syntax = "proto2";
+package shop;
+enum Kind { OLD = 0; }
+message Order {
+  message Line { required string sku = 1; optional string note = 2 [default = "none"]; optional Line line = 3; }
+  required int64 id = 1;
+  required string name = 2;
+  optional Kind kind = 3 [default = OLD];
+  repeated Line lines = 4;
+  map<string, Line> by_name = 5;
+  oneof paid_by { string card = 6; int64 voucher = 7; Line by_line = 10; }
+  repeated group Part = 8 { required string raw = 1; }
+  repeated Kind kinds = 9 [packed = true];
+}
+"""
+
+
+@pytest.mark.covers("N112", "N83")
+def test_a_field_that_nobody_named_makes_no_message_invalid(spark: SparkSession, tmp_path: Path) -> None:
+    """Texts that are not UTF-8, required fields that are missing, groups, and parts of a `oneof`, at any depth."""
+    fields = {"id": "long", "voucher": "long", "lines": "array<struct<note: string>>"}
+    stream = stream_of(tmp_path, Schema(BESIDE).data, fields=fields)
+    row = {"id": 1, "voucher": None, "lines": []}
+    cases: list[tuple[bytes, Any]] = [
+        (b"\x08\x01", row),
+        (b"\x08\x01\x12\x01\xff", row),
+        (b"\x08\x01\x18\x09\x4a\x01\x09", row),
+        (b"\x08\x01\x2a\x03\x0a\x01\xff", row),
+        (b"\x08\x01\x43\x0a\x01\xff\x44\x43\x44", row),
+        (b"\x08\x01\x38\x05", {**row, "voucher": 5}),
+        # The last part of a `oneof` counts, whoever named it.
+        (b"\x08\x01\x38\x05\x32\x01\xff", row),
+        (b"\x08\x01\x38\x05\x52\x01\xff", row),
+        # Within a message that is named: the line lacks its `sku`, or has a line that does.
+        (b"\x08\x01\x22\x00", {**row, "lines": [{"note": "none"}]}),
+        (b"\x08\x01\x22\x05\x12\x01a\x1a\x00", {**row, "lines": [{"note": "a"}]}),
+        (b"\x08\x01\x22\x03\x12\x01\xff", "not a message shop.Order"),
+        (b"\x12\x01a", "id is missing"),
     ]
     assert all_of(spark, stream, [value for value, _ in cases]) == [wanted for _, wanted in cases]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
+from tidemark.drafts.avro_values import NoRecord, values_of
 from tidemark.drafts.columns import Column
-from tidemark.drafts.format import Format, example, field_names, some
+from tidemark.drafts.format import Format, example, field_names, some, text_in
 from tidemark.offsets.counting import number_of
-from tidemark.schemes.avro_schema import record
+from tidemark.schemes.avro_projection import MOST_DIGITS, Schema, decimal_of, schema_of, takes_no_bytes
 from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, quoted
 
 _LOGICAL = {
@@ -19,7 +19,6 @@ _LOGICAL = {
     "local-timestamp-millis": "timestamp_ntz",
     "local-timestamp-micros": "timestamp_ntz",
     "date": "date",
-    "uuid": "string",
 }
 _AVRO = {
     "string": "string",
@@ -34,7 +33,9 @@ _AVRO = {
 }
 # Inside an array, a map or a record, numbers have as many bits as in Avro.
 _INSIDE = {**_AVRO, "int": "int", "long": "bigint", "float": "float"}
-_MOST_DIGITS = 38
+_IN_MILLISECONDS = ("timestamp-millis", "local-timestamp-millis")
+# The milliseconds of a time whose microseconds are a number of 64 bits.
+_MOST_MILLISECONDS = 2**63 // 1000
 
 
 def is_framed(value: bytes) -> bool:
@@ -44,79 +45,92 @@ def is_framed(value: bytes) -> bool:
 
 def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) -> Format:
     """The scheme `avro` with the registry of the connection `name`, for its schemas by number. Raises ValueError."""
-    import fastavro
-
-    schemas: dict[int | None, Any] = {}
+    schemas = {number: _schema(number, text) for number, text in texts.items()}
     types: dict[str, set[str | None]] = {}
-    for number, text in texts.items():
-        schemas[number], named = _parsed(number, text)
-        for one in schemas[number]["fields"]:
-            types.setdefault(one["name"], set()).add(_type_of_field(one["type"], named))
+    odd = set()
+    for schema in schemas.values():
+        for one, type_ in schema.fields.items():
+            types.setdefault(one, set()).add(_type_of_field(schema, type_))
+            odd |= {one} if _is_odd_decimal(schema, type_) else set()
     fields, notes = _fields(types)
     if not fields:
         raise ValueError("no field of theirs has a type that scheme avro reads")
+    if kept := [one for one in fields if one in odd]:
+        have = number_of(len(kept), "field", "is a decimal", "are decimals")
+        notes = (*notes, f"{have} that no type holds: binary has the unscaled number: {some(kept)}")
 
-    def read(value: bytes) -> Any:
-        return fastavro.schemaless_reader(io.BytesIO(value[FRAME:]), schemas[number_in(value)], None)
-
-    def refusal(value: bytes) -> str | None:
+    def read(value: bytes) -> dict[str, Any] | str:
+        """The named fields of a value; or why it is no row."""
         if (number := number_in(value)) is None:
             return NOT_FRAMED
         if number not in schemas:
             return f"the registry has no Avro schema {number}"
+        schema = schemas[number]
         try:
-            read(value)
-        # Whatever an Avro reader makes of bytes that are not Avro.
-        except Exception:
+            row = values_of(schema, value[FRAME:], fields)
+            why = next(
+                (why for one in row if (why := _misfit(schema, schema.fields[one], row[one], one)) is not None), None
+            )
+        except NoRecord:
             return f"not a record of schema {number}"
-        return None
+        return row if why is None else why
 
-    rows = [read(value) for value in values if refusal(value) is None]
-    given = {one: [str(row[one]) for row in rows if row.get(one) is not None] for one in fields}
+    def refusal(value: bytes) -> str | None:
+        row = read(value)
+        return row if isinstance(row, str) else None
+
+    rows = [row for value in values if isinstance(row := read(value), dict)]
+    given = {one: [_shown(row[one]) for row in rows if row.get(one) is not None] for one in fields}
     columns = tuple(Column(one, kind, len(given[one]), example(given[one])) for one, kind in fields.items())
     scheme = {"type": "avro", "registry": name, "fields": fields}
     return Format("Avro records by a schema registry", scheme, refusal, columns, notes=notes)
 
 
-def _parsed(number: int, text: str) -> tuple[Any, Mapping[str, Any]]:
-    """A schema, and its own types by full name. Raises ValueError, also for one whose messages can become of any size."""
-    import fastavro
-
-    named: dict[str, Any] = {}
+def _schema(number: int, text: str) -> Schema:
     try:
-        schema = fastavro.parse_schema(record(text), named_schemas=named)
-    except Exception as problem:  # whatever somebody has registered
-        raise ValueError(f"schema {number}: {type(problem).__name__}: {problem}") from problem
-    if _has_empty_items(schema, named):
-        # A message of ten bytes could be a billion of them.
-        raise ValueError(
-            f"schema {number} has an array whose items take no bytes, of which a message can have any number"
-        )
-    return schema, named
+        return schema_of(text)
+    except ValueError as problem:
+        raise ValueError(f"schema {number}: {problem}") from problem
 
 
-def _has_empty_items(type_: Any, named: Mapping[str, Any]) -> bool:
-    """Whether a type has an array, at any depth, whose items take no bytes. All else is no longer than the message."""
-    if isinstance(type_, list):
-        return any(_has_empty_items(one, named) for one in type_)
-    if isinstance(type_, str):
-        return False
-    if type_["type"] == "array" and _is_empty(type_["items"], named):
-        return True
-    inner = [type_[name] for name in ("type", "items", "values") if name in type_]
-    return any(_has_empty_items(one, named) for one in (*inner, *(one["type"] for one in type_.get("fields", ()))))
+def _shown(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _is_empty(type_: Any, named: Mapping[str, Any], around: tuple[str, ...] = ()) -> bool:
-    """Whether a type's values take no bytes. `around`: the named types that hold it."""
-    if isinstance(type_, list) or type_ in around:
-        return False
-    if isinstance(type_, str):
-        return type_ == "null" or (type_ in named and _is_empty(named[type_], named, (*around, type_)))
-    kind = type_["type"]
-    if kind in ("record", "error"):
-        return all(_is_empty(one["type"], named, around) for one in type_["fields"])
-    return bool(type_["size"] == 0) if kind == "fixed" else _is_empty(kind, named, around)
+def _misfit(schema: Schema, type_: Any, value: Any, path: str) -> str | None:
+    """Why a field's value, or a part of it, is none of its type; None for one that fits. Raises NoRecord."""
+    body = schema.body(type_)
+    if isinstance(body, list):
+        others = [one for one in body if one != "null"]
+        return _misfit(schema, others[0], value, path) if len(others) == 1 and value is not None else None
+    match body["type"]:
+        case "array":
+            inner = [(body["items"], one) for one in value]
+        case "map":
+            inner = [*(("string", key) for key in value), *((body["values"], one) for one in value.values())]
+        case "record":
+            inner = [(of, value[name]) for name, of in body["fields"]]
+        case "string":
+            return f"{path} is not UTF-8" if text_in(value) is None else None
+        case "long" if (
+            body.get("logicalType") in _IN_MILLISECONDS and not -_MOST_MILLISECONDS <= value <= _MOST_MILLISECONDS
+        ):
+            raise NoRecord
+        case "bytes" | "fixed" if (digits := decimal_of(body)) is not None and digits[0] <= MOST_DIGITS:
+            number = int.from_bytes(value, "big", signed=True)
+            return None if abs(number) < 10 ** digits[0] else f"{path} is not decimal({digits[0]},{digits[1]})"
+        case _:
+            return None
+    return next((why for one in inner if (why := _misfit(schema, *one, path)) is not None), None)
+
+
+def _is_odd_decimal(schema: Schema, type_: Any) -> bool:
+    """Whether a field is a decimal, as its schema says, that no type of a field holds."""
+    body = schema.body(type_)
+    if isinstance(body, list):
+        return any(_is_odd_decimal(schema, one) for one in body)
+    digits = decimal_of(body)
+    return body.get("logicalType") == "decimal" and (digits is None or digits[0] > MOST_DIGITS)
 
 
 def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -129,54 +143,45 @@ def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple
     return fields, (said,) if left else ()
 
 
-def _type_of_field(type_: Any, named: Mapping[str, Any]) -> str | None:
+def _type_of_field(schema: Schema, type_: Any) -> str | None:
     """The field type for an Avro type; None for one that the scheme does not read, that holds itself, or is too large."""
     try:
-        return _avro_type(type_, named, Parts())
+        return _avro_type(schema, type_, Parts())
     except TooManyParts:
         return None
 
 
-def _avro_type(type_: Any, named: Mapping[str, Any], parts: Parts, depth: int = 0) -> str | None:
-    """As `_type_of_field`. Raises TooManyParts.
+def _avro_type(schema: Schema, type_: Any, parts: Parts, depth: int = 0) -> str | None:
+    """As `_type_of_field`. Raises TooManyParts. `depth`: how many arrays, maps and records are around it."""
+    body = schema.body(type_)
+    if isinstance(body, list):
+        others = [one for one in body if one != "null"]
+        return _avro_type(schema, others[0], parts, depth) if len(others) == 1 else None
+    kind = body["type"]
+    if kind in ("array", "map", "record"):
+        return None if depth == DEEPEST else _nested(schema, body, parts, depth)
+    digits = decimal_of(body)
+    if digits is not None and digits[0] <= MOST_DIGITS:
+        return f"decimal({digits[0]},{digits[1]})"
+    logical = body.get("logicalType")
+    if kind in ("int", "long") and isinstance(logical, str):
+        return _LOGICAL.get(logical)
+    return (_INSIDE if depth else _AVRO).get(kind)
 
-    `named`: the schema's own types by full name. `depth`: how many arrays, maps and records are around it.
-    """
-    if isinstance(type_, list):
-        others = [one for one in type_ if one != "null"]
-        return _avro_type(others[0], named, parts, depth) if len(others) == 1 else None
-    if isinstance(type_, str):
-        if type_ in named and depth < DEEPEST:
-            return _avro_type(named[type_], named, parts, depth)
-        return (_INSIDE if depth else _AVRO).get(type_)
-    if type_.get("logicalType") is not None:
-        return _logical(type_)
-    kind = type_.get("type")
-    if kind not in ("array", "map", "record"):
-        return _avro_type(kind, named, parts, depth)
-    if depth == DEEPEST:
+
+def _nested(schema: Schema, body: Mapping[str, Any], parts: Parts, depth: int) -> str | None:
+    kind = body["type"]
+    inner = [one for _, one in body["fields"]] if kind == "record" else [body["items" if kind == "array" else "values"]]
+    if kind == "array" and takes_no_bytes(schema, inner[0]):
         return None
-    inner = (
-        [one["type"] for one in type_["fields"]]
-        if kind == "record"
-        else [type_["items" if kind == "array" else "values"]]
-    )
     parts.add(len(inner))
-    types = [_avro_type(one, named, parts, depth + 1) for one in inner]
+    types = [_avro_type(schema, one, parts, depth + 1) for one in inner]
     if None in types or not types:
         return None
     if kind == "record":
-        names = [one["name"] for one in type_["fields"]]
+        names = [name for name, _ in body["fields"]]
         if len({*map(str.lower, names)}) < len(names):
             return None
         pairs = zip(names, types, strict=True)
         return f"struct<{', '.join(f'{quoted(name)}: {one}' for name, one in pairs)}>"
     return f"array<{types[0]}>" if kind == "array" else f"map<string, {types[0]}>"
-
-
-def _logical(type_: Mapping[str, Any]) -> str | None:
-    if type_["logicalType"] == "decimal":
-        # Without a precision, Avro takes them for bytes.
-        precision = type_.get("precision", 0)
-        return f"decimal({precision},{type_.get('scale', 0)})" if 0 < precision <= _MOST_DIGITS else None
-    return _LOGICAL.get(str(type_["logicalType"]))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, field_names, some
+from tidemark.schemes.protobuf_projection import projected
 from tidemark.schemes.protobuf_schema import behind_indexes, drafted, message_of
 
 # The word for a field that is no part of another.
@@ -31,10 +32,11 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
         raise ValueError("no value names a message of these schemas")
     message = Counter(one for _, one, _ in named).most_common(1)[0][0]
     numbers = sorted({number for number, one, _ in named if one == message})
-    known = {number: message_of(b64decode(schemas[number]), message) for number in numbers}
-    fields, notes = _fields([drafted(one) for one in known.values()])
+    sets = {number: b64decode(schemas[number]) for number in numbers}
+    fields, notes = _fields([drafted(message_of(one, message)) for one in sets.values()])
     if not fields:
         raise ValueError(f"no field of {message} has a type that scheme protobuf reads")
+    known = {number: message_of(projected(one, message, fields), message) for number, one in sets.items()}
 
     def read(value: bytes) -> dict[str, object] | str:
         """A value's message; or why it is no such message."""

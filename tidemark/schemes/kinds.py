@@ -440,7 +440,7 @@ class AvroScheme(WithSchemas):
             description="Fields of the record by name, which the schema must have in that type. `string` is Avro's string or "
             "enum, `integer` int or long, `double` float or double, `timestamp` timestamp-millis or -micros, `binary` bytes or "
             "fixed; [the others](schemes.md#types) are as Avro names them; each may be a union with null. Other fields of the "
-            "record may have any type, and are ignored.",
+            "record may have any type, and are read over.",
         ),
     ]
     schema_file: FileName | None = Field(

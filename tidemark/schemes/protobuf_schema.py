@@ -181,7 +181,7 @@ def _member(message: Descriptor, name: str, kind: Type, within: str, may_lack: b
     path = f"{within}.{name}" if within else name
     if not field.is_repeated:
         return _value(field, kind, path, may_lack)
-    wanted, inner = ("map", field.message_type.fields_by_name["value"]) if _is_map(field) else ("array", field)
+    wanted, inner = ("map", field.message_type.fields_by_name["value"]) if is_map(field) else ("array", field)
     if kind.name != wanted or kind.of is None:
         return _other(field, kind, path)
     return _value(inner, kind.of, f"{path}[]", may_lack)
@@ -205,7 +205,7 @@ def _other(field: FieldDescriptor, kind: Type, path: str) -> str:
 
 def _words(field: FieldDescriptor) -> str:
     """The type of a field, as a .proto file has it."""
-    if _is_map(field):
+    if is_map(field):
         key, value = (field.message_type.fields_by_name[one] for one in ("key", "value"))
         return f"map<{_words(key)}, {_words(value)}>"
     of = field.message_type or field.enum_type
@@ -213,8 +213,10 @@ def _words(field: FieldDescriptor) -> str:
     return f"repeated {name}" if field.is_repeated else str(name)
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether a field is a map, which is written as messages of a key and a value."""
+    of = field.message_type
+    return field.is_repeated and of is not None and bool(of.GetOptions().map_entry)
 
 
 def drafted(message: Descriptor) -> dict[str, str | None]:
@@ -230,7 +232,7 @@ def _drafted_field(field: FieldDescriptor, message: Descriptor) -> str | None:
 
 
 def _drafted(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> str | None:
-    if _is_map(field):
+    if is_map(field):
         of = _drafted_value(field.message_type.fields_by_name["value"], within, parts)
         return None if of is None else f"map<string, {of}>"
     type_ = _drafted_value(field, within, parts)

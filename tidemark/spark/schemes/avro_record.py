@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
-from itertools import count
 from operator import or_
 from typing import Any
 
@@ -19,28 +18,30 @@ from pyspark.sql.avro.functions import from_avro
 
 from tidemark.clients.registry_answers import NOT_FRAMED, RefusedSchema
 from tidemark.errors import WrongUse
-from tidemark.schemes.avro_schema import record, record_fields
+from tidemark.schemes.avro_projection import MOST_DIGITS, fixed_digits, projected
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted, not_utf8
 from tidemark.spark.schemes.schema_ids import schema_number
+from tidemark.types.ddl import Type
 from tidemark.types.fields import is_decimal, spark_type, type_of
 
-_ID, _RECORD, _READ = "_id", "_record", "_tidemark_read"
-# Of a decimal in Spark.
-_MOST_DIGITS = 38
+_ID, _RECORD = "_id", "_record"
 
 
 @dataclass(frozen=True)
 class _Written:
-    """The records of one schema: their column, and what is wrong with the schema itself, if anything is."""
+    """The records of one schema: their column, and what is wrong with the schema itself, if anything is.
+
+    `found`: what the record calls the named fields that it has.
+    """
 
     number: int | None
     column: str
-    found: frozenset[str] = frozenset()
+    found: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
     # A field that only a record has which was read.
-    read: str = _READ
+    read: str = ""
 
 
 def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
@@ -70,31 +71,45 @@ def _written(
     """Messages with the records of one schema, and whether these have the fields in their types."""
     column = _RECORD if number is None else f"{_RECORD}_{number}"
     try:
-        # Spark makes a record of nulls from bytes that are no record. An extra field, which no writer has, tells them apart:
-        # it has its default only if a record was read.
-        marked = record(schema)
-        names = {one["name"].lower() for one in marked["fields"]}
-        read = next(name for number in count() if (name := f"{_READ}{number or ''}") not in names)
-        # Spark tells no fields apart that differ in case alone: of those, one is read, which is the one that is asked for.
-        known = {one["name"].lower(): one["name"] for one in reversed(marked["fields"])}
-        known |= {name.lower(): name for name in fields if name.lower() in known}
-        kept = [one for one in marked["fields"] if known[one["name"].lower()] == one["name"]]
-        marked["fields"] = [*kept, {"name": read, "type": "boolean", "default": True}]
-        structure = messages.select(_read(payload, schema, marked).alias(column)).schema[column].dataType
-        frame = messages.withColumn(column, _read(payload, schema, _with_whole_decimals(marked)))
+        known = projected(schema, fields, may_lack=number is not None)
+        by_schema = _read(payload, known.writer, known.reader)
+        structure = messages.select(by_schema.alias(column)).schema[column].dataType
+        frame = messages.withColumn(column, _read(payload, known.writer, _with_whole_decimals(known.reader)))
     except ValueError as problem:
         return messages, _Written(number, column, problem=str(problem))
     except (PySparkException, Py4JJavaError) as problem:
         return messages, _Written(number, column, problem=f"Spark cannot read it: {_line(problem)}")
     types = {one.name: one.dataType for one in structure} if isinstance(structure, T.StructType) else {}
-    for name, kind in fields.items():
-        if name in types and not accepted(types[name], kind):
-            return messages, _Written(number, column, problem=f"{name} is {types[name].simpleString()}, and not {kind}")
-    return frame, _Written(number, column, frozenset(record_fields(schema)), read=read)
+    for name, at in known.columns.items():
+        given = _named(types[at], type_of(fields[name]), known.names)
+        if not accepted(given, fields[name]):
+            why = f"{name} is {given.simpleString()}, and not {fields[name]}"
+            return messages, _Written(number, column, problem=why)
+    return frame, _Written(number, column, known.columns, read=known.read)
 
 
-def _read(payload: Column, schema: str, by: dict[str, Any]) -> Column:
-    return from_avro(payload, schema, {"mode": "PERMISSIVE", "avroSchema": json.dumps(by)})
+def _read(payload: Column, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> Column:
+    return from_avro(payload, json.dumps(writer), {"mode": "PERMISSIVE", "avroSchema": json.dumps(reader)})
+
+
+def _named(given: T.DataType, kind: Type, names: Mapping[str, str | None]) -> T.DataType:
+    """A type with the names that the schema has, and with the members that it lacks: these are null."""
+    if isinstance(given, T.ArrayType):
+        return T.ArrayType(_named(given.elementType, kind.of or kind, names))
+    if isinstance(given, T.MapType):
+        return T.MapType(given.keyType, _named(given.valueType, kind.of or kind, names))
+    if not isinstance(given, T.StructType):
+        return given
+    members = []
+    for place, one in enumerate(given):
+        wanted = kind.members[place] if place < len(kind.members) else None
+        name = names.get(one.name, one.name)
+        if name is None and wanted is not None:
+            members.append(T.StructField(wanted.name, T.DataType.fromDDL(spark_type(wanted.type))))
+        else:
+            inner = kind if wanted is None else wanted.type
+            members.append(T.StructField(name or one.name, _named(one.dataType, inner, names)))
+    return T.StructType(members)
 
 
 def _with_whole_decimals(schema: Any) -> Any:
@@ -107,11 +122,11 @@ def _with_whole_decimals(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     whole = {name: _with_whole_decimals(one) for name, one in schema.items()}
-    if whole.get("logicalType") == "decimal" and isinstance(whole.get("precision"), int):
+    if whole.get("logicalType") == "decimal":
         size = whole.get("size")
         # A fixed value has room for this many digits. With more, Avro would take it for bytes.
-        most = len(str(2 ** (8 * size - 1) - 1)) - 1 if isinstance(size, int) and size > 0 else _MOST_DIGITS
-        whole["precision"] = max(whole["precision"], min(_MOST_DIGITS, most))
+        most = MOST_DIGITS if size is None else fixed_digits(size)
+        whole["precision"] = max(whole["precision"], min(MOST_DIGITS, most))
     return whole
 
 
@@ -122,7 +137,7 @@ def _typed(
     too_large = {}
     for name, kind in fields.items():
         # A field that the writer's schema lacks is null.
-        read = [F.col(f"{one.column}.`{name}`") for one in written if name in one.found]
+        read = [F.col(f"{one.column}.`{one.found[name]}`") for one in written if name in one.found]
         # A decimal may have more digits than its schema says.
         cast = [one.try_cast(kind) if is_decimal(kind) else one.cast(spark_type(kind)) for one in read]
         values[name] = F.coalesce(*cast, F.lit(None).cast(spark_type(kind)))

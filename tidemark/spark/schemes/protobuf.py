@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from tidemark.clients.registry_answers import RefusedSchema
 from tidemark.schemes.kinds import ProtobufScheme
+from tidemark.schemes.protobuf_projection import projected
 from tidemark.schemes.protobuf_schema import message_of, normal, problem_with
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.runtime.compiling import value_by_java
@@ -27,7 +28,9 @@ _OF_FILE = ""
 
 
 def parse(messages: DataFrame, scheme: ProtobufScheme) -> DataFrame:
-    sets, problems = ({_OF_FILE: scheme.writer}, {}) if scheme.registry is None else _of_registry(scheme)
+    sets, problems = _of_registry(scheme)
+    if scheme.registry is None:
+        sets = {_OF_FILE: _projected(b64decode(scheme.writer), scheme.message, scheme.given)}
     fields = columns_in_ddl(scheme.given)
     schema = T.StructType.fromDDL(fields).json()
     given = (schema, scheme.message, MOST_BYTES, [*sets], [*sets.values()], [*problems], [*problems.values()])
@@ -42,7 +45,8 @@ def parse(messages: DataFrame, scheme: ProtobufScheme) -> DataFrame:
 
 def _of_registry(scheme: ProtobufScheme) -> tuple[dict[str, str], dict[str, str]]:
     """The sets of descriptors by the numbers of schemas, and what is wrong with the other schemas."""
-    sets, problems = {}, {}
+    sets: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for number, text in sorted(scheme.writers.items()):
         if isinstance(text, RefusedSchema):
             problems[str(number)] = text.why
@@ -59,4 +63,8 @@ def _checked(text: str, message: str, fields: Mapping[str, str]) -> str:
     descriptors = normal(b64decode(text))
     if (problem := problem_with(message_of(descriptors, message), fields, may_lack=True)) is not None:
         raise ValueError(problem)
-    return b64encode(descriptors).decode()
+    return _projected(descriptors, message, fields)
+
+
+def _projected(descriptors: bytes, message: str, fields: Mapping[str, str]) -> str:
+    return b64encode(projected(descriptors, message, fields)).decode()
