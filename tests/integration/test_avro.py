@@ -340,6 +340,34 @@ def test_a_field_that_nobody_named_stops_and_empties_nothing(
 
 
 @pytest.mark.covers("N83")
+def test_decimals_within_values_that_have_more_digits_than_their_schema_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    of = {
+        "type": "record",
+        "name": "Of",
+        "fields": [{"name": "a-b", "type": ["null", decimal]}, {"name": "n", "type": "int"}],
+    }
+    schema = record_of(
+        {"name": "all", "type": {"type": "array", "items": ["null", decimal]}},
+        {"name": "by", "type": {"type": "map", "values": of}},
+    )
+    fields = {"all": "array<decimal(4,2)>", "by": "map<string, struct<n: int, `a-b`: decimal(5,2)>>"}
+    stream = stream_of(tmp_path, schema, schema_file="order.avsc", fields=fields)
+    small, large = b"\x04\x01\xf4", b"\x08\x00\x98\x96\x80"
+    values: list[bytes | None] = [
+        b"\x02" + b"\x02" + all_ + b"\x00" + b"\x02\x02k\x02" + by + b"\x02" + b"\x00"
+        for all_, by in ((small, small), (large, small), (small, large))
+    ]
+    assert became(rows_of(messages_of(spark, values), stream).frame, stream) == [
+        ([Decimal("5.00")], {"k": (1, Decimal("5.00"))}),
+        "all is not array<decimal(4,2)>",
+        "by is not map<string,struct<n:int,`a-b`:decimal(5,2)>>",
+    ]
+
+
+@pytest.mark.covers("N83")
 def test_members_that_nobody_named_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     """Within records too, which may hold themselves, in any order, and by a registry without some of them."""
     node = {

@@ -113,7 +113,6 @@ def test_nested_values_have_the_type_on_which_the_messages_agree(values: list[An
         (["9.90", "12"], "double"),
         (["9.0", "12.5"], "double"),
         (["9.90", "1.10e3"], "double"),
-        (["9.90", "1" * 40 + ".10"], "double"),
     ],
 )
 def test_amounts_are_decimals_where_all_are_written_so(tmp_path: Path, texts: list[str], kind: str) -> None:
@@ -485,3 +484,38 @@ def test_whatever_the_messages_are_the_draft_is_a_valid_stream_file(
     ):
         return
     drafted(tmp_path_factory.mktemp("draft"), values)
+
+
+@pytest.mark.covers("N70", "N83")
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        # Of 64 bits without a sign, and longer ones: as doubles, two of them would be one number.
+        (["18446744073709551615", "18446744073709551614"], "decimal(20,0)"),
+        (["9223372036854775808", "1", "-5"], "decimal(20,0)"),
+        (["1" * 38, "2"], "decimal(38,0)"),
+        (["9007199254740993.5", "0.25"], "decimal(38,2)"),
+        (["123456789012345678.25", "7"], "decimal(38,2)"),
+        (["0.12345678901234567890123", "1.5"], "decimal(38,23)"),
+        # What a double holds is one.
+        (["9007199254740993", "1.5"], "decimal(38,1)"),
+        (["9007199254740992", "1.5"], "double"),
+        (["0.10000000000000001", "0.1"], "double"),
+        (["1e23", "2"], "double"),
+        (["18446744073709551616.0", "0.5"], "double"),
+    ],
+)
+def test_no_two_numbers_become_one(tmp_path: Path, numbers: list[str], kind: str) -> None:
+    stream, dead = drafted(tmp_path, [f'{{"a": {one}, "b": [{one}], "c": {{"d": {one}}}}}'.encode() for one in numbers])
+    assert (stream.fields, dead) == ({"a": kind, "b": f"array<{kind}>", "c": f"struct<d:{kind}>"}, [])
+    stream, dead = drafted(tmp_path, [f"{one},x".encode() for one in numbers])
+    assert (stream.fields["column_1"], dead) == (kind, [])
+
+
+@pytest.mark.covers("N70", "N83")
+def test_a_number_that_no_type_holds_stays_as_it_is_written(tmp_path: Path) -> None:
+    numbers = ["1" * 40, "2"]
+    stream, dead = drafted(tmp_path, [f'{{"a": {one}, "id": 1}}'.encode() for one in numbers])
+    assert (stream.fields, dead) == ({"a": "string", "id": "integer"}, [])
+    stream, dead = drafted(tmp_path, [f"{one},x".encode() for one in numbers])
+    assert (stream.fields["column_1"], dead) == ("string", [])

@@ -54,6 +54,27 @@ def test_a_stream_may_start_at_offsets(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("N92")
+@pytest.mark.parametrize("number", ["010", "-010", "1:30", "1_000", "0x1F", "0b11", "1:30.5", "1_0.5"])
+def test_a_number_that_yaml_takes_for_another_one_is_refused(tmp_path: Path, number: str) -> None:
+    """YAML 1.1, which PyYAML reads, has octal, sexagesimal and other numbers; in YAML 1.2 and in JSON they are texts."""
+    said = rf"orders\.yaml:14: limits\.max_records: {re.escape(number)} is another number in YAML than it looks like"
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, f"{MINIMAL}limits:\n  max_records: {number}\n")
+    partitions = MINIMAL.replace("topics: [orders]", f"partitions: {{orders: [1, {number}]}}")
+    assert partitions != MINIMAL
+    with pytest.raises(InvalidStreamFile, match=r"source\.partitions\.orders\.1: "):
+        loaded(tmp_path, partitions)
+
+
+@pytest.mark.parametrize("number", ["0", "10", "+10", "1000"])
+def test_a_plain_number_is_that_number(tmp_path: Path, number: str) -> None:
+    partitions = MINIMAL.replace("topics: [orders]", f"partitions: {{orders: [1, {number}]}}")
+    assert loaded(tmp_path, partitions).stream.source.partitions == {"orders": (1, int(number))}
+    # A text in quotes is a text.
+    topic = MINIMAL.replace("topics: [orders]", "topics: ['010']")
+    assert loaded(tmp_path, topic).stream.source.topics == ("010",)
+
+
 def test_the_key_null_needs_no_quotes(tmp_path: Path) -> None:
     """YAML takes it for nothing; in a stream file all keys are texts."""
     old = MINIMAL[MINIMAL.index("scheme:") : MINIMAL.index("sinks:")]

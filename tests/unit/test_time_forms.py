@@ -17,6 +17,19 @@ WRONG = {
     "yyyy]": "a ] closes nothing",
     "{yyyy}": "'{' has no meaning yet",
     "": "it is empty",
+    # Java takes these, and gives other times than the text says.
+    "yyyy-MM-dd hh:mm:ss": "'h' is an hour of half a day, and 'a' does not say of which half; an hour of 24 is H",
+    "yyyy-MM-dd KK:mm": "'K' is an hour of half a day, and 'a' does not say of which half; an hour of 24 is k",
+    "yyyy-MM-dd HH:mm a": "'H' is an hour of 24, and stands beside 'a'; the hour of half a day is h",
+    "dd/mm/yyyy": "'m' is minutes, and stands behind no hour; the month is M",
+    "yyyy-mm-dd HH:MM:ss": "'m' is minutes, and stands behind no hour; the month is M",
+    "yyyy-MM-dd HH:MM:ss": "'M' stands there twice; minutes are m",
+    "yyyy-dd HH:MM:ss": "'s' is seconds, and stands behind no minutes",
+    "yyyy-MM-dd HH:mm:SS": "'S' is parts of a second, and stands behind no seconds",
+    "yyyy-MM-DD": "'D' counts the days of a year, and stands beside a month or a day of one",
+    "yyyy-MM-dd a": "'a' says which half of a day, and no hour stands beside it",
+    "yyyy-MM-dd HH kk": "'H' and 'k' are both hours",
+    "MMM dd HH:mm:ss": "it has no year, and each time would be in 1970",
 }
 RIGHT = [
     "yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]",
@@ -25,6 +38,12 @@ RIGHT = [
     "[[yyyy]-MM",
     "yyyyMMdd",
     "é y",
+    "yyyy-MM-dd hh:mm:ss a",
+    "h:mm a, d.M.yy",
+    "yyyyDDDHHmmssSSS",
+    "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][.SSS]XXX",
+    "[yyyy-MM-dd][dd.MM.yyyy] HH:mm",
+    "[yyyy-MM-dd'T']HH[:mm[:ss[.SSSSSS]]]",
 ]
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from tidemark.schemes.texts import is_exact_double
 from tidemark.types.ddl import Type
 
+Test = Callable[[Any], bool]
 # A type that fits all values but these few is taken: the others are dead letters, and the draft shows them.
 FITS = 0.98
 _LONGS = range(-(2**63), 2**63)
@@ -29,6 +31,8 @@ _WITH_POINT = re.compile(r"[+-]?(\d+)\.(\d+)", re.ASCII)
 _DIGITS = re.compile(r"[+-]?(?=[\d.]*\d)(\d*)(?:\.(\d*))?", re.ASCII)
 # The digits of an amount, where the samples have no more.
 _USUAL_DIGITS, _MOST_DIGITS = 18, 38
+# Integers of more than 64 bits: those of 64 bits without a sign, and all others that a decimal holds.
+LONG_INTEGERS = {"decimal(20,0)": 20, "decimal(38,0)": 38}
 # Forms of times in text, as Spark's patterns have them and as Python does.
 FORMS = (
     ("yyyy-MM-dd'T'HH:mm:ssXXX", "%Y-%m-%dT%H:%M:%S%z", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)"),
@@ -50,15 +54,38 @@ class Column:
     example: str
 
 
-Test = Callable[[Any], bool]
-
-
 def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value in _LONGS
 
 
 def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+class WrittenNumber(float):
+    """A number with a point, an exponent or many digits, and its text: 9.90 is an amount of two digits, 9.9 may be any."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def text_of_number(number: float) -> str:
+    """A number as its message has it."""
+    return number.text if isinstance(number, WrittenNumber) else str(number)
+
+
+def is_double(value: object) -> bool:
+    """Whether a double holds a value as it is: not an id of 64 bits, which would become its neighbour."""
+    return is_number(value) and is_exact_double(text_of_number(value))  # type: ignore[arg-type]
+
+
+def _is_long_integer(value: object) -> bool:
+    """Whether a value is an integer that may have more than 64 bits."""
+    return is_integer(value) or (
+        isinstance(value, (int, WrittenNumber))
+        and not isinstance(value, bool)
+        and _INTEGER.fullmatch(text_of_number(value)) is not None
+    )
 
 
 def is_time(value: object) -> bool:
@@ -110,11 +137,29 @@ def fits_decimal(text: str, kind: Type) -> bool:
     return len(whole) <= kind.precision - kind.scale and len(fraction) <= kind.scale
 
 
+def exact_decimal(texts: Sequence[str]) -> Type | None:
+    """The decimal that holds numbers of which a double does not hold all; None where it has too few digits."""
+    found = [match for text in texts if (match := _DIGITS.fullmatch(text.lstrip("+-"))) is not None]
+    if len(found) < len(texts) or not found:
+        return None
+    whole = max(len(match[1].lstrip("0")) for match in found)
+    scale = max(len((match[2] or "").rstrip("0")) for match in found)
+    return Type("decimal", _MOST_DIGITS, scale) if whole + scale <= _MOST_DIGITS else None
+
+
+def _long_integer(digits: int) -> Test:
+    def fits(value: object) -> bool:
+        return _is_long_integer(value) and len(text_of_number(value).lstrip("+-0")) <= digits  # type: ignore[arg-type]
+
+    return fits
+
+
 # The flat types of JSON's values, the narrowest first. VARIANT takes all others.
 OF_JSON: tuple[tuple[str, Test], ...] = (
     ("boolean", lambda value: isinstance(value, bool)),
     ("integer", is_integer),
-    ("double", is_number),
+    *((name, _long_integer(digits)) for name, digits in LONG_INTEGERS.items()),
+    ("double", is_double),
     ("timestamp", is_time),
     ("date", is_date),
     ("string", lambda value: isinstance(value, str)),
@@ -130,6 +175,7 @@ def text_types(form: str | None) -> tuple[tuple[str, Test], ...]:
     return (
         ("boolean", lambda value: value.strip(_BLANK).lower() in ("true", "false")),
         ("integer", _whole),
+        *((name, _long_whole(digits)) for name, digits in LONG_INTEGERS.items()),
         ("double", _decimal),
         *times,
         ("date", is_date),
@@ -139,7 +185,10 @@ def text_types(form: str | None) -> tuple[tuple[str, Test], ...]:
 def text_type(values: Sequence[str], types: Sequence[tuple[str, Test]]) -> tuple[str, Test]:
     """The type that fits some texts, and its test. `types`: as `text_types` gives them."""
     kind = type_of(values, types, "string")
-    amount = written_decimal([value.strip(_BLANK) for value in values]) if kind == "double" else None
+    numbers = [value.strip(_BLANK) for value in values]
+    amount = None
+    if kind == "double" or (kind == "string" and not any(map(_PADDED.match, numbers))):
+        amount = written_decimal(numbers) or (exact_decimal(numbers) if kind == "string" else None)
     if amount is not None:
         return str(amount), lambda value: fits_decimal(value.strip(_BLANK), amount)
     return kind, dict(types).get(kind, lambda value: True)
@@ -150,9 +199,17 @@ def _whole(value: str) -> bool:
     return bool(_INTEGER.fullmatch(text)) and not _PADDED.match(text) and len(text) < 21 and int(text) in _LONGS
 
 
+def _long_whole(digits: int) -> Test:
+    def fits(value: str) -> bool:
+        text = value.strip(_BLANK)
+        return bool(_INTEGER.fullmatch(text)) and not _PADDED.match(text) and len(text.lstrip("+-0")) <= digits
+
+    return fits
+
+
 def _decimal(value: str) -> bool:
     text = value.strip(_BLANK)
-    return bool(_DOUBLE.fullmatch(text)) and not _PADDED.match(text) and math.isfinite(float(text))
+    return bool(_DOUBLE.fullmatch(text)) and not _PADDED.match(text) and is_exact_double(text)
 
 
 def in_form(value: str, form: str) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidemark.drafts.columns import VARIANT, Column
+from tidemark.drafts.columns import VARIANT, Column, WrittenNumber
 from tidemark.drafts.format import Format, example, is_field_name, no_text, some
-from tidemark.drafts.json_types import WrittenNumber, ddl_of, json_type, misfit
+from tidemark.drafts.json_types import ddl_of, json_type, misfit
 from tidemark.offsets.counting import number_of
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import UNKNOWN
@@ -39,7 +39,7 @@ def _no_json(text: str) -> float:
 
 def _number(text: str) -> int | float:
     # A number of thousands of digits is a number, and Python would not read it as an integer.
-    return int(text) if len(text) < 21 else float(text)
+    return int(text) if len(text) < 21 else WrittenNumber(text)
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_json, parse_int=_number, parse_float=WrittenNumber)

@@ -6,26 +6,27 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidemark.drafts.columns import FITS, OF_JSON, VARIANT, fits_decimal, is_number, share, type_of, written_decimal
+from tidemark.drafts.columns import (
+    FITS,
+    OF_JSON,
+    VARIANT,
+    WrittenNumber,
+    exact_decimal,
+    fits_decimal,
+    is_number,
+    share,
+    text_of_number,
+    type_of,
+    written_decimal,
+)
 from tidemark.drafts.format import A_VALUE, is_field_name
-from tidemark.types.ddl import DEEPEST, Member, Parts, TooManyParts, Type
+from tidemark.types.ddl import DEEPEST, Member, Parts, TooManyParts, Type, type_alone
 from tidemark.types.fields import has_variant, is_nested, spark_type, text_of
 
 # As many members as a person reads through. More are keys made of data, as are those that most objects lack.
 _MOST_MEMBERS, _USUAL = 50, 0.5
 _UNKNOWN = Type(VARIANT)
 _TESTS = dict(OF_JSON)
-
-
-class WrittenNumber(float):
-    """A number with a point or an exponent, and its text: 9.90 is an amount with two digits, 9.9 may be anything."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
-def _text(number: float) -> str:
-    return number.text if isinstance(number, WrittenNumber) else str(number)
 
 
 def json_type(values: Sequence[Any]) -> Type:
@@ -70,7 +71,7 @@ def _test_of(kind: Type) -> Callable[[Any], bool]:
         case "map" | "struct":
             return lambda value: isinstance(value, dict)
         case "decimal":
-            return lambda value: is_number(value) and fits_decimal(_text(value), kind)
+            return lambda value: is_number(value) and fits_decimal(text_of_number(value), kind)
     return _TESTS[text_of(kind)]
 
 
@@ -80,7 +81,11 @@ def _type(values: Sequence[Any], parts: Parts, depth: int) -> Type:
     if word == "double" and all(isinstance(value, WrittenNumber) for value in values):
         return written_decimal([value.text for value in values]) or Type(word)
     if word != VARIANT:
-        return Type("bigint" if word == "integer" else word)
+        return type_alone(word)
+    if values and all(map(is_number, values)):
+        # More digits than a double has.
+        texts = [text_of_number(value) for value in values]
+        return written_decimal(texts) or exact_decimal(texts) or _UNKNOWN
     arrays = [value for value in values if isinstance(value, list)]
     if depth and arrays and len(arrays) >= FITS * len(values):
         return _array(arrays, parts, depth - 1)

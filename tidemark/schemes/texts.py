@@ -7,9 +7,13 @@ so each takes linear time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from decimal import Context, Decimal
 from typing import Final
 
+# Of no number in a message are there more.
+_ALL_DIGITS = Context(prec=20_000_000)
 _AROUND = r"[ \t\r\n]*+"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _LOCAL = rf"{_DATE}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}}+0*+)?+"
@@ -30,3 +34,15 @@ OF_TYPE: Final[Mapping[str, str]] = {
 DATE: Final = _whole(_DATE)
 LOCAL_TIME: Final = _whole(_LOCAL)
 TIME: Final = _whole(rf"{_LOCAL}(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?+")
+
+
+def is_exact_double(text: str) -> bool:
+    """Whether a double holds a number, as `ExactDouble.java` has it: 0.1 and 1e23, and not 2**53 + 1."""
+    found = float(text)
+    if math.isinf(found):
+        return False
+    number = Decimal(text)
+    if not found or not number:
+        return found == number
+    number = number.normalize(_ALL_DIGITS)
+    return Context(prec=len(number.as_tuple().digits)).create_decimal(found) == number

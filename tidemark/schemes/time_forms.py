@@ -34,6 +34,7 @@ _TIMES: Mapping[str, range | tuple[int, ...]] = {
 }
 # Letters that Java knows, and Spark refuses when it reads a time.
 _OF_WEEKS, _ONLY_WRITTEN = "YWwuec", "EFqQ"
+_MEANT = {"M": "; minutes are m", "m": "; the month is M"}
 _PART = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
 
 
@@ -76,7 +77,61 @@ def problem(form: str) -> str:
             why = "a ] closes nothing"
         if why:
             return why
-    return "" if form.strip() else "it is empty"
+    return _meaning(form) if form.strip() else "it is empty"
+
+
+def _meaning(form: str) -> str:
+    """Why the letters cannot mean what stands there; an empty text where they can.
+
+    Java reads each of these forms, and gives a time that the text does not say: 00:30 for half past twelve, the month for
+    the minute, the year 1970 for a day without one.
+    """
+    placed = _placed(form)
+    letters = [letter for letter, _ in placed]
+    if not set(letters) & set("yg"):
+        return "it has no year, and each time would be in 1970: take the type string, and make a time in a transform"
+    always = {letter for letter, optional in placed if not optional}
+    twice = next((one for one in letters if letters.count(one) > 1 and one in always), None)
+    if twice is not None:
+        return f"{twice!r} stands there twice{_MEANT.get(twice, '')}"
+    if "D" in letters and set(letters) & set("MLd"):
+        return "'D' counts the days of a year, and stands beside a month or a day of one; the day of a month is d"
+    return _wrong_hour(letters) or _out_of_order(letters)
+
+
+def _placed(form: str) -> list[tuple[str, bool]]:
+    """The letters in their order, and whether they are optional. Of alternatives like [.SSS][.SS], one."""
+    placed: list[tuple[str, bool]] = []
+    depth = 0
+    for match in _PART.finditer(form):
+        depth += {"[": 1, "]": -1}.get(match.group(), 0)
+        if match[1] and (not placed or placed[-1][0] != match[1]):
+            placed.append((match[1], depth > 0))
+    return placed
+
+
+def _wrong_hour(letters: list[str]) -> str:
+    for hour, other in (("h", "H"), ("K", "k")):
+        if hour in letters and "a" not in letters:
+            return f"{hour!r} is an hour of half a day, and 'a' does not say of which half; an hour of 24 is {other}"
+        if other in letters and "a" in letters:
+            return f"{other!r} is an hour of 24, and stands beside 'a'; the hour of half a day is {hour}"
+    hours = [*dict.fromkeys(one for one in letters if one in "HhKk")]
+    if len(hours) > 1:
+        return f"{hours[0]!r} and {hours[1]!r} are both hours"
+    return "'a' says which half of a day, and no hour stands beside it" if "a" in letters and not hours else ""
+
+
+def _out_of_order(letters: list[str]) -> str:
+    for part, before, name, of in (
+        ("m", "HhKka", "minutes", "hour"),
+        ("s", "m", "seconds", "minutes"),
+        ("S", "s", "parts of a second", "seconds"),
+    ):
+        at = letters.index(part) if part in letters else None
+        if at is not None and (at == 0 or letters[at - 1] not in before):
+            return f"{part!r} is {name}, and stands behind no {of}{_MEANT.get(part, '')}"
+    return ""
 
 
 def _letters(part: str) -> str:

@@ -37,6 +37,18 @@ _NO_KEY = (
 )
 
 
+_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+# As everybody reads a number: with ten digits, and none of them a nought in front.
+_PLAIN_NUMBER = re.compile(
+    r"[+-]?(?:0|[1-9][0-9]*|(?=\.[0-9]))(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?\.(?:inf|nan)",
+    re.ASCII | re.IGNORECASE,
+)
+_ODD_NUMBER = (
+    " is another number in YAML than it looks like (010 is 8, 1:30 is 90, 1_0 is 10): write the number in plain digits, or "
+    "put it in quotes if it is a text"
+)
+
+
 @dataclass(frozen=True)
 class StreamFile:
     """A stream, its file, and the SHA-256 of the file's bytes, followed by those of the schema file if there is one."""
@@ -57,7 +69,8 @@ def load(path: Path) -> StreamFile:
     node: yaml.Node | None = None
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
-        if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
+        wrong_parts = sorted([*_wrong_keys(node), *_odd_numbers(node)], key=lambda part: part[0])
+        if wrong := [f"{path}:{line}: {said}" for line, said in wrong_parts]:
             raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
         _null_is_a_name(node)
         # From the same nodes: parsing the text again would double the time.
@@ -234,6 +247,30 @@ def _wrong_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
                 else:
                     seen.add(key.value)
             left += [value for _, value in reversed(one.value)]
+
+
+def _odd_numbers(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """The line of each number that YAML 1.1 takes for another one than it looks like, and what it is: 010 is 8, 1:30 is 90."""
+    known: set[int] = set()
+    left: list[tuple[str, yaml.Node]] = [] if node is None else [("", node)]
+    while left:
+        at, one = left.pop()
+        if id(one) in known:
+            continue
+        known.add(id(one))
+        if isinstance(one, yaml.SequenceNode):
+            left += [(f"{at}.{number}", part) for number, part in enumerate(one.value)]
+        elif isinstance(one, yaml.MappingNode):
+            for key, value in one.value:
+                name = key.value if isinstance(key, yaml.ScalarNode) else ""
+                left += [(f"{at}.{name}", key), (f"{at}.{name}", value)]
+        elif _is_odd_number(one):
+            yield one.start_mark.line + 1, _printable(f"{at[1:] or 'the file'}: {one.value}{_ODD_NUMBER}")
+
+
+def _is_odd_number(node: yaml.Node) -> bool:
+    is_number = isinstance(node, yaml.ScalarNode) and node.style is None and node.tag in _NUMBERS
+    return is_number and not _PLAIN_NUMBER.fullmatch(node.value)
 
 
 def _printable(text: str) -> str:

@@ -24,7 +24,7 @@ from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted, not_utf8
 from tidemark.spark.schemes.schema_ids import schema_number
 from tidemark.types.ddl import Type
-from tidemark.types.fields import is_decimal, spark_type, type_of
+from tidemark.types.fields import spark_type, type_of
 
 _ID, _RECORD = "_id", "_record"
 
@@ -42,6 +42,8 @@ class _Written:
     problem: str | None = None
     # A field that only a record has which was read.
     read: str = ""
+    # The types of the named fields, as they are read.
+    types: Mapping[str, T.DataType] = field(default_factory=dict)
 
 
 def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
@@ -85,7 +87,8 @@ def _written(
         if not accepted(given, fields[name]):
             why = f"{name} is {given.simpleString()}, and not {fields[name]}"
             return messages, _Written(number, column, problem=why)
-    return frame, _Written(number, column, known.columns, read=known.read)
+    as_read = {name: types[at] for name, at in known.columns.items()}
+    return frame, _Written(number, column, known.columns, read=known.read, types=as_read)
 
 
 def _read(payload: Column, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> Column:
@@ -136,14 +139,18 @@ def _typed(
     values = {}
     too_large = {}
     for name, kind in fields.items():
+        of_type = type_of(kind)
         # A field that the writer's schema lacks is null.
-        read = [F.col(f"{one.column}.`{one.found[name]}`") for one in written if name in one.found]
+        having = [one for one in written if name in one.found]
+        read = [F.col(f"{one.column}.`{one.found[name]}`") for one in having]
         # A decimal may have more digits than its schema says.
-        cast = [one.try_cast(kind) if is_decimal(kind) else one.cast(spark_type(kind)) for one in read]
+        cast = [one.try_cast(spark_type(kind)) if _has_decimal(of_type) else one.cast(spark_type(kind)) for one in read]
         values[name] = F.coalesce(*cast, F.lit(None).cast(spark_type(kind)))
-        if is_decimal(kind):
-            lost = [one.isNotNull() & made.isNull() for one, made in zip(read, cast, strict=True)]
-            too_large[name] = reduce(or_, lost, F.lit(False))
+        lost = [
+            _lost(there, made, of_type, one.types[name]) for one, there, made in zip(having, read, cast, strict=True)
+        ]
+        if some := [F.coalesce(one, F.lit(False)) for one in lost if one is not None]:
+            too_large[name] = reduce(or_, some)
     for one in written:
         of = "" if one.number is None else f" {one.number}"
         here = F.lit(True) if one.number is None else F.col(_ID) == one.number
@@ -161,6 +168,32 @@ def _typed(
     return frame.withColumns({**values, REASON: F.when(F.col(VALUE).isNotNull(), reason)}).select(
         *columns, *(F.col(f"`{name}`") for name in fields), REASON
     )
+
+
+def _has_decimal(of: Type) -> bool:
+    return of.name == "decimal" or any(
+        _has_decimal(one) for one in (*([of.of] if of.of else []), *(m.type for m in of.members))
+    )
+
+
+def _lost(read: Column, made: Column, of: Type, given: T.DataType) -> Column | None:
+    """Whether a decimal of a value has more digits than its type; None for a type without decimals."""
+    if not _has_decimal(of):
+        return None
+    if of.name == "decimal":
+        return read.isNotNull() & made.isNull()
+    if isinstance(given, T.StructType):
+        each = [
+            _lost(read[theirs.name], made[ours.name], ours.type, theirs.dataType)
+            for ours, theirs in zip(of.members, given, strict=True)
+        ]
+        return reduce(or_, [F.coalesce(one, F.lit(False)) for one in each if one is not None])
+    if of.of is None or not isinstance(given, (T.ArrayType, T.MapType)):
+        return None
+    inner, element = of.of, given.elementType if isinstance(given, T.ArrayType) else given.valueType
+    parts = (read, made) if isinstance(given, T.ArrayType) else (F.map_values(read), F.map_values(made))
+    found = F.zip_with(*parts, lambda one, other: F.coalesce(_lost(one, other, inner, element), F.lit(False)))  # type: ignore[arg-type]
+    return F.exists(found, lambda one: one)
 
 
 def _line(problem: PySparkException | Py4JJavaError) -> str:

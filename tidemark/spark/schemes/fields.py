@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import cast
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.schemes.kinds import TextType
 from tidemark.schemes.texts import DATE, LOCAL_TIME, OF_TYPE
 from tidemark.spark.columns import VALUE
+from tidemark.spark.runtime.compiling import by_java
 from tidemark.spark.runtime.safe_expressions import null_if_it_throws
 from tidemark.types.ddl import Type, quoted, type_alone
 from tidemark.types.fields import FieldType, holds, spark_type, text_of, type_of
@@ -37,6 +39,9 @@ _ARTICLES: Mapping[str, str] = {
     "map": "an object",
     "struct": "an object",
 }
+
+_EXACT_DOUBLE = Path(__file__).with_name("ExactDouble.java")
+_EXACT_LENGTH = 15
 
 NOT_UTF8 = "not UTF-8"
 
@@ -85,7 +90,9 @@ def typed(text: Column, kind: TextType, forms: Sequence[str] | None) -> Column:
         case "decimal":
             return decimal(F.trim(text, F.lit(" \t\r\n")), of)
     made = F.when(F.rlike(text, F.lit(OF_TYPE[_LIKE.get(of.name, of.name)])), text.try_cast(spark_type(of)))
-    return finite(made) if of.name in ("float", "double") else made
+    if of.name == "double":
+        return F.when(is_exact(text), finite(made))
+    return finite(made) if of.name == "float" else made
 
 
 def time_of(text: Column, forms: Sequence[str]) -> Column:
@@ -105,6 +112,14 @@ def decimal(text: Column, kind: Type) -> Column:
     whole = kind.precision - kind.scale
     fits = rf"\A[+-]?+0*+[0-9]{{0,{whole}}}+{fraction}(?![\s\S])"
     return F.when(F.rlike(text, F.lit(_DIGITS)) & F.rlike(text, F.lit(fits)), text.try_cast(str(kind)))
+
+
+def is_exact(text: Column) -> Column:
+    """Whether a double holds the number in a text: not one like 2^53 + 1, which would become its neighbour."""
+    # Up to here there are no more digits than a double has, and no exponent.
+    plain = (F.length(text) <= _EXACT_LENGTH) & ~F.contains(F.lower(text), F.lit("e"))
+    spark = SparkSession.active()
+    return plain | F.coalesce(by_java(spark, "tidemark_exact_double", text, _EXACT_DOUBLE, "boolean"), F.lit(False))
 
 
 def finite(number: Column) -> Column:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tidemark.schemes import texts
 from tidemark.spark.columns import JSON_TIMES
-from tidemark.spark.schemes.fields import decimal, finite, time_of, words
+from tidemark.spark.schemes.fields import decimal, finite, is_exact, time_of, words
 from tidemark.spark.schemes.json_text import elements, members, number, unmarked
 from tidemark.types.ddl import Member, Type
 
@@ -92,8 +92,11 @@ def _scalar(given: Column, kind: Type, form: Sequence[str] | None) -> Column:  #
             of_digits = F.when(F.rlike(digits, F.lit(r"\A-?[0-9]++\z")), digits.try_cast(kind.name))
             return F.coalesce(F.when(is_integer, F.try_variant_get(given, "$", kind.name)), of_digits)
         case "float" | "double":
-            exact = F.when(is_integer | is_decimal, F.try_variant_get(given, "$", kind.name))
-            return finite(F.coalesce(exact, digits.try_cast(kind.name)))
+            written_digits = F.coalesce(
+                digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string"))
+            )
+            found = finite(written_digits.try_cast(kind.name))
+            return found if kind.name == "float" else F.when(is_exact(written_digits), found)
         case "decimal":
             return decimal(
                 F.coalesce(digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string"))), kind
