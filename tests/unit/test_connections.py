@@ -189,7 +189,7 @@ def test_messages_leave_this_machine_in_the_clear_only_where_the_connection_says
     assert kafka_endpoint(Connection("c", extra={"bootstrap.servers": servers, "security.protocol": "SSL"})).tls
 
 
-@pytest.mark.parametrize("servers", ["127.0.0.1:9092", "localhost:9092,127.1.2.3:1", "[::1]:9092", "::1"])
+@pytest.mark.parametrize("servers", ["127.0.0.1:9092", "localhost:9092,127.1.2.3:1", "[::1]:9092"])
 def test_on_this_machine_nobody_is_on_the_way(servers: str) -> None:
     assert kafka_endpoint(Connection("c", extra={"bootstrap.servers": servers})).protocol == "PLAINTEXT"
 

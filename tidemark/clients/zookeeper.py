@@ -27,6 +27,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL
 
 from tidemark.clients.connections import Connection, variable
+from tidemark.clients.server_lists import joined, servers_in
 from tidemark.errors import Unreachable, WrongUse
 from tidemark.offsets import time_limit
 
@@ -69,10 +70,14 @@ def zookeeper_endpoint(connection: Connection) -> ZooKeeperEndpoint:
     extras = ("allow_insecure", "use_ssl", *_ZOOKEEPER_CHECKS, *_ZOOKEEPER_TLS)
     connection.only("ZooKeeper", "host", "port", "login", "password", extras=extras)
     hosts = connection.required("host", connection.host)
-    if "," not in hosts and ":" not in hosts:
-        hosts = f"{hosts}:{connection.port or 2181}"
-    elif connection.port is not None:
+    if ("," in hosts or ":" in hosts) and connection.port is not None:
         raise WrongUse(f"connection {connection.name} has ports in its host and another port besides: take that out")
+    # Behind the servers may stand the node below which all others are.
+    servers, slash, below = hosts.partition("/")
+    try:
+        hosts = joined(servers_in(servers, port=connection.port or 2181)) + slash + below
+    except ValueError as problem:
+        raise WrongUse(f"connection {connection.name}: host: {problem}") from None
     tls = _zookeeper_tls(connection)
     if connection.login and connection.password:
         if tls is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.clients.connections import Connection
+from tidemark.clients.server_lists import servers_in
 from tidemark.errors import WrongUse
 
 _NO_HBASE_TLS = (
@@ -49,11 +50,10 @@ def _only_gateways(connection: Connection) -> None:
 
 
 def _gateways(connection: Connection, hosts: str) -> HBaseEndpoint:
-    gateways = []
-    for gateway in hosts.split(","):
-        host, _, port = gateway.strip().partition(":")
-        number = port or str(connection.required("port", connection.port))
-        if not host or not number.isdecimal():
-            raise WrongUse(f"connection {connection.name} names the gateway {gateway!r}; expected host or host:port")
-        gateways.append((host, int(number)))
+    try:
+        gateways = servers_in(hosts, port=connection.port)
+    except ValueError as problem:
+        if connection.port is None and "no port" in str(problem):
+            connection.required("port", connection.port)
+        raise WrongUse(f"connection {connection.name} names a wrong gateway: {problem}") from None
     return HBaseEndpoint(*gateways[0], tuple(gateways[1:]))

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tidemark.clients.connections import Connection
+from tidemark.clients.server_lists import joined, servers_in
 from tidemark.errors import WrongUse
 
 PLAIN, SCRAM, OAUTHBEARER = "PLAIN", ("SCRAM-SHA-256", "SCRAM-SHA-512"), "OAUTHBEARER"
@@ -117,6 +118,10 @@ def kafka_endpoint(connection: Connection) -> KafkaEndpoint:
     given = {name: value for name in EXTRAS if name != _INSECURE and (value := _value(connection, name)) is not None}
     servers = str(connection.required(f"{_SERVERS} among its extras", given.get(_SERVERS)))
     reader = _ConnectionSettings(connection.name, given, connection.flag(_INSECURE))
+    try:
+        servers = joined(servers_in(servers))
+    except ValueError as problem:
+        raise reader.wrong(f"{_SERVERS} among its extras: {problem}") from None
     protocol = given.get(_PROTOCOL, "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise reader.wrong(f"{_PROTOCOL} is {given[_PROTOCOL]!r}; expected one of {', '.join(_PROTOCOLS)}")
