@@ -25,7 +25,9 @@ def test_thrift_2_is_among_the_extras() -> None:
 
 @pytest.mark.parametrize(("host", "port"), [("a,", 1), ("a:b", 1), (":9090", 1), ("a:1:2", 1)])
 def test_what_is_no_gateway_is_refused(host: str, port: int) -> None:
-    with pytest.raises(WrongUse, match="connection hbase names a wrong gateway: .* host:port, with commas between|in place 2"):
+    with pytest.raises(
+        WrongUse, match=r"connection hbase names a wrong gateway: .* host:port, with commas between|in place 2"
+    ):
         hbase_endpoint(Connection("hbase", host, port))
 
 
