@@ -533,6 +533,16 @@ PLANTED |= {
             ),
         ),
     ),
+    "a window after what is kept of the ingest is left out": Bug(
+        "new",
+        (
+            (
+                "tidemark.ledger.covered",
+                "    for first in range(seq + 1, head.seq, _AT_ONCE):\n",
+                "    for first in range(seq + 2, head.seq, _AT_ONCE):\n",
+            ),
+        ),
+    ),
     "a time is looked for from the next second on": Bug(
         "new",
         (

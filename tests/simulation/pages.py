@@ -14,7 +14,8 @@ from tests.simulation.kafka import Kafka
 from tests.simulation.work import Place
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.topics import READ_COMMITTED
-from tidemark.ledger.book import head_key
+from tidemark.ledger.book import View, head_key
+from tidemark.ledger.covered import history_of, holes_now, keep_covered
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.offsets.ranges import RangeSet
@@ -118,6 +119,23 @@ class Pages:
         known = holes(view.windows, Ingest.seen(view))
         for kept in (self._index, self._holes):
             check(kept.holes() == known, f"{type(kept).__name__} has the holes {kept.holes()}, and the ledger {known}")
+        self._covered(view, known)
+
+    def _covered(self, view: View, known: RangeSet) -> None:
+        """What is kept of the windows of the ingest, and those after it, are all of its windows."""
+        from tests.simulation.oracle import check
+
+        book = self._oracle.book
+        history, found = history_of(book), holes_now(book)
+        lanes = history.lanes if history is not None else {}
+        check(found == known, f"by what is kept, the holes are {found}, and in the ledger {known}")
+        for lane, covers in lanes.items():
+            mine = RangeSet.union(window.covers for window in view.windows if window.record.lane == lane)
+            check(covers == mine, f"by what is kept, {lane} covers {covers}, and in the ledger {mine}")
+        for record in (window.record for window in view.windows if window.record.lane == INGEST):
+            if book.record(INGEST, record.seq) is not None and record.seq % 2 == 0:
+                # As after each window of many.
+                keep_covered(book, record)
 
     def _complete(self, a: int) -> None:
         """What is said to be complete is: no window will ever read a message of that time, unless it comes late."""

@@ -24,6 +24,7 @@ class Sign:
 def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tuple[bool, str]:
     """Whether committed windows have read all of the ranges, and a sentence. Raises TidemarkError."""
     from tidemark.errors import WrongUse
+    from tidemark.ledger.nearby import view_near
     from tidemark.ledger.register import named_ranges
     from tidemark.offsets.coordinates import parse_ranges
     from tidemark.runs.requests.selecting import with_incarnations
@@ -31,9 +32,11 @@ def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tup
     wanted = parse_ranges(ranges if isinstance(ranges, str) else "\n".join(ranges or ()))
     if not wanted:
         raise WrongUse("ranges: none is named, as where a template gave nothing; all of nothing would be there at once")
-    view = opened.book.view()
-    left = with_incarnations(view, wanted) - view.authority.covered()
-    topics = view.register.topics if view.register else {}
+    stored = opened.book.register()
+    register = stored[1] if stored else None
+    asked = with_incarnations(register, wanted)
+    left = asked - view_near(opened.book, asked).authority.covered()
+    topics = register.topics if register else {}
     missing = f"{number_of(left.count(), 'offset', 'is', 'are')} not there yet: {named_ranges(left, topics)}"
     return not left, missing if left else "all of it is there"
 

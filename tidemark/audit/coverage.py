@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
-from tidemark.audit.report import more_than_once
 from tidemark.ledger.book import Committed
-from tidemark.ledger.holes import Ingest, holes, jumped_over
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.ledger.covered import Covered
+from tidemark.ledger.holes import Ingest
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition, more_than_once
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,22 @@ class PartitionCoverage:
 def coverage(windows: Sequence[Committed], ingest: Ingest) -> list[PartitionCoverage]:
     """The coverage of every partition that any committed window names, in order."""
     # Each range is looked at once: there may be thousands of replays, each of a hundred records.
-    ranges: dict[str, list[OffsetRange]] = {}
+    ranges: dict[str, list[RangeSet]] = {}
     for window in windows:
-        ranges.setdefault(window.record.lane, []).extend(window.covers)
-    lanes = {lane: RangeSet(found) for lane, found in sorted(ranges.items())}
+        ranges.setdefault(window.record.lane, []).append(window.covers)
+    lanes = {lane: RangeSet.union(found) for lane, found in sorted(ranges.items())}
+    return coverage_by(lanes, Covered.by(windows), ingest)
+
+
+def coverage_by(lanes: Mapping[str, RangeSet], by_windows: Covered, ingest: Ingest) -> list[PartitionCoverage]:
+    """As `coverage`, by what each lane covers, and all windows together."""
     by_partition: dict[TopicPartition, dict[str, RangeSet]] = {}
     for lane, covers in lanes.items():
         for at in covers.partitions:
             by_partition.setdefault(at, {})[lane] = covers.only([at])
-    covered, again = RangeSet(chain.from_iterable(lanes.values())), more_than_once(lanes.values())
-    lost, skipped = (gaps - covered for gaps in jumped_over(windows))
-    missing = holes(windows, ingest)
+    covered, again = by_windows.all, more_than_once(lanes.values())
+    lost, skipped = by_windows.lost - covered, by_windows.skipped - covered
+    missing = by_windows.holes(ingest)
     return [
         PartitionCoverage(
             at,

@@ -13,12 +13,13 @@ from tidemark.audit.deleted_messages import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
+from tidemark.ledger.covered import Covered
 from tidemark.ledger.erasures import erased, tombstones
-from tidemark.ledger.holes import Ingest, Reached, holes, jumped_over
+from tidemark.ledger.holes import Ingest
 from tidemark.ledger.incarnations import At
-from tidemark.ledger.records import FORMAT, Guarantee, Register, SelectionRef
+from tidemark.ledger.records import FORMAT, Register, SelectionRef
 from tidemark.offsets.counting import number_of
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
 
 # Enough for people to read. The report's selection has all of them.
@@ -332,34 +333,20 @@ def explain(
 
 def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[CoverageProof]:
     """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap."""
-    # Without positions, every window reads again what others have read.
-    first_readings = [
-        window
-        for window in windows
-        if not window.record.kind.reads_again and window.record.window.guarantee != Guarantee.NONE
-    ]
+    return proof_of(Covered.by(windows), erased(windows), ingest)
+
+
+def proof_of(by_windows: Covered, without: RangeSet, ingest: Ingest) -> list[CoverageProof]:
+    """As `prove_coverage`, by what all windows cover together, and what was erased."""
     # An erased offset is not a hole, even if no window has read it before.
-    covered = RangeSet(range_ for window in first_readings for range_ in window.covers) | erased(windows)
-    overlaps = more_than_once(window.covers for window in first_readings)
-    lost, skipped = (gaps - covered for gaps in jumped_over(windows))
-    reached = Reached.by(window.record for window in windows)
-    parts = (covered, holes(windows, ingest), overlaps, lost, skipped)
+    covered = by_windows.first | without
+    lost, skipped = (gaps - covered for gaps in (by_windows.lost, by_windows.skipped))
+    parts = (covered, by_windows.holes(ingest), by_windows.twice, lost, skipped)
     proof = []
     for at in sorted({*ingest.positions, *covered.partitions}):
-        asked = ingest.asked_for(at, reached.of(at))
+        asked = ingest.asked_for(at, by_windows.reached.of(at))
         proof.append(CoverageProof(at, asked.start, asked.until, *(part.only([at]) for part in parts)))
     return proof
-
-
-def more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
-    """The offsets that are in more than one of some sets. Each range is looked at once: there may be 100,000 windows."""
-    overlaps: list[OffsetRange] = []
-    furthest: dict[TopicPartition, int] = {}
-    for range_ in sorted((range_ for ranges in sets for range_ in ranges), key=lambda range_: range_.start):
-        until = furthest.get(range_.partition, 0)
-        overlaps.append(OffsetRange(range_.partition, range_.start, max(range_.start, min(range_.until, until))))
-        furthest[range_.partition] = max(until, range_.until)
-    return RangeSet(overlaps)
 
 
 def tombstone_reports(windows: Iterable[Committed]) -> tuple[TombstoneReport, ...]:

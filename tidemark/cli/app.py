@@ -41,8 +41,9 @@ from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
 from tidemark.clients.environment import from_environment
 from tidemark.errors import EXIT_INTERNAL, DiskFull, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
-from tidemark.ledger.book import View, now_ms
-from tidemark.ledger.holes import Ingest, holes
+from tidemark.ledger.book import now_ms
+from tidemark.ledger.covered import holes_now
+from tidemark.ledger.records import INGEST
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_words
@@ -218,8 +219,7 @@ def status(
         _status_of_all(as_json=as_json)
         return
     opened = stream_lookup.opened(stream)
-    view = opened.book.view()
-    overview = _overview(opened, view)
+    overview = _overview(opened)
     columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
     rows = [[getattr(partition, column) for column in columns] for partition in overview.partitions]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
@@ -244,11 +244,13 @@ def status(
         raise Unreachable(f"{overview.kafka_problem}. What is shown is what the ledger knows")
     if missing := tuple(overview.missing_topics):
         # With the exit code of the next plan.
-        check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
+        head = opened.book.head(INGEST)
+        read = {at.topic for at in head.head.offsets()} if head is not None else set[str]()
+        check_topics(known_now(opened, missing, learn=False), missing, read)
 
 
-def _overview(opened: OpenStream, view: View) -> Overview:
-    return overview(opened, holes(view.windows, Ingest.seen(view)), without_kafka=True)
+def _overview(opened: OpenStream) -> Overview:
+    return overview(opened, holes_now(opened.book), without_kafka=True)
 
 
 def _status_of_all(*, as_json: bool) -> None:
@@ -270,7 +272,7 @@ _OF_ALL = ("stream", "state", "lag", "for", "retention", "dead letters", "holes"
 
 
 def _line(opened: OpenStream) -> StreamLine:
-    return line_of(_overview(opened, opened.book.view()))
+    return line_of(_overview(opened))
 
 
 def _as_plain(stream: StreamNow) -> dict[str, object]:

@@ -38,6 +38,7 @@ from tidemark.errors import (
 )
 from tidemark.ledger.book import Book, StoredHead, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
+from tidemark.ledger.covered import is_due, keep_covered
 from tidemark.ledger.erasures import WrittenPlace, erasures_since, places_to_clear, still_there
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
@@ -385,6 +386,8 @@ def _settled(book: Book, sweeper: Sweeper, stored: StoredHead, on_step: Listener
         sweeper.hand_on(book, record)
     book.check_in_use()
     book.mark_settled(record)
+    if is_due(record):
+        keep_covered(book, record)
     on_step(Step.SETTLED)
     return stored
 

@@ -16,6 +16,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 _MAKING = threading.Lock()
 
+# The beginning of each value: `format` is the first field of all.
+_THIS_FORMAT = b'{"format":%d,' % FORMAT
+
 # Enough of a value to recognise it by, in an error.
 _SHOWN_BYTES = 300
 
@@ -49,14 +52,9 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
-        format_ = decoder(_Format).decode(stored).format
-        if format_ < FORMAT:
-            raise msgspec.ValidationError(f"format {format_}: there is no such format")
-        if format_ > FORMAT:
-            raise LedgerUnreadable(
-                f"{where} has format {format_}; this version of Tidemark knows formats up to {FORMAT}. "
-                "Use the version that wrote it, or a newer one. Nothing was changed."
-            )
+        # As `encode` writes it. Any other value is read once more for its format, before its other fields.
+        if not stored.startswith(_THIS_FORMAT):
+            _check_format(decoder(_Format).decode(stored).format, where)
         return decoder(kind).decode(stored)
     except _DAMAGED as problem:
         newer = _NEWER if "unknown field" in str(problem) else ""
@@ -65,6 +63,16 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
             f"never delete it. {newer}{RESTORE}"
         ) from problem
+
+
+def _check_format(format_: int, where: str) -> None:
+    if format_ < FORMAT:
+        raise msgspec.ValidationError(f"format {format_}: there is no such format")
+    if format_ > FORMAT:
+        raise LedgerUnreadable(
+            f"{where} has format {format_}; this version of Tidemark knows formats up to {FORMAT}. "
+            "Use the version that wrote it, or a newer one. Nothing was changed."
+        )
 
 
 def decode_what_is_known(stored: bytes, kind: type[T]) -> T | None:

@@ -69,7 +69,7 @@ def erased_by_answer(windows: Iterable[Committed]) -> dict[str, RangeSet]:
 
 def erased(windows: Iterable[Committed]) -> RangeSet:
     """All offsets that some windows have erased."""
-    return RangeSet(range_ for window in windows for range_ in window.erased)
+    return RangeSet.union(window.erased for window in windows if window.erased)
 
 
 def is_erased(book: Book, record: Record, place: Coordinate) -> bool:

@@ -6,11 +6,11 @@ backfill may read any part of it, and the rest is no hole. This is the only defi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.ledger.book import Committed, View
-from tidemark.ledger.records import INGEST, GapKind, Guarantee, Head, LaneKind, Record, Register
+from tidemark.ledger.records import INGEST, Gap, GapKind, Guarantee, Head, LaneKind, Record, Register, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
@@ -27,16 +27,29 @@ class Reached:
             reached.add(record)
         return reached
 
+    @classmethod
+    def within(cls, hull: RangeSet) -> Reached:
+        return cls({part.partition: (part.start, part.until) for part in hull})
+
+    def hull(self) -> RangeSet:
+        return RangeSet.of_intervals((at, [found]) for at, found in self._found.items())
+
+    def and_by(self, records: Iterable[Record]) -> Reached:
+        """With more windows."""
+        reached = Reached(dict(self._found))
+        for record in records:
+            reached.add(record)
+        return reached
+
     def add(self, record: Record) -> None:
         # Without positions, a run begins where `start` says, whatever lies between: it never had to read that.
         if record.kind != LaneKind.INGEST or record.window.guarantee == Guarantee.NONE:
             return
-        for range_ in (
-            *(range_.as_range() for range_ in record.window.ranges),
-            *(gap.as_range() for gap in record.window.gaps),
-        ):
-            start, until = self._found.get(range_.partition, (range_.start, range_.until))
-            self._found[range_.partition] = min(start, range_.start), max(until, range_.until)
+        parts: Sequence[WindowRange | Gap] = (*record.window.ranges, *record.window.gaps)
+        for range_ in parts:
+            at = range_.at
+            start, until = self._found.get(at, (range_.start, range_.until))
+            self._found[at] = min(start, range_.start), max(until, range_.until)
 
     def of(self, at: TopicPartition) -> tuple[int, int] | None:
         return self._found.get(at)
@@ -79,7 +92,7 @@ def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
     """Every hole of a stream. An erased offset is not a hole, even if no window had read it."""
     windows = list(windows)
     lost, skipped = jumped_over(windows)
-    covered = RangeSet(range_ for window in windows for range_ in window.covers)
+    covered = RangeSet.union(window.covers for window in windows)
     return uncovered(ingest, Reached.by(window.record for window in windows), covered | lost | skipped)
 
 

@@ -64,14 +64,14 @@ def look_up(book: Book, place: Coordinate) -> CoveringWindows:
     lanes = dict(register[1].lanes)
     for part in closed_lanes(book, register[1]):
         lanes |= {lane: entry for lane, entry in part.items() if _may_claim(entry, place)}
-    heads = _heads(book, lanes)
+    heads = heads_of_open(book, lanes)
     within = {lane: entry for lane, entry in lanes.items() if _may_claim(entry, place)}
     scattered = {lane: entry.selection for lane, entry in within.items() if not _is_whole(entry)}
     holding = book.holding(scattered.values(), place)
     claiming = [lane for lane in within if (ref := scattered.get(lane)) is None or ref.digest in holding]
     passing = _passing(book, _searches(lanes, heads, claiming, place), place)
     passing |= {
-        (record.lane, record.seq): record for stored in heads.values() for record in _unpositioned(book, stored.head)
+        (record.lane, record.seq): record for stored in heads.values() for record in unpositioned(book, stored.head)
     }
     windows, gaps = [], []
     for (lane, _), record in passing.items():
@@ -147,7 +147,7 @@ def _passing(book: Book, open_: Iterable[_WindowSearch], place: Coordinate) -> d
     return {(lane, search.record.seq): search.record for lane, search in searches.items() if search.record is not None}
 
 
-def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, StoredHead]:
+def heads_of_open(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, StoredHead]:
     """The heads of the lanes that are not closed. The history has all windows of the closed lanes."""
     names = [lane for lane, entry in lanes.items() if entry.windows is None]
     heads = book.heads_of(names)
@@ -171,7 +171,7 @@ def _searches(
             yield _WindowSearch(lane, 0, heads[lane].head.seq, heads[lane].head.last)
 
 
-def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
+def unpositioned(book: Book, head: Head) -> Iterator[Record]:
     """The windows of a lane up to the last one that moved no position. A search by positions cannot find these."""
     if not head.unpositioned:
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct, field
@@ -22,6 +23,10 @@ INGEST = "ingest"
 
 # The format of all values of a ledger; `codec.py` refuses others.
 FORMAT = 1
+
+
+# A history names the same few partitions in each of its windows.
+partition_of = lru_cache(maxsize=1 << 16)(TopicPartition)
 
 
 class LaneKind(StrEnum):
@@ -85,7 +90,7 @@ class Position(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fi
 
     @property
     def at(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition, self.incarnation)
+        return partition_of(self.topic, self.partition, self.incarnation)
 
 
 def positions(offsets: dict[TopicPartition, int]) -> tuple[Position, ...]:
@@ -102,7 +107,7 @@ def next_offsets(positions: Iterable[Position]) -> Offsets:
     return {topic: incarnations[max(incarnations)] for topic, incarnations in by_incarnation.items()}
 
 
-class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
+class SelectionRef(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A stored set of offsets, named by the digest of its contents."""
 
     digest: str
@@ -153,7 +158,7 @@ class WindowRange(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_
 
     @property
     def at(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition, self.incarnation)
+        return partition_of(self.topic, self.partition, self.incarnation)
 
     def as_range(self) -> OffsetRange:
         return OffsetRange(self.at, self.start, self.until)
@@ -166,7 +171,7 @@ class GapKind(StrEnum):
     SKIPPED = "skipped"
 
 
-class Gap(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Gap(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """Offsets that a lane jumps over when the window with this gap commits, and the policy that allows the jump."""
 
     kind: GapKind
@@ -181,11 +186,15 @@ class Gap(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not 0 <= self.start < self.until:
             raise ValueError(f"from {self.start} until {self.until} is not a gap")
 
+    @property
+    def at(self) -> TopicPartition:
+        return partition_of(self.topic, self.partition, self.incarnation)
+
     def as_range(self) -> OffsetRange:
-        return OffsetRange(TopicPartition(self.topic, self.partition, self.incarnation), self.start, self.until)
+        return OffsetRange(self.at, self.start, self.until)
 
 
-class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Window(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """Ranges that are pinned once and never change. With a selection, only its offsets within the ranges.
 
     `gaps` lie before the ranges. The commit moves the lane's positions over them, and they count as lost or skipped.
@@ -217,10 +226,10 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.sinks is None or sink in self.sinks
 
     def hull(self) -> RangeSet:
-        return RangeSet(range_.as_range() for range_ in self.ranges)
+        return RangeSet.of_intervals((range_.at, ((range_.start, range_.until),)) for range_ in self.ranges)
 
 
-class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Attempt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """One attempt at a window. The generation is its fence, and the version of all rows that it writes."""
 
     generation: int
@@ -245,7 +254,7 @@ class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ordinal: int | None = None
 
 
-class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SinkReceipt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """Where one sink put the results (or the dead letters) of a window, in that sink's own terms."""
 
     name: str
@@ -310,7 +319,7 @@ class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
         return UnknownFields(self.messages, names)
 
 
-class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Receipt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """The result of an attempt: what it counted, and where it wrote."""
 
     tallies: tuple[PartitionTally, ...]
@@ -327,7 +336,7 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     unknown: UnknownFields | None = None
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Record(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """A committed window. The head holds the last one; the history keeps all of them for good.
 
     Without a `receipt`, the window was committed before it was read (`at_most_once`): see `Book.with_receipt`.
@@ -644,7 +653,7 @@ class StoredPiece(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
     @property
     def begins(self) -> tuple[TopicPartition, int]:
-        return TopicPartition(self.topic, self.partition, self.incarnation), self.start
+        return partition_of(self.topic, self.partition, self.incarnation), self.start
 
 
 class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

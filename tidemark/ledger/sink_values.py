@@ -21,6 +21,7 @@ RESERVED = frozenset(
         "blocks",
         "clock",
         "closed",
+        "covered",
         "head",
         "history",
         "receipt",

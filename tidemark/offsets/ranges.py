@@ -98,6 +98,16 @@ class RangeSet:
         return cls._from({partition: _merged(kept) for partition, kept in collected.items()})
 
     @classmethod
+    def union(cls, sets: Iterable[RangeSet]) -> RangeSet:
+        """The union of any number of sets, each of whose pairs is looked at once: those of 100,000 windows."""
+        time_limit.look()
+        collected: dict[TopicPartition, list[Interval]] = {}
+        for part in sets:
+            for partition, intervals in part._intervals.items():  # noqa: SLF001 - of the same class
+                collected.setdefault(partition, []).extend(intervals)
+        return cls._from({partition: _merged(found) for partition, found in collected.items()})
+
+    @classmethod
     def _from(cls, intervals: Mapping[TopicPartition, Iterable[Interval]]) -> RangeSet:
         time_limit.look()
         made = object.__new__(cls)
@@ -128,7 +138,7 @@ class RangeSet:
         return f"RangeSet({', '.join(str(range_) for range_ in self) or 'empty'})"
 
     def __or__(self, other: RangeSet) -> RangeSet:
-        return RangeSet([*self, *other])
+        return self.union((self, other))
 
     def __and__(self, other: RangeSet) -> RangeSet:
         shared = self._intervals.keys() & other._intervals.keys()
@@ -188,6 +198,24 @@ class RangeSet:
         """How many offsets are in the set, or in one of its partitions."""
         counted = self._intervals.values() if partition is None else [self.of(partition)]
         return sum(until - start for intervals in counted for start, until in intervals)
+
+
+def more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
+    """The offsets that are in more than one of some sets. Each range is looked at once: there may be 100,000 windows."""
+    pairs: dict[TopicPartition, list[Interval]] = {}
+    for ranges in sets:
+        for at in ranges.partitions:
+            pairs.setdefault(at, []).extend(ranges.of(at))
+    return RangeSet.of_intervals((at, repeated(found)) for at, found in pairs.items())
+
+
+def repeated(pairs: Iterable[Interval]) -> Iterator[Interval]:
+    """The parts of some pairs of one partition that earlier ones have, too."""
+    furthest = 0
+    for start, until in sorted(pairs):
+        if start < furthest:
+            yield start, min(until, furthest)
+        furthest = max(until, furthest)
 
 
 def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.audit.coverage import coverage as coverage_of
+from tidemark.audit.coverage import coverage_by
 from tidemark.cli import stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, Stream
@@ -19,7 +19,7 @@ from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger import places
 from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import all_lanes
-from tidemark.ledger.holes import Ingest
+from tidemark.ledger.covered import history_of
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, LaneState, Window
 from tidemark.ledger.recovery.verifying import verify as problems_of
@@ -86,8 +86,8 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
 
     Example: tidemark ledger coverage orders --json
     """
-    view = stream_lookup.opened(stream).book.view()
-    partitions = coverage_of(view.windows, Ingest.seen(view))
+    history = history_of(stream_lookup.opened(stream).book)
+    partitions = coverage_by(history.lanes, history.covered, history.ingest) if history else []
     plain = [
         {
             "partition": str(partition.partition),

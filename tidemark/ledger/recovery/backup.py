@@ -38,8 +38,9 @@ from tidemark.ledger.sink_values import RESERVED
 from tidemark.ledger.stores.contract import Key, LedgerStore
 from tidemark.ledger.stores.doubt import NotMine, swap_surely
 
-# Values that say how runs are doing, and the marks of settled windows: settling once more does no harm.
-_LEFT_OUT = frozenset({"beat", "clock", "settled"})
+# Values that say how runs are doing, what windows cover together, which is made again of them, and the marks of settled
+# windows: settling once more does no harm.
+_LEFT_OUT = frozenset({"beat", "clock", "covered", "settled"})
 _FIRST = frozenset({"closed", "head", "register"})
 # Keys that go on with a lane and a window's number.
 _OF_WINDOWS = frozenset({"blocks", "history", "receipt"})

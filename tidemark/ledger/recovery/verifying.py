@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import digest, encode
+from tidemark.ledger.covered import KeptCheck
 from tidemark.ledger.records import Head, LaneState, Record
 from tidemark.offsets.counting import number_of
 
@@ -25,7 +27,9 @@ def verify(book: Book) -> list[str]:
         for stored, record in book.records_with_bytes()
         if record.lane in heads or _is_lost(book, record.lane)
     )
-    problems = _check_history(heads, records, history_has_last=book.store.commits_records)
+    kept = KeptCheck(book)
+    problems = _check_history(heads, records, kept, history_has_last=book.store.commits_records)
+    problems += kept.problems()
     lanes = all_lanes(book)
     problems += [f"lane {lane} has a head, and the register does not know it" for lane in heads.keys() - lanes.keys()]
     problems += [
@@ -42,43 +46,61 @@ def _is_lost(book: Book, lane: str) -> bool:
 
 
 def _check_history(
-    heads: Mapping[str, Head], records: Iterable[tuple[bytes, Record]], *, history_has_last: bool
+    heads: Mapping[str, Head], records: Iterable[tuple[bytes, Record]], kept: KeptCheck, *, history_has_last: bool
 ) -> list[str]:
-    """The problems of the history of some lanes, in words.
+    """The problems of the history of some lanes, in words. Looks at each record once, and remembers none.
 
     `records` come by lane and number, each with its stored bytes. The last window of a head may be missing there until that
     window is settled, unless `history_has_last`.
     """
-    lanes: dict[str, list[tuple[bytes, Record]]] = {lane: [] for lane in heads}
-    for stored, record in records:
-        lanes.setdefault(record.lane, []).append((stored, record))
-    return [
-        problem
-        for lane, chain in lanes.items()
-        for problem in _check_lane(lane, heads.get(lane), chain, history_has_last)
-    ]
+    problems: dict[str, list[str]] = {lane: [] for lane in heads}
+    found = set[str]()
+    for lane, chain in groupby(records, key=lambda link: link[1].lane):
+        found.add(lane)
+        problems[lane] = _check_lane(lane, heads.get(lane), chain, kept, history_has_last)
+    for lane in heads.keys() - found:
+        problems[lane] = _check_lane(lane, heads[lane], iter(()), kept, history_has_last)
+    return [problem for some in problems.values() for problem in some]
 
 
-def _check_lane(lane: str, head: Head | None, chain: list[tuple[bytes, Record]], history_has_last: bool) -> list[str]:
+def _check_lane(
+    lane: str, head: Head | None, chain: Iterator[tuple[bytes, Record]], kept: KeptCheck, history_has_last: bool
+) -> list[str]:
     if head is None:
-        return [f"lane {lane} has {number_of(len(chain), 'window')} in the history, and no head"]
-    # The next check covers windows that were committed after the head was read.
-    chain = [link for link in chain if link[1].seq <= head.seq]
-    if head.last is not None and not history_has_last and head.seq not in {record.seq for _, record in chain}:
-        chain.append((encode(head.last), head.last))
-    problems = []
-    known = {record.seq: (stored, record) for stored, record in chain}
-    for seq in range(1, head.seq + 1):
-        if seq not in known:
-            problems.append(f"lane {lane}: window {seq} is missing in the history")
-            continue
-        record = known[seq][1]
-        before = known.get(seq - 1)
-        if before is not None and record.previous != digest(before[0]):
-            problems.append(f"lane {lane}: window {seq - 1} is not the one that window {seq} followed: one was changed")
-        if seq == 1 and record.previous is not None:
+        return [f"lane {lane} has {number_of(sum(1 for _ in chain), 'window')} in the history, and no head"]
+    problems = list[str]()
+    # The window before, with the digest of its bytes.
+    before: tuple[int, str] = (0, "")
+    last: Record | None = None
+    for stored, record in _with_last(head, chain, history_has_last):
+        kept.take(stored, record)
+        problems += _missing(lane, before[0] + 1, record.seq)
+        if before[0] and before[0] == record.seq - 1 and record.previous != before[1]:
+            problems.append(
+                f"lane {lane}: window {before[0]} is not the one that window {record.seq} followed: one was changed"
+            )
+        if record.seq == 1 and record.previous is not None:
             problems.append(f"lane {lane}: window 1 says that there was one before it")
-    last = known.get(head.seq)
-    if last is not None and last[1] != head.last:
+        before, last = (record.seq, digest(stored)), record
+    problems += _missing(lane, before[0] + 1, head.seq + 1)
+    if last is not None and last.seq == head.seq and last != head.last:
         problems.append(f"lane {lane}: window {head.seq} is another one in the head than in the history")
     return problems
+
+
+def _with_last(
+    head: Head, chain: Iterator[tuple[bytes, Record]], history_has_last: bool
+) -> Iterator[tuple[bytes, Record]]:
+    """The windows up to the last one of a head, which the history may not have yet."""
+    seq = 0
+    for stored, record in chain:
+        # The next check covers windows that were committed after the head was read.
+        if record.seq <= head.seq:
+            seq = record.seq
+            yield stored, record
+    if head.last is not None and not history_has_last and seq < head.seq:
+        yield encode(head.last), head.last
+
+
+def _missing(lane: str, first: int, until: int) -> list[str]:
+    return [f"lane {lane}: window {seq} is missing in the history" for seq in range(first, until)]

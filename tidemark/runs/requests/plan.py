@@ -15,6 +15,7 @@ from typing import Any
 from tidemark.errors import StaleLedger, WrongUse
 from tidemark.ledger.book import NOTHING, Committed, View
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.counting import number_of
@@ -98,13 +99,22 @@ def plan_request(opened: OpenStream, request: Request, run: str = "", written: M
     fields = {**fields_of(opened, request, before), **(written or {})}
     if before is not None and (begun := plan_of_run(opened, request, run, fields)) is not None:
         return begun
-    view = opened.book.view()
-    named = selecting.select(opened, view, request)
-    whole = _readable(opened, view, request, named)
+    view, named = _look(opened, request)
+    selected = selecting.select(opened, view, request, named)
+    whole = _readable(opened, view, request, selected)
     _check(request, whole)
     plan = plan_offsets(opened, request, whole.ranges, whole.again, fields=fields, view=view)
     check(opened, plan, view)
     return replace(plan, left_out=whole.left_out, dead=whole.dead)
+
+
+def _look(opened: OpenStream, request: Request) -> tuple[View, RangeSet | None]:
+    """The ledger as far as a request asks for it, and the offsets that it names; None where only the ledger tells these."""
+    named = selecting.named_alone(opened, request)
+    # Whoever reads whole units reads offsets that nobody has named.
+    if named is None or whole_blocks.because(opened, chosen_sinks.named(opened, request.sinks)):
+        return opened.book.view(), named
+    return view_near(opened.book, named), named
 
 
 def plan_offsets(

@@ -11,7 +11,7 @@ from tidemark.ledger.book import View
 from tidemark.ledger.erasures import erased_by_answer
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.incarnations import assign_incarnations
-from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.records import INGEST, LaneKind, Register
 from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
@@ -42,19 +42,40 @@ class Selected:
     dead: RangeSet = field(default_factory=RangeSet, compare=False)
 
 
-def select(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> Selected:
+def named_alone(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet | None:
+    """The offsets that a request names, where it says so itself; None where only the history tells them.
+
+    Raises WrongUse, TopicGone, Unreachable.
+    """
+    if isinstance(request, ReplayRequest) and request.dead_letters:
+        return None
+    if request.since or request.until_time:
+        return within_times(opened, request.since, request.until_time, request.if_none)
+    if request.ranges or request.records or request.records_file:
+        stored = opened.book.register()
+        return _by_name(opened, stored[1] if stored else None, request)
+    if isinstance(request, BackfillRequest):
+        return None
+    if request.selection:
+        return stored_selection(opened, request.selection)
+    return window_names.read_by_one(opened, request.window) if request.window else None
+
+
+def select(
+    opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest, named: RangeSet | None = None
+) -> Selected:
     """The offsets that a request names, divided into those that a lane of its kind may take, and the others.
 
-    Raises WrongUse, TopicGone, TopicRecreated, Unreachable.
+    `named`: these offsets, if they are known. Raises WrongUse, TopicGone, TopicRecreated, Unreachable.
     """
     if isinstance(request, ReplayRequest) and request.dead_letters:
         reason = None if request.dead_letters == "*" else request.dead_letters
         bounds = times(request.since, request.until_time)
         return _dead_letters(opened, view, DeadLetterFilter(reason, request.dead_letters_window, *bounds))
-    within = None
-    if request.since or request.until_time:
-        within = within_times(opened, request.since, request.until_time, request.if_none)
-    selected = answered(opened, view, request.kind, _named(opened, view, request) if within is None else within)
+    if named is None:
+        known = named_alone(opened, request)
+        named = known if known is not None else _named(opened, view, request)
+    selected = answered(opened, view, request.kind, named)
     if isinstance(request, BackfillRequest) and request.reprocess:
         left_out = dict(selected.left_out)
         again = left_out.pop(answers.READ_ALREADY, RangeSet())
@@ -75,28 +96,29 @@ def answered(opened: OpenStream, view: View, kind: LaneKind, wanted: RangeSet) -
     return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(view)))
 
 
-def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> RangeSet:
+def _by_name(opened: OpenStream, register: Register | None, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return with_incarnations(view, parse_ranges(request.ranges, "ranges"))
+        return with_incarnations(register, parse_ranges(request.ranges, "ranges"))
     if request.records:
-        return with_incarnations(view, parse_records(request.records, "records"))
-    if request.records_file:
-        return with_incarnations(view, named_records(opened, request.records_file))
+        return with_incarnations(register, parse_records(request.records, "records"))
+    return with_incarnations(register, named_records(opened, request.records_file))
+
+
+def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> RangeSet:
+    """The offsets of a request that only the history tells."""
     if isinstance(request, BackfillRequest):
         return _holes(opened, view) if request.holes else before_the_first_window(opened, view)
-    if request.selection:
-        return stored_selection(opened, request.selection)
     if request.window:
         return window_names.read_by(opened, view, request.window)
     return everything_from_the_start(opened, view)
 
 
-def with_incarnations(view: View, named: Named) -> RangeSet:
+def with_incarnations(register: Register | None, named: Named) -> RangeSet:
     """Offsets that people named; those in three parts in the newest incarnation of each topic, the only readable one.
 
     So the answer to offsets below a cut is that they were cut. Topics that were never read have the first incarnation.
     """
-    newest = newest_incarnations(view.register) if view.register else {}
+    newest = newest_incarnations(register) if register else {}
     filled = RangeSet.of_intervals(
         (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), named.open.of(at))
         for at in named.open.partitions

@@ -28,6 +28,21 @@ def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
     return offsets
 
 
+def read_by_one(opened: OpenStream, named: str) -> RangeSet | None:
+    """As `read_by`, for the name LANE/NUMBER of one window; None for any other name, and for a window of no such name."""
+    lane, _, number = named.rpartition("/")
+    if not lane or not number.isascii() or not number.isdigit() or f"{int(number)}" != number or "/" in lane:
+        return None
+    stored, seq = opened.book.head(lane), int(number)
+    if stored is None or not 0 < seq <= stored.head.seq:
+        return None
+    recorded = opened.book.record(lane, seq) if seq < stored.head.seq else None
+    record = recorded[1] if recorded is not None else stored.head.last
+    if record is None or record.seq != seq:
+        return None
+    return opened.book.covers(record.window) or None
+
+
 def _is(window: Committed, named: str) -> bool:
     record = window.record
     return named in (record.lane, f"{record.lane}/{record.seq}", record.attempt.run)
