@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, TypeVar
@@ -92,33 +92,57 @@ def _counting(
 ) -> tuple[Authority, list[FolderPart]]:
     view = book.view(sink)
     versions = versions_of(book)
+    # Those that were settled, so published, before the tables were listed.
+    settled: set[int] = set()
     while True:
         listed = parts(view.windows, view.authority, sink, kind=TYPE)
         tables = {
             where: _Listed.of(where, listed, sink, connections, seen) for where in _tables(listed, sink, connections)
         }
-        known = [_with_files(one, tables[_where(one, sink, connections)], versions) for one in listed]
-        if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
+        known = [_with_files(one, tables[_where(one, sink, connections)], versions, settled) for one in listed]
+        if book.changed_since(view) and not view.authority.holds_in((newer := book.view(sink)).authority):
+            view = newer
+            continue
+        lacking = [
+            one.windows[0].record
+            for one in listed
+            if one.holds and tables[_where(one, sink, connections)].lacks(one.windows[0].record, versions)
+        ]
+        asked = [one for one in lacking if one.attempt.generation not in settled and _has_rows(one)]
+        if not (published := {one.attempt.generation for one in asked if _is_settled(book, one)}):
             break
-        view = newer
+        # Only a table that was listed after that shows that it lacks them.
+        settled |= published
     for part in known:
         # A window may have lost exactly those offsets that had rows. Nor does a ledger that was rebuilt know of any rows.
-        if part.holds and part.windows[0].record.tallies and not part.files and not part.lost and not gone:
+        if not part.files and part.holds and _has_rows(part.windows[0].record) and not part.lost and not gone:
             raise LedgerContradiction(
-                f"the table {part.base} has nothing of {described(spans(part.names))}, whose results are there. "
-                "Replay their offsets to write them again."
+                f"the table {part.base} has nothing of {described(spans(part.names))}, whose results are there: its files "
+                "were removed, or its catalog was set back. Replay their offsets to write them again."
             )
     return view.authority, _apart(part for part in known if part.files)
 
 
+def _has_rows(record: Record) -> bool:
+    return any(tally.rows.number for tally in record.tallies)
+
+
+def _is_settled(book: Book, record: Record) -> bool:
+    """Whether a window that is committed was published: no later one is pinned in its lane before."""
+    stored = book.head(record.lane)
+    last = stored.head.last if stored is not None else None
+    return last is None or last.seq != record.seq or book.is_settled(last)
+
+
 def files_of_window(
-    record: Record, place: Mapping[str, str], connections: Connections, versions: str, seen: Seen
+    book: Book, record: Record, place: Mapping[str, str], connections: Connections, seen: Seen
 ) -> list[str]:
     """The files that may have rows of a window."""
     where = located(connections, place)
+    settled = _has_rows(record) and _is_settled(book, record)
     table = check_there(where, [record])
     seen[where] = version_of(table)
-    return listed(table).of_window(record, place["folder"], versions)
+    return listed(table).of_window(record, place["folder"], versions_of(book), settled=settled)
 
 
 def _where(part: FolderPart, sink: str, connections: Connections) -> CatalogTable:
@@ -148,17 +172,23 @@ class _Listed:
         seen[where] = version_of(table)
         return listed(table)
 
-    def of_window(self, record: Record, folder: str, versions: str) -> list[str]:
+    def of_window(self, record: Record, folder: str, versions: str, *, settled: bool) -> list[str]:
+        """The files that may have rows of a window. `settled`: it was published before the table was listed."""
+        if not self.lacks(record, versions):
+            generation = record.attempt.generation
+            return [*self.by_generation.get(generation, ()), *self.shared(generation)]
+        # It is committed and about to be published; or else the table has lost it.
+        return [] if settled else data_files.in_folder(folder)
+
+    def lacks(self, record: Record, versions: str) -> bool:
+        """Whether readers of the table have never seen a window, nor rows of it under the versions of an earlier ledger."""
         generation = record.attempt.generation
-        own = self.by_generation.get(generation, ())
-        mixed = self.shared(generation)
-        if own or self.table is None or published(self.table.properties, versions, record.lane) >= generation:
-            return [*own, *mixed]
-        # The table has it under the versions of an earlier ledger, or it is committed and about to be published. A file that
-        # was compacted has rows of some generations between its least and its most, and not of all.
-        if any(generation in self._generations[path] for path in mixed):
-            return mixed
-        return data_files.in_folder(folder)
+        if generation in self.by_generation or self.table is None:
+            return False
+        if published(self.table.properties, versions, record.lane) >= generation:
+            return False
+        # A file that was compacted has rows of some generations between its least and its most, and not of all.
+        return not any(generation in self._generations[path] for path in self.shared(generation))
 
     def shared(self, generation: int) -> list[str]:
         """The files that may have rows of a generation beside those of others."""
@@ -182,11 +212,16 @@ def listed(table: Table | None) -> _Listed:
     return _Listed(table, by_generation, mixed)
 
 
-def _with_files(part: FolderPart, there: _Listed, versions: str) -> FolderPart:
+def _with_files(part: FolderPart, there: _Listed, versions: str, settled: Collection[int]) -> FolderPart:
     (window,) = part.windows
     # Of a window of which nothing counts, rows may lie in a file of others, until what counts instead is published: the file
     # is read with what that window has lost.
-    held = there.of_window(window.record, part.folder, versions) if part.holds else there.shared(window.generation)
+    was_published = window.generation in settled
+    held = (
+        there.of_window(window.record, part.folder, versions, settled=was_published)
+        if part.holds
+        else there.shared(window.generation)
+    )
     # `compacted`: the generation of a row stands in the file.
     return replace(part, files=tuple(held), compacted=True)
 

@@ -106,7 +106,6 @@ class PlainIceberg(PlainSink):
         from tidemark.sinks.iceberg.reading import Seen, files_of_window, steadily
         from tidemark.sinks.iceberg.table import names_of
         from tidemark.sinks.parquet.row_lookup import rows_of_message
-        from tidemark.sinks.versions import versions_of
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
         if place is None:
@@ -114,7 +113,7 @@ class PlainIceberg(PlainSink):
         was = both(names_of(located(opened.connections, place)), opened.was)
 
         def read(seen: Seen) -> list[StoredRow] | str:
-            paths = files_of_window(record, place, opened.connections, versions_of(opened.book), seen)
+            paths = files_of_window(opened.book, record, place, opened.connections, seen)
             return rows_of_message(paths, at, record, compacted=True, was=was)
 
         return steadily(read)
