@@ -15,8 +15,8 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book
 from tidemark.runs import erasing
-from tidemark.sinks.iceberg import reading
 from tidemark.sinks.iceberg.reading import parts_that_count
+from tidemark.sinks.parquet.files import tables_that_count
 
 
 class _Back:
@@ -47,7 +47,7 @@ def _ingest(world: IcebergInMemory, *numbers: int) -> None:
 def _missing(world: IcebergInMemory) -> set[int]:
     """The offsets of partition 0 that an audit finds missing: those that count, and are in none of the files that it reads."""
     authority, parts = parts_that_count(world.opened.book, "iceberg", world.opened.connections, gone=True)
-    read = reading.tables_that_count(parts, authority, {})
+    read = tables_that_count(parts, authority, {})
     found = {row["_offset"] for table in read for row in table.to_pylist()}
     return {*range(world.positions()[0])} - found
 

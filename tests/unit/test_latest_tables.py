@@ -207,9 +207,19 @@ class Story:
         self.world.plain.publish(self.world.opened.book, self.world.opened.connections, record.places[0].place, record)
         self.patch.setattr(STEADY, real)
 
+    def lose_a_file(self) -> None:
+        """Of a bucket of the newest version. The next publication that looks there makes the bucket again."""
+        self._settled()
+        wanted, version = self._some(), self._table().opened()
+        if not wanted or version is None or not version.sizes:
+            return
+        bucket = self.of.choice(sorted(version.sizes))
+        Path(self.of.choice(sorted(version.paths(bucket))).removeprefix("file://")).unlink()
+        self.world.replay(wanted, self.run())
+
     def step(self) -> None:
         often = (self.ingest, self.replay, self.together, self.paused)
-        rare = (self.erase, self.compact, self.late, self.back_up, self.restore, self.move)
+        rare = (self.erase, self.compact, self.late, self.back_up, self.restore, self.move, self.lose_a_file)
         self.of.choice((*often, *often, *rare, self.add_partition, self.wait))()
         self.check()
 
@@ -293,6 +303,32 @@ def test_each_key_has_its_newest_row(kind: str, seed: int, tmp_path: Path, monke
     story.ingest()
     for _ in range(12):
         story.step()
+
+
+@pytest.mark.covers("L5")
+@pytest.mark.parametrize("comes", ["a window", "a replay", "an erasure"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bucket_whose_file_is_lost_is_made_again(kind: str, comes: str, tmp_path: Path) -> None:
+    world = KINDS[kind](tmp_path, code=lambda _, offset: [Change(offset % 7, f"m{offset}")])
+    for number in (1, 2):
+        world.ends((0, 7 * number))
+        world.ingest(f"run {number}")
+    version = world.plain.table(world.opened.connections, world.plain.table_place(world.sink, world.base)).opened()
+    assert version is not None
+    lost = [version.paths(bucket)[0] for bucket in version.sizes]
+    for one in lost:
+        Path(one.removeprefix("file://")).unlink()
+    with pytest.raises(Unreachable, match="is gone, and the newest version of its table names it"):
+        world.counting()
+    match comes:
+        case "a window":
+            world.ends((0, 21))
+            world.ingest("run 3")
+        case "a replay":
+            world.replay(offsets((0, 0, 1)), "run 3")
+        case _:
+            world.erase(offsets((0, 9, 10)))
+    assert world.shown() == world.counting() == world.wanted()
 
 
 def one_key(partition: int, offset: int) -> list[Change]:

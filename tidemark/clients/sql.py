@@ -207,6 +207,8 @@ def _file(path: str, patience_seconds: float) -> sqlite3.Connection:
     )
     # Acknowledged writes outlive a power cut.
     connection.execute("PRAGMA synchronous = EXTRA")
+    # What is deleted, such as a dead letter that was erased, is overwritten in the file.
+    connection.execute("PRAGMA secure_delete = ON")
     return connection
 
 

@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import fs
 
+from tidemark.errors import Unreachable
 from tidemark.ledger.ordering import Epochs
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH, newest
@@ -111,11 +113,24 @@ def _newest(parts: Sequence[pa.Table], key: Sequence[str], epochs: Epochs) -> pa
     return rows.take(pa.array(newest(rows, key, epochs)))
 
 
+class BucketFileGone(Unreachable):
+    """A file is gone that a version of a table names. The history has its rows."""
+
+
 def rows_of_file(name: str, columns: pa.Schema) -> pa.Table:
-    """The rows of a table's file with those of some columns that it has: one of before a column was added lacks it."""
-    with folders.opened(name) as (filesystem, path), filesystem.open_input_file(path) as file:
-        parquet = pq.ParquetFile(file)
-        return parquet.read([one for one in columns.names if one in parquet.schema_arrow.names])
+    """The rows of a table's file with those of some columns that it has: one of before a column was added lacks it.
+
+    Raises BucketFileGone.
+    """
+    with folders.opened(name) as (filesystem, path):
+        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            raise BucketFileGone(
+                f"{name} is gone, and the newest version of its table names it. The next window with a key of its bucket "
+                "writes it again, from the history; so does a replay of any offsets"
+            )
+        with filesystem.open_input_file(path) as file:
+            parquet = pq.ParquetFile(file)
+            return parquet.read([one for one in columns.names if one in parquet.schema_arrow.names])
 
 
 def conformed(rows: pa.Table, columns: pa.Schema) -> pa.Table:

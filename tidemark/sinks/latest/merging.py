@@ -16,6 +16,8 @@ Rows stop counting only where a later window covers their offsets, and that wind
 window of offsets that were read for the first time needs no third step, and no history: only its own rows, if no newer window
 covers them.
 
+A bucket of which a file is gone is made again of all rows of the history.
+
 Where the ledger was restored, a replay that it has forgotten may have taken out rows that count again: then all that count
 are compared with the table, once.
 """
@@ -82,25 +84,31 @@ class Merge:
     """The changes to a version of a table, by the ledger as it was read after the version.
 
     `fresh` has the rows of the windows that are to be seen, or all where the table may lack some that count. `history`, if rows
-    of the table may count no more: all that count.
+    of the table may count no more, or a bucket is `lost`: all that count. A lost bucket is made of these alone.
     """
 
     version: TableVersion
     fresh: History
     epochs: Epochs
     history: History | None = None
+    lost: frozenset[int] = frozenset()
 
     def changed(self) -> Iterator[tuple[int, pa.Table]]:
         """The buckets that change, each with all its rows."""
         new = self.fresh.sizes()
         stale = self._stale(self.history) if self.history is not None else set()
-        for some in self._together(sorted({*new, *stale}), new):
+        for some in self._together(sorted({*new, *stale} - self.lost), new):
             yield from self._merged(some)
+        if self.history is not None:
+            for some in self._together(sorted(self.lost), new):
+                yield from _by_bucket(
+                    self.history.newest(self.version.columns, some, self.version.key, self.epochs), some
+                )
 
     def _stale(self, history: History) -> set[int]:
         """The buckets with rows that count no more."""
         buckets = set()
-        for some in self._together(sorted(self.version.sizes), {}):
+        for some in self._together(sorted({*self.version.sizes} - self.lost), {}):
             rows = coordinates(self.version, some)
             buckets |= {*rows.filter(pa.array(~history.count(rows))).column(BUCKET).to_pylist()}
         return buckets
@@ -121,10 +129,7 @@ class Merge:
         # A bucket of which no row has gone, and none has come, stays as it is.
         differ = {*lost.column(BUCKET).to_pylist()}
         differ |= {*rows.column(BUCKET).take(pa.array(chosen[chosen >= kept.num_rows])).to_pylist()}
-        after = rows.take(pa.array(chosen))
-        buckets = after.column(BUCKET).to_numpy()
-        for bucket in sorted(differ):
-            yield bucket, after.filter(pa.array(buckets == bucket))
+        yield from _by_bucket(rows.take(pa.array(chosen)), differ)
 
     def _together(self, buckets: Iterable[int], new: dict[int, int]) -> Iterator[list[int]]:
         """Buckets in turn, as many as may be in memory; at least one."""
@@ -139,3 +144,9 @@ class Merge:
             size, rows = size + more, rows + count
         if some:
             yield some
+
+
+def _by_bucket(rows: pa.Table, buckets: Iterable[int]) -> Iterator[tuple[int, pa.Table]]:
+    of = rows.column(BUCKET).to_numpy()
+    for bucket in sorted(buckets):
+        yield bucket, rows.filter(pa.array(of == bucket))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -18,12 +18,12 @@ from tidemark.ledger.records import Record, Register
 from tidemark.ledger.retirement import check_in_use
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange
-from tidemark.sinks.latest.history import History
+from tidemark.sinks.latest.history import BucketFileGone, History
 from tidemark.sinks.latest.merging import Merge, TableVersion, coordinates
 from tidemark.sinks.latest.rows import GENERATION, history_of
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
-from tidemark.sinks.parquet.files import Counts, is_within
+from tidemark.sinks.parquet.files import Counts, exists, is_within
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.row_lookup import tables_within
 
@@ -74,13 +74,14 @@ class LatestTable(Protocol):
 
 def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
     """Let readers see a committed window of a sink, and no rows that count no more because of it. Repeatable."""
+    name = (record.lane, record.seq)
 
     def stage(version: TableVersion, write: Write) -> Staged:
         # The version was loaded before.
         register = _in_use(book)
         window = Committed(record, book.covers(record.window))
         if not _stands_alone(book, register, sink, version, window):
-            return _from_all(table, book, sink, version, write, {(record.lane, record.seq)})
+            return _from_all(table, book, sink, version, write, {name})
 
         def merged(parts: list[FolderPart], authority: Authority) -> Staged:
             fresh = _history(table, parts, authority)
@@ -89,12 +90,35 @@ def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
 
         return steady(book, sink, merged, table.kind, window)
 
-    table.change(stage, said_of(record))
+    def again(version: TableVersion, write: Write) -> Staged:
+        return _from_all(table, book, sink, version, write, {name}, _lost(version))
+
+    table.change(lambda *made: _unless_lost(stage, again, *made), said_of(record))
 
 
 def take_out(table: LatestTable, book: Book, sink: str, said: dict[str, str]) -> None:
     """Take out the rows of a sink that count no more, and bring back what they had overwritten. Repeatable."""
-    table.change(lambda version, write: _from_all(table, book, sink, version, write, ()), said)
+
+    def stage(version: TableVersion, write: Write) -> Staged:
+        return _from_all(table, book, sink, version, write, ())
+
+    def again(version: TableVersion, write: Write) -> Staged:
+        return _from_all(table, book, sink, version, write, (), _lost(version))
+
+    table.change(lambda *made: _unless_lost(stage, again, *made), said)
+
+
+def _unless_lost(stage: Stage, again: Stage, version: TableVersion, write: Write) -> Staged:
+    """What a stage makes, or `again` where it finds that a file of a bucket is gone."""
+    try:
+        return stage(version, write)
+    except BucketFileGone:
+        return again(version, write)
+
+
+def _lost(version: TableVersion) -> frozenset[int]:
+    """The buckets of which a file is gone."""
+    return frozenset(bucket for bucket in version.sizes if not all(map(exists, version.paths(bucket))))
 
 
 def _stands_alone(book: Book, register: Register, sink: str, version: TableVersion, window: Committed) -> bool:
@@ -122,14 +146,20 @@ def _has_older(version: TableVersion, window: Committed) -> bool:
 
 
 def _from_all(
-    table: LatestTable, book: Book, sink: str, version: TableVersion, write: Write, windows: Collection[WindowName]
+    table: LatestTable,
+    book: Book,
+    sink: str,
+    version: TableVersion,
+    write: Write,
+    windows: Collection[WindowName],
+    lost: frozenset[int] = frozenset(),
 ) -> Staged:
-    """By the whole history of the ledger."""
+    """By the whole history of the ledger. `lost`: buckets that are made again."""
 
     def merged(parts: list[FolderPart], authority: Authority) -> Staged:
         register = _in_use(book)
         history = _history(table, parts, authority)
-        changed = _merge(version, history, windows, register, stale=True).changed()
+        changed = replace(_merge(version, history, windows, register, stale=True), lost=lost).changed()
         return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, register.restored)
 
     return steady(book, sink, merged, table.kind)

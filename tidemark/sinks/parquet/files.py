@@ -245,6 +245,15 @@ def left_by_dead(base: str, done: Sequence[Erasing]) -> Iterator[str]:
             yield one.folder
 
 
+def left_by_committed(base: str, done: Sequence[Erasing]) -> Iterator[str]:
+    """The folders of committed windows with rows that some erasures have taken."""
+    committed = [({window.generation for window in one.standing.windows}, one.erased) for one in done]
+    for folder in on_disk(base):
+        gone = RangeSet(part for known, erased in committed if folder.generation in known for part in erased)
+        if gone and holds(folder.folder, gone):
+            yield folder.folder
+
+
 def of_attempt(folder: str) -> list[tuple[fs.FileSystem, str]]:
     """The files of a folder whose attempt has ended, each with its file system."""
     with folders.opened(folder) as (filesystem, path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidemark.clients.connections import Connections
 from tidemark.sinks.contract import Erasing
@@ -21,7 +21,11 @@ class LettersInFolders(InFolders):
         from tidemark.sinks.parquet import files
 
         super().erase(connections, place, erasing)
-        committed = {window.generation for window in erasing.standing.windows}
-        for attempt in files.on_disk(place["base"]):
-            if attempt.generation in committed:
-                files.rewrite_without(attempt.folder, erasing.erased)
+        for folder in files.left_by_committed(place["base"], [erasing]):
+            files.rewrite_without(folder, erasing.erased)
+
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+        from tidemark.sinks.parquet import files
+
+        base = place["base"]
+        return sum(1 for _ in (*files.left_by_dead(base, done), *files.left_by_committed(base, done)))

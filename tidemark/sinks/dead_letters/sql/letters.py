@@ -162,23 +162,31 @@ class LettersInSQL(DeadLetters):
 
     def sweep(self, covers: RangeSet, generation: int) -> None:
         """Remove the rows of attempts older than `generation` at some offsets. Repeatable."""
+        table = _letters(self._table)
+        for at, offsets in self._older(covers, generation):
+            older = (*self._partition(at), table.c.generation < generation)
+            for first in range(0, len(offsets), _SWEPT_AT_ONCE):
+                some = table.c.message_offset.in_(offsets[first : first + _SWEPT_AT_ONCE])
+                self._asked(partial(_executed, table.delete().where(*older, some)))
+
+    def older(self, covers: RangeSet, generation: int) -> int:
+        """How many messages have rows that `sweep` would remove."""
+        return sum(len(offsets) for _, offsets in self._older(covers, generation))
+
+    def _older(self, covers: RangeSet, generation: int) -> Iterator[tuple[TopicPartition, list[int]]]:
         import sqlalchemy as sa
 
         table = _letters(self._table)
         for hull in covers.hull():
             at = hull.partition
-            older = (*self._partition(at), table.c.generation < generation)
             there = sa.select(table.c.message_offset).where(
-                *older, table.c.message_offset >= hull.start, table.c.message_offset < hull.until
+                *self._partition(at),
+                table.c.generation < generation,
+                table.c.message_offset >= hull.start,
+                table.c.message_offset < hull.until,
             )
-            offsets = [
-                row["message_offset"]
-                for row in self._rows_of(there.distinct())
-                if (at, row["message_offset"]) in covers
-            ]
-            for first in range(0, len(offsets), _SWEPT_AT_ONCE):
-                some = table.c.message_offset.in_(offsets[first : first + _SWEPT_AT_ONCE])
-                self._asked(partial(_executed, table.delete().where(*older, some)))
+            rows = self._rows_of(there.distinct())
+            yield at, [one["message_offset"] for one in rows if (at, one["message_offset"]) in covers]
 
     def _partition(self, at: TopicPartition) -> tuple[Any, ...]:
         table = _letters(self._table)

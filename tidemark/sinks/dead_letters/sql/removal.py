@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tidemark.clients.connections import Connections
@@ -10,7 +10,7 @@ from tidemark.clients.sql import NothingPrepared
 from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.contract import Erasing, PlainSink
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 
 
@@ -26,3 +26,11 @@ class LettersInTables(PlainSink):
         with suppress(NothingPrepared):
             letters = letters_in(connections, place["connection"], place["table"], record.stream)
             letters.sweep(covers, record.attempt.generation)
+
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+        found = 0
+        with suppress(NothingPrepared):
+            for one in done:
+                letters = letters_in(connections, place["connection"], place["table"], one.record.stream)
+                found += letters.older(one.erased, one.generation)
+        return found

@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from tidemark.settings.parts import Name
+from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.delta.settings import no_column
 from tidemark.sinks.latest.settings import LatestSettings
 
 
@@ -15,3 +17,6 @@ class DeltaLatestSink(LatestSettings):
 
     type: Literal["delta_latest"]
     name: Name = Field(default="delta_latest", description="The name of the sink. Two sinks of one type need names.")
+
+    def problem_with(self, others: Surroundings) -> str | None:
+        return no_column(self.name, others) or super().problem_with(others)

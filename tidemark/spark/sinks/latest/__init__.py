@@ -57,7 +57,7 @@ class SparkLatestRows:
             mine = changes(audit.spark, [one for one in newest.parts if one.base == base], fields)
             others = changes(audit.spark, [one for one in newest.parts if one.base != base], fields)
             history = with_newest(mine, settings.key, newest.epochs).unionAll(others.withColumn(NEWEST, F.lit(False)))
-            table = rows_of_table(audit.spark, newest, fields)
+            table = rows_of_table(audit.spark, newest, fields, gone=True)
 
             def found(within: RangeSet | None) -> DataFrame:
                 return audited(history, table, fields, within)

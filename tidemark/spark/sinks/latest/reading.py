@@ -58,11 +58,11 @@ def with_newest(rows: DataFrame, key: Sequence[str], epochs: Epochs) -> DataFram
     return rows.withColumn(NEWEST, F.col(KEY_HASH).isNotNull() & (F.row_number().over(last) == 1))
 
 
-def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields) -> DataFrame:
-    """The newest rows, with DELETED."""
+def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields, *, gone: bool = False) -> DataFrame:
+    """The newest rows, with DELETED. With `gone`, a file that is gone has none."""
     schema = _with(fields, f"{DELETED} boolean")
     parts = [spark.createDataFrame([], schema)]
-    if files := newest.files:
+    if files := [one for one in newest.files if not gone or exists(one)]:
         parts.append(spark.read.schema(schema).parquet(*files))
     plain = arrow_schema(schema)
     parts += [spark.createDataFrame(conformed(one, plain), schema) for one in newest.changed.values() if one.num_rows]
