@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tests.support import views_in_sql
+from tests.support.protocol_world import World
 from tidemark.clients.connections import Connection
+from tidemark.errors import WrongUse
 from tidemark.ledger.stores import sql
 from tidemark.ledger.stores.settings import SQLLedger
 from tidemark.ledger.stores.sql import open_store
@@ -66,3 +68,37 @@ def test_who_may_not_make_views_goes_on_without(tmp_path: Path, monkeypatch: pyt
     store = open_store(SQLLedger(type="sql"), "orders", lambda name: connection, waits=None)
     store.prepare()
     assert store.swap(("head", "ingest"), None, b"{}")
+
+
+@pytest.mark.covers("O10", "O12")
+def test_what_people_read_is_made_when_it_is_named_later_or_was_dropped(tmp_path: Path) -> None:
+    """A table of offsets that the stream file names since the ledger was made, and views that somebody has dropped."""
+    file = tmp_path / "ledger.db"
+
+    def opened(**settings: Any) -> Any:
+        return open_store(
+            SQLLedger(type="sql", **settings), "s", lambda name: Connection(name, str(file), kind="sqlite"), waits=None
+        )
+
+    world = World(opened(offsets_table="before"))
+    world.one_window()
+    with closing(sqlite3.connect(file)) as another:
+
+        def ask(statement: str) -> list[tuple[Any, ...]]:
+            return another.execute(statement).fetchall()
+
+        another.execute("DROP VIEW tidemark_ledger_windows")
+        # Each run opens the ledger anew.
+        world.book.store = opened(offsets_table="since")
+        world.process(world.pin())
+        assert ask("SELECT topic, partition, next_offset FROM since") == [("logs", 0, 20)]
+        assert ask("SELECT next_offset FROM before") == [(10,)]
+        assert ask("SELECT seq, state FROM tidemark_ledger_windows ORDER BY seq") == [
+            (1, "committed"),
+            (2, "committed"),
+        ]
+        # Of a ledger that is gone, none is made in its place.
+        another.execute("DROP TABLE tidemark_ledger")
+        another.commit()
+        with pytest.raises(WrongUse, match="has no table tidemark_ledger yet"):
+            world.book.store.commit(("head", "ingest"), b"1", b"2", ("history", "ingest", "3"), b"3", {"logs": {0: 30}})

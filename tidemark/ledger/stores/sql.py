@@ -102,6 +102,8 @@ class SQLLedgerStore:
         self._stream = stream
         self._offsets_table = offsets_table
         self._waits = waits
+        # Whether this run has looked for the views.
+        self._shows = False
 
     def streams(self) -> list[str]:
         """See `NamesStreams`. Each name takes one search in the table's index."""
@@ -127,10 +129,21 @@ class SQLLedgerStore:
         def make(connection: sa.Connection) -> None:
             check_server(self._where, connection, self._tables)
             self._values().create(connection, checkfirst=True)
-            if self._offsets_table is not None:
-                self._offsets().create(connection, checkfirst=True)
+            self._make_offsets(connection)
 
         self._asked(make)
+        self._shows = False
+        self._make_views()
+
+    def _make_offsets(self, connection: sa.Connection) -> None:
+        if self._offsets_table is not None:
+            self._offsets().create(connection, checkfirst=True)
+
+    def _make_views(self) -> None:
+        """Create the views that are missing, or of an older version; it is no error if this user may not."""
+        if self._shows:
+            return
+        self._shows = True
         for name, query in views(self._where.kind, self._table).items():
             make_view(self._where, self._waits.question_seconds, name, query, helpers(self._where.kind, self._table))
 
@@ -169,7 +182,12 @@ class SQLLedgerStore:
         commit = _Commit(head, expected, value, record, recorded, shown)
         write = self._in_one_statement if self._where.kind == "postgresql" else self._in_a_transaction
         try:
-            return self._written(lambda connection: write(connection, commit))
+            try:
+                return self._written(lambda connection: write(connection, commit))
+            except NothingPrepared:
+                # The stream file names another table of offsets since. Nothing of this commit was kept.
+                self._asked(self._make_offsets)
+                return self._written(lambda connection: write(connection, commit))
         except IntegrityError:
             raise LedgerContradiction(
                 f"{'/'.join(record)} of {self._stream} is there already, and its head does not know it. Both were left as "
@@ -227,7 +245,8 @@ class SQLLedgerStore:
         return int(self._asked(lambda connection: connection.scalar(sa.text(clock))))
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
-        """Nothing: the offsets are part of the commit."""
+        """The offsets are part of the commit. What people read beside them is made again if somebody has dropped it."""
+        self._make_views()
 
     # rows
 
