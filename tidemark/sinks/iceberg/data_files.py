@@ -5,13 +5,14 @@ Parquet files have no field ids here. The table's name mapping says which column
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyiceberg.io import OutputFile
@@ -139,6 +140,14 @@ def generations(name: str) -> set[int]:
     with folders.opened(name) as (filesystem, path):
         batches = _batches(filesystem, path, [GENERATION])
         return {int(one) for batch in batches for one in np.unique(batch.column(GENERATION).to_numpy())}
+
+
+def rows_beside(name: str, known: Collection[int]) -> int:
+    """How many rows of a file have another generation than some, or none."""
+    wanted = pa.array(sorted(known), pa.int64())
+    with folders.opened(name) as (filesystem, path):
+        batches = _batches(filesystem, path, [GENERATION])
+        return sum(pc.sum(pc.invert(pc.is_in(one.column(GENERATION), wanted))).as_py() or 0 for one in batches)
 
 
 def _batches(filesystem: fs.FileSystem, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,8 @@ from tidemark.offsets.authority import Authority
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened, version_of
 from tidemark.sinks.iceberg.lanes import published
-from tidemark.sinks.iceberg.live_files import LiveFile, live_files
+from tidemark.sinks.iceberg.live_files import LiveFile, live_files, nulls
+from tidemark.sinks.iceberg.schema import GENERATION
 from tidemark.sinks.iceberg.table import TYPE, check_there, names_of
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import tables_that_count
@@ -132,6 +133,32 @@ def _is_settled(book: Book, record: Record) -> bool:
     stored = book.head(record.lane)
     last = stored.head.last if stored is not None else None
     return last is None or last.seq != record.seq or book.is_settled(last)
+
+
+def rows_of_others(book: Book, sink: str, where: CatalogTable) -> int:
+    """How many rows of the newest snapshot no window of the ledger has written: other programs have added them.
+
+    No reader of Tidemark takes them, nor do compactions remove them.
+    """
+
+    def counted(seen: Seen) -> int:
+        table = opened(where)
+        seen[where] = version_of(table)
+        # Read after the table, whose windows it knows.
+        known = {one.generation for one in book.view(sink).windows}
+        return 0 if table is None else sum(_of_others(table, one, known) for one in live_files(table))
+
+    return steadily(counted)
+
+
+def _of_others(table: Table, one: LiveFile, known: Collection[int]) -> int:
+    least, most = one.generations
+    if least == most:
+        # Null is in no bounds.
+        return one.file.record_count if least not in known else nulls(table.schema(), one.file, GENERATION)
+    if nulls(table.schema(), one.file, GENERATION) == one.file.record_count:
+        return one.file.record_count
+    return data_files.rows_beside(one.path, known)
 
 
 def files_of_window(

@@ -65,6 +65,11 @@ class TableVersion(Protocol):
         """The buckets that have rows, each with the bytes of its files."""
         ...
 
+    @property
+    def outside(self) -> int:
+        """How many rows other programs have added, which are in no bucket: no reader of Tidemark takes them."""
+        ...
+
     def paths(self, bucket: int) -> Sequence[str]:
         """The files of a bucket, by the names that receipts give."""
         ...

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from msgspec import structs
 from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -180,6 +181,13 @@ class Audit:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
         blocks = self.forgotten.of_sink(sink, place)
         return compare_place(self, sink, lambda: self.stored, _at(rows), blocks, self.sums)
+
+    def beside(self, audited: AuditedPlace, others: Callable[[], int]) -> AuditedPlace:
+        """With the rows of other programs in a table counted as debris, where the whole place was looked at."""
+        if self.some is not None:
+            return audited
+        report = structs.replace(audited.report, debris=audited.report.debris + others())
+        return replace(audited, report=report)
 
     def dead_letters_of(
         self,

@@ -92,6 +92,17 @@ class DeltaVersion:
     def sizes(self) -> dict[int, int]:
         return {bucket: sum(sizes) for bucket, sizes in _by_bucket(self._added, "size_bytes").items()}
 
+    @property
+    def outside(self) -> int:
+        if not self._added.num_rows:
+            return 0
+        rows = zip(
+            self._added.column(f"partition.{BUCKET}").to_pylist(),
+            self._added.column("num_records").to_pylist(),
+            strict=True,
+        )
+        return sum(number or 1 for bucket, number in rows if bucket is None)
+
     @cached_property
     def _added(self) -> pa.Table:
         return pa.table(self.table.get_add_actions(flatten=True))
@@ -114,7 +125,9 @@ def _by_bucket(added: pa.Table, column: str) -> dict[int, list]:  # type: ignore
     if added.num_rows:
         buckets = added.column(f"partition.{BUCKET}").to_pylist()
         for bucket, value in zip(buckets, added.column(column).to_pylist(), strict=True):
-            by_bucket.setdefault(int(bucket), []).append(value)
+            # Rows of no bucket are of another program.
+            if bucket is not None:
+                by_bucket.setdefault(int(bucket), []).append(value)
     return by_bucket
 
 

@@ -101,9 +101,19 @@ class IcebergVersion:
     @cached_property
     def files(self) -> dict[int, list[LiveFile]]:
         by_bucket: dict[int, list[LiveFile]] = {}
-        for one in live_files(self.table):
-            by_bucket.setdefault(one.file.partition[0], []).append(one)
+        for one in self._live:
+            # Rows of no bucket are of another program.
+            if (bucket := one.file.partition[0]) is not None:
+                by_bucket.setdefault(bucket, []).append(one)
         return by_bucket
+
+    @cached_property
+    def _live(self) -> list[LiveFile]:
+        return live_files(self.table)
+
+    @property
+    def outside(self) -> int:
+        return sum(one.file.record_count for one in self._live if one.file.partition[0] is None)
 
     @cached_property
     def sizes(self) -> dict[int, int]:

@@ -12,7 +12,8 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import compacting
 from tidemark.sinks.iceberg.catalog import located
-from tidemark.sinks.iceberg.reading import parts_that_count
+from tidemark.sinks.iceberg.compacting import where_of
+from tidemark.sinks.iceberg.reading import parts_that_count, rows_of_others
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.iceberg.table import as_stored, names_of
 from tidemark.spark.audit.differences import Audit, AuditedPlace
@@ -38,7 +39,8 @@ class SparkIceberg:
         opened = audit.opened
         fields, was = _checked(opened, settings)
         _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
-        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, was), {})
+        found = audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, was), {})
+        return audit.beside(found, lambda: rows_of_others(opened.book, settings.name, where_of(opened, settings)))
 
     def compare(self, comparing: Comparing, settings: IcebergSink) -> PlaceComparison:
         opened = comparing.opened

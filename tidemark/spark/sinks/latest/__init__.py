@@ -62,7 +62,10 @@ class SparkLatestRows:
             def found(within: RangeSet | None) -> DataFrame:
                 return audited(history, table, fields, within)
 
-            return audit.rows_of(settings.name, found, {})
+            version = newest.version
+            return audit.beside(
+                audit.rows_of(settings.name, found, {}), lambda: 0 if version is None else version.outside
+            )
 
         return _read(opened, settings, compared)
 
