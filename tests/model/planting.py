@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,34 @@ def planted(module: str, old: str, new: str) -> Iterator[None]:
     finally:
         for function, code in before:
             function.__code__ = code
+
+
+@contextmanager
+def replaced(module: str, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """While the block runs, a function of `module` is what `make` makes of it, wherever it was imported.
+
+    Other than a quote of its source, this needs no more of the function than its name and what it is given.
+    """
+    function = _found(import_module(module), name)
+    assert not function.__code__.co_freevars, f"{name} of {module} is made by another function, and cannot be replaced"
+    before = function.__code__, function.__defaults__, function.__kwdefaults__
+    original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+    place = f"{module}:{name}"
+    _REPLACED[place] = make(original)
+    names: dict[str, Any] = {}
+    exec(
+        f"def instead(*given, **named):\n from {__name__} import _REPLACED\n return _REPLACED[{place!r}](*given, **named)",
+        names,
+    )
+    function.__code__, function.__defaults__, function.__kwdefaults__ = names["instead"].__code__, None, None
+    try:
+        yield
+    finally:
+        function.__code__, function.__defaults__, function.__kwdefaults__ = before
+
+
+_REPLACED: dict[str, Callable[..., Any]] = {}
 
 
 def _functions(code: CodeType) -> Iterator[tuple[str, CodeType]]:

@@ -6,6 +6,7 @@ between two effects, and the scheduler decides where.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ class Actor(greenlet):
         self.commits = 0
         self.questions = 0
         self.asleep = False
+        # Whether it has ever slept while others worked.
+        self.slept = False
         self.died = False
         # Whether what was to happen to it has happened.
         self.stopped = False
@@ -80,16 +83,22 @@ class Actor(greenlet):
         self.opened: Any = None
         # Whether it runs an older version of the program, and whether its scheme was mended.
         self.older = self.mended = False
+        # What its program was asked for, under which run's name, and the state of the ledger when it began.
+        self.request: Any = None
+        # Which effect it was about to have when it stopped, in the words of the code.
+        self.stopped_at = ""
+        self.run_name, self.began = "", 0
 
     def pass_on(self) -> None:
         """Let others work, and go on when somebody wakes this one."""
-        self.asleep = True
+        self.asleep = self.slept = True
         self.parent.switch()
         self.asleep = False
 
     def meet(self) -> None:
         """What its stop says happens now."""
         self.stopped = True
+        self.stopped_at = self.stopped_at or _doing()
         if self.stop is not None and self.stop.how == DIES:
             self.die()
         self.pass_on()
@@ -101,6 +110,19 @@ class Actor(greenlet):
     def die(self) -> None:
         self.died = True
         raise Died(self.name)
+
+
+def _doing() -> str:
+    """The product's innermost function, and what it calls: where an actor stops."""
+    frame, calls = sys._getframe(1), ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("tidemark."):
+            return f"{calls or 'a step'} in {frame.f_code.co_qualname} of {module}"
+        if not module.startswith("tests.simulation.actors"):
+            calls = frame.f_code.co_qualname
+        frame = frame.f_back
+    return calls
 
 
 def current() -> Actor | None:

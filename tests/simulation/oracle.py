@@ -17,6 +17,7 @@ from tests.model.sink import Coordinate, Results, Row
 from tests.simulation import older, others
 from tests.simulation.actors import REFUSED, current
 from tests.simulation.clocks import BEGIN
+from tests.simulation.invariants import check_claims, check_verify_sees_damage
 from tests.simulation.kafka import Log, Message
 from tests.simulation.leftovers import check_seen_by_others, dead_folders, erased_in, is_named
 from tests.simulation.others import ICEBERG, LAKES, OTHERS
@@ -152,7 +153,7 @@ class Oracle:
         # How often each sink's place had changed when it looked last, and which windows counted.
         self._looked: dict[Sink, tuple[int, list[tuple[int, bool]]]] = {}
         self._learned = -1
-        self._follows = True
+        self.follows = True
         self.identity: dict[Place, int] = {}
         self.places: dict[int, Place] = {}
         self.keys: dict[Place, int] = {}
@@ -199,7 +200,7 @@ class Oracle:
 
     def moves(self) -> None:
         """The ledger goes on in another place. Its heads are written anew there, which is no change that promises know."""
-        self._follows = False
+        self.follows = False
         self.world.told = lambda lane, seq, token, committed: None
         self.world.writes_rows, self.world.row_stored = (
             (lambda messages, attempt, **_: None),
@@ -293,12 +294,12 @@ class Oracle:
         return frozenset(
             (at, offset)
             for at in self.book.authority().covered().partitions
-            if self._is_newest(at)
+            if self.is_newest(at)
             for offset, one in self.world.kafka.held[at.topic].logs[at.partition].slots.items()
             if one is not None and one.time >= since and self.identity.get((at, offset)) == one.number
         )
 
-    def _is_newest(self, at: TopicPartition) -> bool:
+    def is_newest(self, at: TopicPartition) -> bool:
         """Whether Kafka has this partition now, in the newest incarnation that the ledger knows."""
         register = self.book.register()
         known = register[1].topics.get(at.topic, ()) if register else ()
@@ -411,7 +412,7 @@ class Oracle:
             return
         self._learned = self.world.ledger.network.state
         self._learn_lanes()
-        if self._follows:
+        if self.follows:
             self.promises.look()
         windows = self.book.committed() if self.book.head(INGEST) is not None else []
         new = sorted((one for one in windows if one.generation not in self.seen), key=lambda one: one.generation)
@@ -426,6 +427,8 @@ class Oracle:
         applied = self.world.ledger.network.applied
         for _, key, value in applied[self._applied :]:
             if key[0] == "register":
+                if self.follows:
+                    check_claims(self, value)
                 for lane in json.loads(value)["lanes"]:
                     if lane != INGEST and lane not in self.lanes:
                         request = self.proposed.get(value)
@@ -644,7 +647,7 @@ class Oracle:
         self.met["began at a time"] += 1
         for one in register[1].lanes[INGEST].start:
             # An ingest that has died may have begun in the log before. A new one is read from its first offset.
-            if not self._is_newest(one.at):
+            if not self.is_newest(one.at):
                 continue
             log = self.world.kafka.log(one.at.topic, one.at.partition)
             assert log is not None
@@ -655,7 +658,7 @@ class Oracle:
             first = min((offset for _, offset in later), default=self._readable(log))
             check(one.offset == first, f"the ingest begins at {one.at}@{one.offset}, and not at {first}")
 
-    def _positions(self) -> Mapping[TopicPartition, int]:
+    def positions(self) -> Mapping[TopicPartition, int]:
         head = self.book.head(INGEST)
         return head.head.offsets() if head is not None else {}
 
@@ -669,7 +672,7 @@ class Oracle:
             return
         starts = {(one.at.topic, one.at.partition): one for one in register[1].lanes[INGEST].start}
         topics = register[1].topics
-        gone = {at.topic for at in self._positions()} - self.world.kafka.held.keys()
+        gone = {at.topic for at in self.positions()} - self.world.kafka.held.keys()
         unnoted = [one for one in sorted(gone) if not newest(topics, one).left]
         check(not unnoted, f"the ingest has ended well, and nothing says that a topic is gone: {unnoted}")
         for topic, number, log in self.world.kafka.parts():
@@ -705,7 +708,7 @@ class Oracle:
                 read is not None and read.bad and generation in windows,
                 f"{said([(at, offset)])} was copied as a dead letter of generation {generation}, which has committed none",
             )
-        if not self.world.setting.copies or not self._follows:
+        if not self.world.setting.copies or not self.follows:
             return
         for generation, one in windows.items():
             if (
@@ -724,12 +727,14 @@ class Oracle:
         check(not self.open_lanes(), f"open for ever: {self.open_lanes()}")
         wrong = verify(self.book)
         check(not wrong, f"the ledger is not whole: {wrong}")
+        check_verify_sees_damage(self, self.world.ledger.network.calls)
         self._nothing_erased_is_left()
         for sink in LAKES.keys() & self.expected.keys():
             held = others.newest_at(self.world.opened, self._settings(sink)) & self.erased.keys()
             check(not held, f"the newest version of {sink} has erased messages: {said(held)}")
-        if ICEBERG in self.expected and not self.unsure[ICEBERG] and self._follows:
+        if ICEBERG in self.expected and not self.unsure[ICEBERG] and self.follows:
             check_seen_by_others(self.world, self.expected[ICEBERG])
+            self.met["tables of Iceberg seen by others"] += 1
         self._copies()
         self._coverage()
         self._ordinals()
@@ -739,7 +744,7 @@ class Oracle:
 
         So the ordinal of each is at most the number of earlier ones at its offsets that may have written there.
         """
-        if not self._follows or LATEST not in self.expected:
+        if not self.follows or LATEST not in self.expected:
             return
         attempts: dict[int, tuple[int, RangeSet]] = {}
         for _, value in self.world.ledger.network.values.get(head_key(INGEST), ()):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.actors import current
+from tests.simulation.invariants import holes_of
 from tests.simulation.kafka import Kafka
 from tests.simulation.work import Place
 from tidemark.audit.levels import Level
@@ -94,7 +95,7 @@ class Pages:
 
     def _coverage(self) -> None:
         """Each offset is in a window that has read it; the holes are those of the ledger."""
-        from tests.simulation.oracle import check, said
+        from tests.simulation.oracle import check, each, said
 
         opened = opened_now()
         for kept in (self._index, self._holes):
@@ -117,6 +118,12 @@ class Pages:
             other: set[Place] = {place for place in shown.keys() | want.keys() if shown.get(place) != want.get(place)}
             check(not other, f"the page says that other windows count at {said(other)} than the ledger does")
         known = holes(view.windows, Ingest.seen(view))
+        starts = {one.at for one in view.register.lanes[INGEST].start} if view.register is not None else set()
+        passed = {place for place in each(known) if place[0] in starts}
+        check(
+            passed == holes_of(self._oracle),
+            f"the holes are {known}, and the ingest passed by {said(holes_of(self._oracle))}",
+        )
         for kept in (self._index, self._holes):
             check(kept.holes() == known, f"{type(kept).__name__} has the holes {kept.holes()}, and the ledger {known}")
         self._covered(view, known)

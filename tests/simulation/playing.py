@@ -5,29 +5,31 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tests.simulation import elsewhere, pairs, programs
-from tests.simulation.actors import Actor, Stop, current
+from tests.simulation.actors import Actor, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
+from tests.simulation.invariants import pins_while_paused
 from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
 from tests.simulation.looking import Looks
-from tests.simulation.oracle import Oracle, Wrong, check, each
+from tests.simulation.oracle import Oracle, Wrong, check, each, said
 from tests.simulation.others import COMPACTED, LAKES, OTHERS, WRITTEN
 from tests.simulation.pages import Pages
 from tests.simulation.programs import EXITS, Request, commands
+from tests.simulation.refusals import Case, Refusals
 from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import HBASE, LATEST, SUMS, Place
-from tests.simulation.world import World, simulated
+from tests.simulation.world import Setting, World, simulated
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.commit import protocol
 from tidemark.errors import (
@@ -65,12 +67,16 @@ class Play:
         self.world = World(program.setting)
         self.oracle = Oracle(self.world)
         self.met = self.oracle.met
+        # What each step has come to, for people.
+        self.story: list[str] = []
         self.plans: list[Request] = []
         self.refusal: TidemarkError | None = None
         self.backups: list[Path] = []
         self.edits = Edits(self.world)
         self.oracle.is_damaged = lambda: self.edits.is_damaged
         self.pages, self.looks = Pages(self.oracle), Looks(self.oracle)
+        self.refusals = Refusals(self.oracle)
+        self.world.answered = self.refusals.answered
         # From then on, what was read since the backup is read once more.
         self.restored = False
         self._note_proposals()
@@ -80,6 +86,10 @@ class Play:
         asked = self.world.ledger.swap
 
         def proposed(key: Any, expected: bytes | None, value: bytes) -> bool:
+            actor = current()
+            if actor is not None and self.refusals.undisturbed(actor):
+                paused = pins_while_paused(self.oracle, key, expected, value)
+                check(not paused, f"{actor.name} has pinned a window of a lane that is paused")
             if key[0] == "register":
                 self.oracle.proposed.setdefault(value, getattr(current(), "request", None))
             return asked(key, expected, value)
@@ -95,12 +105,24 @@ class Play:
 
     def do(self, number: int, step: Step) -> None:
         self.met[step.name] += 1
+        self.refusal = None
+        self.story.append(f"{step.name} {step.run}")
         if self.pairs is None:
-            self._do(step)
+            self._tell(self._do(step))
             return
         held, known = pairs.of_kafka(self.world.kafka), len(self.oracle.seen)
         actor = self._do(step)
         self._tag(step, actor, held, known)
+
+    def _tell(self, actor: Actor | None) -> None:
+        if actor is None:
+            return
+        request = actor.request
+        named = f" of {said(request.named)}" if request is not None and request.named else ""
+        into = f" into {', '.join(request.sinks)}" if request is not None and request.sinks else ""
+        how = f"{_how(actor)} before {actor.stopped_at}" if actor.stopped_at else _how(actor)
+        refused = f": {type(self.refusal).__name__}: {self.refusal}" if self.refusal is not None else ""
+        self.story[-1] += f"{named}{into}{how}{refused}"
 
     def _tag(self, step: Step, actor: Actor | None, held: Mapping[pairs.Unit, object], known: int) -> None:
         """What a step has touched: what has changed in Kafka, what was read anew, and what its request names."""
@@ -124,9 +146,12 @@ class Play:
 
     def _do(self, step: Step) -> Actor | None:
         actor: Actor | None = None
+        if step.name in ("pause",):
+            self.refusals.happened.add(step.name)
         happens = self._of_kafka(step) or self._of_machines(step)
         if happens is not None:
             happens()
+            self.refusals.happened.add(step.name)
         elif step.name == "wake":
             self.world.scheduler.wake(step.a)
         elif (act := self._of_people(step)) is not None:
@@ -142,7 +167,8 @@ class Play:
         def whole() -> None:
             mine = current()
             assert mine is not None
-            mine.request = request  # type: ignore[attr-defined]
+            mine.request, mine.run_name = request, request.run if request is not None else f"run {step.run}"
+            mine.began = self.world.ledger.network.state
             if self._refusable(act, step.name) and request is not None:
                 self.oracle.ended_well(request, writes())
 
@@ -161,6 +187,10 @@ class Play:
                 self.oracle.learn()
                 self.oracle.refused_once(request)
             self.met[f"{name}: {type(problem).__name__}"] += 1
+            mine = current()
+            assert mine is not None
+            self.oracle.learn()
+            self.refusals.judge(Case(problem, name, mine, request))
             return False
         except EXITS:
             return False
@@ -297,9 +327,12 @@ class Play:
             self.backups.append(path)
 
     def _plan(self, request: Request) -> None:
+        mine = current()
+        assert mine is not None
         request.begin()
         if request.said:
             request.planned = self.oracle.counting()
+            self.refusals.planned(request, mine)
             self.plans.append(request)
 
     def _by_plan(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
@@ -308,7 +341,9 @@ class Play:
             return None
         plan = self.plans[step.a % len(self.plans)]
         more = {**plan.options, "plan": plan.said[-1]["plan"]}
-        request = replace(plan, run=f"run {step.run}", dry=False, options=more, said=[], left_out={*plan.left_out})
+        request = replace(
+            plan, run=f"run {step.run}", dry=False, options=more, said=[], left_out={*plan.left_out}, chosen=set()
+        )
         self.oracle.asks(request)
         return request.begin, request
 
@@ -496,6 +531,8 @@ class Play:
         if not self._last("ingest restored", lambda: programs.ingest(run), None):
             stuck = isinstance(self.refusal, TopicRecreated)
             check(not stuck, f"after a restoration no run can go on: {self.refusal}")
+        else:
+            self.met["restored streams"] += 1
         self.oracle.sees_what_was_written(run)
         wrong = verify(self.world.opened.book)
         check(not wrong, f"a restored ledger has gone on, and is not whole: {wrong}")
@@ -542,10 +579,13 @@ class Play:
             nonlocal done
             mine = current()
             assert mine is not None
-            mine.request = request  # type: ignore[attr-defined]
+            mine.request, mine.run_name = request, request.run if request is not None else name
+            mine.began = self.world.ledger.network.state
             done = self._refusable(act, name)
 
-        self.world.run(whole, None, 0, name)
+        self.refusal = None
+        self.story.append(name)
+        self._tell(self.world.run(whole, None, 0, name))
         check(not self.world.scheduler.asleep, f"{name} does not end")
         if not self.restored:
             self.oracle.look()
@@ -620,26 +660,49 @@ def shortened(program: Program, failure: Failure) -> tuple[Program, Failure]:
             if fewer.steps != program.steps and (found := fails(fewer)):
                 program, failure = fewer, found
             at -= size
-    for at, step in enumerate(program.steps):
-        for simpler in _simpler(step):
-            if simpler == program.steps[at]:
-                continue
-            other = replace(program, steps=(*program.steps[:at], simpler, *program.steps[at + 1 :]))
+    changed = True
+    while changed:
+        changed = False
+        for other in _simpler(program):
             if found := fails(other):
-                program, failure = other, found
+                # What is simpler still is made of this one.
+                program, failure, changed = other, found, True
+                break
     return program, failure
 
 
-def _simpler(step: Step) -> Iterator[Step]:
-    yield replace(step, stop=None)
-    for number in (0, 1, 2, 3, 5):
-        if number < step.a:
-            yield replace(step, a=number)
-            break
-    if step.b:
-        yield replace(step, b=0)
-    if isinstance(step.stop, Stop) and isinstance(step.stop.at, int):
+def _simpler(program: Program) -> Iterator[Program]:
+    """Programs with one thing less: a setting, or a number or a stop of a step."""
+    plain = Setting()
+    for one in fields(Setting):
+        if getattr(program.setting, one.name) != getattr(plain, one.name):
+            yield replace(program, setting=replace(program.setting, **{one.name: getattr(plain, one.name)}))
+    for at, step in enumerate(program.steps):
+        for simpler in _simpler_steps(step):
+            yield replace(program, steps=(*program.steps[:at], simpler, *program.steps[at + 1 :]))
+
+
+def _simpler_steps(step: Step) -> Iterator[Step]:
+    if step.stop is not None:
+        yield replace(step, stop=None)
+    for name in ("a", "b", "run"):
+        number = getattr(step, name)
+        # The smallest first, then half of it and one less, which is enough for each to end.
+        for smaller in dict.fromkeys((0, number // 2, number - 1)):
+            if 0 <= smaller < number:
+                yield replace(step, **{name: smaller})
+    if step.stop is not None and isinstance(step.stop.at, int) and step.stop.at > 0:
         yield replace(step, stop=replace(step.stop, at=step.stop.at // 2))
+        yield replace(step, stop=replace(step.stop, at=step.stop.at - 1))
 
 
-__all__ = ["INGEST", "Failure", "Play", "failure_of", "shortened", "stage"]
+def story_of(program: Program) -> list[str]:
+    """What happens in a program, a line for each step: what its numbers mean, where its stop was, and what came of it."""
+    forget()
+    play = Play(program)
+    with suppress(Exception):
+        play.whole()
+    return play.story
+
+
+__all__ = ["INGEST", "Failure", "Play", "failure_of", "shortened", "stage", "story_of"]

@@ -213,6 +213,16 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     return found
 
 
+_really_check = plan._check
+
+
+@wraps(_really_check)
+def _checked(asked: Any, selected: Any) -> None:
+    """The answers to what was asked for, before a request is refused since nothing is left of it."""
+    now().answered(current(), selected.left_out)
+    _really_check(asked, selected)
+
+
 @wraps(_find)
 def _wanted(opened: OpenStream, asked: Any, *more: Any) -> Any:
     """What an erasure of a key has found in Kafka and among the dead letters: from now on the request names that."""
@@ -289,6 +299,7 @@ def commands() -> Iterator[None]:
             stack.enter_context(patch.object(module, "process", _process))
         stack.enter_context(patch.object(lanes_of_runs, "process_together", _process_together))
         stack.enter_context(patch.object(plan, "plan_request", _of_request))
+        stack.enter_context(patch.object(plan, "_check", _checked))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
         stack.enter_context(patch.object(protocol, "draw_generation", _draw))

@@ -509,6 +509,66 @@ TABLE_THEMES = {
         others=0.1,
     ),
 }
+# What somebody does while somebody else reads, whole. These have no seeds of their own: they are asked for by name, and have
+# their share of a night.
+_READS = ("rows", "totals", "newest", "results", "page", "look")
+_WRITES = ("replay", "erase", "ingest", "cancel", "backfill", "redrive", "compact files", "take over")
+BESIDE_THEMES = {
+    "beside readers": Theme(
+        {"produce": 10, "ingest": 10, "replay": 8, "erase": 3, "rows": 6, "page": 4, "look": 4, "wake": 8},
+        {"guarantee": ("at_least_once",), "after": ("",)},
+        {one: _early(SLEEPS, 16) for one in _READS},
+        others=0.2,
+        stories=tuple((f"{reads}, early", "produce", writes, "wake") for reads in _READS for writes in _WRITES),
+        same=0.3,
+    ),
+    "readers of files": Theme(
+        {"produce": 10, "ingest": 10, "replay": 8, "results": 8, "compact files": 4, "wake": 8},
+        {
+            "sinks": tuple(("hbase", one) for one in ("parquet", "delta", "iceberg", "delta_latest", "iceberg_latest")),
+            "guarantee": ("at_least_once",),
+        },
+        {"results": _early(SLEEPS, 30)},
+        others=0.1,
+        stories=tuple(("results, early", "produce", writes, "wake") for writes in _WRITES),
+        same=0.3,
+    ),
+    "pauses": Theme(
+        {
+            "produce": 8,
+            "ingest": 6,
+            "replay": 10,
+            "backfill": 4,
+            "pause": 10,
+            "again": 12,
+            "resume": 3,
+            "cancel": 2,
+            "time": 4,
+        },
+        {"guarantee": ("at_least_once",), "most": (2, 3), "sinks": (("hbase",), ("hbase", "sums"))},
+        {"pause": (), "again": (), "resume": ()},
+        others=0.1,
+        stories=(
+            ("replay, stores", "time", "pause", "again", "resume", "again"),
+            ("backfill, stores", "time", "pause", "again"),
+        ),
+    ),
+    "refusals": Theme(
+        {
+            "produce": 8,
+            "ingest": 8,
+            "replay": 10,
+            "backfill": 6,
+            "erase": 6,
+            "plan": 6,
+            "by plan": 6,
+            "replay since": 4,
+        },
+        {"guarantee": ("at_least_once",), "most": (2, 3, 7, 100)},
+        dict.fromkeys(("ingest", "replay", "backfill", "erase", "plan", "by plan"), ()),
+        others=0.05,
+    ),
+}
 # Which of them one seed of thirty has.
 _FURTHER = {23: ["times"], 14: ["copies"], 24: ["late writers"]}
 # Which seeds have one of the newest: those that no planted bug of an older theme needs.
@@ -527,7 +587,9 @@ _ALL_THEMES = {
     **LOOK_THEMES,
     **LAKE_THEMES,
     **TABLE_THEMES,
+    **BESIDE_THEMES,
 }
+THEME_NAMES = tuple(_ALL_THEMES)
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -748,6 +810,9 @@ def _run(chance: random.Random, at: int, names: float = 0.3) -> int:
 
 
 def _stop(chance: random.Random, likely: tuple[Stop, ...] | None = None) -> Stop | None:
+    if likely == ():
+        # A theme may have steps that nothing disturbs.
+        return None
     if likely and chance.random() < 0.6:
         return chance.choice(likely)
     if chance.random() >= 0.4:

@@ -139,6 +139,7 @@ class World:
         self.found_since: Callable[[Any], None] = lambda request: None
         self.audits: Callable[[], Callable[[Any, Any], None]] = lambda: lambda report, within: None
         self.found_letters: Callable[[Any], None] = lambda request: None
+        self.answered: Callable[[Any, Mapping[str, RangeSet]], None] = lambda actor, left_out: None
         self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
         self.accepts: Callable[[Any, RangeSet], None] = lambda request, selection: None
         self.row_stored: Callable[[Place, int], None] = lambda place, generation: None

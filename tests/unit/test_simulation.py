@@ -10,19 +10,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from services.site import REPOSITORY
 from tests.simulation import kept as keeping
-from tests.simulation.actors import DIES, Stop
+from tests.simulation import playing
+from tests.simulation.actors import DIES, SLEEPS, Stop
 from tests.simulation.bugs import BUGS, KEPT_FOR, PLANTED, first_seed, planting
+from tests.simulation.floors import FLOORS, too_rare
 from tests.simulation.kept import FOLDER, how_to_keep, keep, kept
 from tests.simulation.known import known
 from tests.simulation.pairs import Pairs
-from tests.simulation.playing import Play, failure_of, shortened, stage
-from tests.simulation.steps import Program, Step, drawn
+from tests.simulation.playing import Failure, Play, failure_of, shortened, stage, story_of
+from tests.simulation.steps import THEME_NAMES, Program, Step, drawn
 from tests.simulation.world import Setting
+from tests.simulation.wrong_refusals import WRONG
 from tidemark.clients.hbase import gateway
 from tidemark.ledger.records import INGEST
 
@@ -109,6 +113,56 @@ def test_no_order_of_a_set_decides() -> None:
 def test_a_planted_bug_is_found(bug: str) -> None:
     """By the seed of the table; the whole search is `./run simulate --bugs --seeds 1000`."""
     assert first_seed(BUGS[bug], [BUGS[bug].seed]), f"seed {BUGS[bug].seed} no longer finds it: look for another"
+
+
+@pytest.mark.parametrize("bug", WRONG)
+def test_a_wrong_refusal_or_answer_is_found(bug: str) -> None:
+    wrong = WRONG[bug]
+    program = drawn(wrong.seed, theme=wrong.theme)
+    assert failure_of(program) is None
+    with wrong.planted():
+        assert failure_of(program) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", THEME_NAMES)
+def test_each_theme_has_seeds_of_its_own(theme: str) -> None:
+    for seed in range(1, 5):
+        failure = failure_of(drawn(seed, theme=theme))
+        assert failure is None or known(failure), f"seed {seed} --theme {theme!r}: {failure}"
+
+
+def test_a_search_in_which_nothing_ends_well_has_failed() -> None:
+    assert "replay done" in too_rare({}, 1_000)
+    assert not too_rare(FLOORS, 1_000)
+    assert not too_rare({}, 10), "among ten seeds, chance decides"
+
+
+def test_a_program_is_shortened_to_what_it_needs() -> None:
+    """Settings, numbers and stops too: what is simpler still is made of what was simpler."""
+    program = Program(
+        Setting(block=8, partitions=3), (Step("produce", a=8), Step("cut", 16, 31, 4, Stop(SLEEPS, "swept")))
+    )
+    cut = Failure("a cut", "a cut")
+
+    def fails(other: Program, *_: object) -> Failure | None:
+        return cut if any(one.name == "cut" for one in other.steps) else None
+
+    with patch.object(playing, "failure_of", fails):
+        short, _ = shortened(program, cut)
+    assert short == Program(Setting(), (Step("cut"),))
+
+
+def test_a_failure_is_told_in_words() -> None:
+    """What a step's numbers mean, where its stop was, and what came of it."""
+    program = Program(
+        Setting(), (Step("produce", a=8), Step("ingest", stop=Stop(DIES, 9)), Step("replay", 3, a=1), Step("ingest", 4))
+    )
+    told = story_of(program)
+    assert told[:2] == ["produce 0", told[1]]
+    assert told[1].startswith("ingest 0: dies before ")
+    assert "tidemark." in told[1]
+    assert told[len(program.steps) :][0] == "last ingest"
 
 
 @pytest.mark.parametrize(("program", "bug"), KEPT_FOR.items())

@@ -1,0 +1,89 @@
+"""What has to hold of the ledger's values, computed here from the values alone: claims, pauses, holes, and what is damaged."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from tests.simulation.work import Place
+from tidemark.ledger.book import REGISTER, Book
+from tidemark.ledger.codec import decode
+from tidemark.ledger.records import INGEST, GapKind, Register
+from tidemark.ledger.recovery.verifying import verify
+from tidemark.ledger.stores.contract import Key, sortable
+
+if TYPE_CHECKING:
+    from tests.simulation.oracle import Oracle
+
+
+def check_claims(oracle: Oracle, value: bytes) -> None:
+    """No offset is claimed by two lanes of one register."""
+    from tests.simulation.oracle import check, each, said
+
+    lanes = decode(value, Register, "the register").lanes
+    claims = {
+        lane: each(oracle.book.selection(one.selection)) for lane, one in lanes.items() if one.selection is not None
+    }
+    for one, other in itertools.combinations(claims, 2):
+        shared = claims[one] & claims[other]
+        check(not shared, f"{one} and {other} have both claimed {said(shared)}")
+
+
+def pins_while_paused(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -> bool:
+    """Whether a head gets another pending window although the register has its lane as paused."""
+    if key[0] != "head" or expected is None:
+        return False
+    before, after = (json.loads(one).get("pending") for one in (expected, value))
+    if after is None or before is not None:
+        return False
+    stored = oracle.world.store.values.get(REGISTER)
+    entry = decode(stored, Register, "the register").lanes.get(key[1]) if stored is not None else None
+    return entry is not None and entry.paused is not None
+
+
+def holes_of(oracle: Oracle) -> set[Place]:
+    """What the ingest has passed by without a window: from where it began to its positions."""
+    from tests.simulation.oracle import each
+
+    register, windows = oracle.book.register(), oracle.book.committed()
+    assert register is not None
+    positions = oracle.positions()
+    passed = {
+        (one.at, offset)
+        for one in register[1].lanes[INGEST].start
+        for offset in range(one.offset, positions.get(one.at, one.offset))
+    }
+    covered = {place for window in windows for place in each(window.covers)}
+    gaps = [gap for window in windows for gap in window.record.window.gaps]
+    named = {
+        (gap.as_range().partition, offset)
+        for gap in gaps
+        if gap.kind in (GapKind.LOST, GapKind.SKIPPED)
+        for offset in range(gap.as_range().start, gap.as_range().until)
+    }
+    return passed - covered - named
+
+
+def check_verify_sees_damage(oracle: Oracle, which: int) -> None:
+    """Whoever takes one record away, or changes one, is found by `verify`."""
+    from tests.simulation.oracle import check
+
+    store = oracle.world.store
+    records = sorted(key for key in store.values if key[0] == "history")
+    if not records:
+        return
+    key = records[which % len(records)]
+    # The last window of a lane stands in its head, too, until it is settled.
+    gone = which % 2 and ("history", key[1], sortable(int(key[2]) + 1)) in store.values
+    copy = type(store)()
+    copy.server_time, copy.values = store.server_time, dict(store.values)
+    if gone:
+        del copy.values[key]
+    else:
+        record = json.loads(copy.values[key])
+        record["committed_at"] += 1
+        copy.values[key] = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+    wrong = verify(Book(cast("Any", copy), oracle.book.stream, clock=oracle.world.clocks.local))
+    how = "is gone" if gone else "was changed"
+    check(wrong, f"{'/'.join(key)} {how}, and verify says that the ledger is whole")
