@@ -18,7 +18,7 @@ Steps 3 to 5 are the work on the data (`Work`), which `tidemark.spark` does with
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -33,7 +33,9 @@ from tidemark.errors import (
     HeldByAnother,
     LaneClosed,
     LedgerContradiction,
+    OutcomeUnknown,
     StaleLedger,
+    Unreachable,
     WrongUse,
 )
 from tidemark.ledger.book import Book, StoredHead, head_key, record_key
@@ -554,13 +556,18 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
 
 
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
-    """Steps 3 to 5."""
+    """Steps 3 to 5. An attempt that has lost its window is told so, whatever else it has met: others remove what it wrote."""
     window = taken.pending.window
-    work.read(window, book.reads(window), taken.attempt, fence)
-    on_step(Step.READ)
-    fence.check()
-    work.store(taken.attempt, fence, on_step)
-    receipt = work.verify()
+    try:
+        work.read(window, book.reads(window), taken.attempt, fence)
+        on_step(Step.READ)
+        fence.check()
+        work.store(taken.attempt, fence, on_step)
+        receipt = work.verify()
+    except Exception:
+        with suppress(Unreachable, OutcomeUnknown):
+            fence.check()
+        raise
     on_step(Step.VERIFIED)
     return receipt
 

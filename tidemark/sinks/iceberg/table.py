@@ -195,16 +195,19 @@ def check_there(where: CatalogTable, records: Iterable[Record], named: str = "ba
     A disk that is not mounted looks like this, and a new database, too. So nobody may begin a new table. The places
     of `records` have its folder under the name `named`.
     """
-    if (table := opened(where)) is None and any(
+    there = opened(where)
+    named_by_windows = there is None and any(
         place.place.get(named) == where.base and place.place.get("table") == where.table
         for record in records
         for place in record.places
-    ):
+    )
+    # Another run may have made the table, and committed, while the records were read.
+    if named_by_windows and (there := opened(where)) is None:
         raise Unreachable(
             f"{where} is not there, and windows have their results in it: its database may be another one, or its disk may "
             "not be mounted"
         )
-    return table
+    return there
 
 
 Stage = Callable[[Table, Transaction, list[str]], bool]

@@ -137,6 +137,9 @@ def check_there(
     """
     if marked(base) or not any(place.place.get(named) == base for record in records for place in record.places):
         return
+    # Another run may have made the folder, and committed, while the records were read.
+    if marked(base):
+        return
     with opened(base) as (filesystem, path):
         there = filesystem.get_file_info(path).type != fs.FileType.NotFound
     what = "has no mark of its owner" if there else "is not there"
