@@ -144,10 +144,13 @@ def generations(name: str) -> set[int]:
 
 def rows_beside(name: str, known: Collection[int]) -> int:
     """How many rows of a file have another generation than some, or none."""
-    wanted = pa.array(sorted(known), pa.int64())
+    wanted, found = pa.array(sorted(known), pa.int64()), 0
     with folders.opened(name) as (filesystem, path):
-        batches = _batches(filesystem, path, [GENERATION])
-        return sum(pc.sum(pc.invert(pc.is_in(one.column(GENERATION), wanted))).as_py() or 0 for one in batches)
+        for batch in _batches(filesystem, path, [GENERATION]):
+            ours = GENERATION in batch.schema.names
+            mine = pc.sum(pc.is_in(batch.column(GENERATION), wanted)).as_py() if ours and len(batch) else 0
+            found += len(batch) - (mine or 0)
+    return found
 
 
 def _batches(filesystem: fs.FileSystem, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -92,9 +92,6 @@ def _bounds(schema: Schema, file: DataFile, name: str) -> tuple[int, int]:
     return int(from_bytes(LongType(), least)), int(from_bytes(LongType(), most))
 
 
-def nulls(schema: Schema, file: DataFile, name: str) -> int:
-    """How many rows of a file have no value in a column: all of them, if the file does not have it."""
-    column = schema.find_field(name).field_id
-    if column not in (file.value_counts or {}):
-        return file.record_count
-    return (file.null_value_counts or {}).get(column, 0)
+def nulls(schema: Schema, file: DataFile, name: str) -> int | None:
+    """How many rows of a file have no value in a column; None where its manifest does not say."""
+    return (file.null_value_counts or {}).get(schema.find_field(name).field_id)

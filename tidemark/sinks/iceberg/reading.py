@@ -153,11 +153,9 @@ def rows_of_others(book: Book, sink: str, where: CatalogTable) -> int:
 
 def _of_others(table: Table, one: LiveFile, known: Collection[int]) -> int:
     least, most = one.generations
-    if least == most:
-        # Null is in no bounds.
-        return one.file.record_count if least not in known else nulls(table.schema(), one.file, GENERATION)
-    if nulls(table.schema(), one.file, GENERATION) == one.file.record_count:
-        return one.file.record_count
+    # Null is in no bounds.
+    if least == most and (without := nulls(table.schema(), one.file, GENERATION)) is not None:
+        return without if least in known else one.file.record_count
     return data_files.rows_beside(one.path, known)
 
 
