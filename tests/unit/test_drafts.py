@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -147,7 +148,28 @@ def test_what_does_not_fit_within_a_value_is_named_by_its_path(tmp_path: Path) -
 @pytest.mark.covers("N70")
 def test_a_key_that_names_no_field_is_kept(tmp_path: Path) -> None:
     stream, _ = drafted(tmp_path, objects({"@id": 1, "Name": "a"}, {"Name": "b", "name": "c", "ключ": 1}))
-    assert stream.fields == {"Name": "string", "unknown": "string"}
+    assert stream.fields == {"id": "integer", "Name": "string", "ключ": "integer", "unknown": "string"}
+    assert isinstance(stream.scheme, JsonScheme)
+    assert stream.scheme.keys == ("@id", "Name", "ключ")
+    assert "# 1 key has no field of its own, and is kept in `unknown`: 'name'" in (tmp_path / "orders.yaml").read_text()
+
+
+@pytest.mark.covers("N70")
+def test_no_key_is_lost_beside_one_that_is_called_unknown(tmp_path: Path) -> None:
+    one = {"_id": "o1", "@timestamp": "2026-11-21T07:10:00Z", "unknown": True, "total": 1, "": 5, "Total": 2}
+    stream, dead = drafted(tmp_path, objects(one, one))
+    assert stream.fields == {
+        "_id": "string",
+        "timestamp": "timestamp",
+        "unknown_2": "boolean",
+        "total": "integer",
+        "unknown": "string",
+    }
+    assert dead == []
+    # With values of several types there is a schema, in which no key has another name.
+    stream, dead = drafted(tmp_path, objects({**one, "a": 1}, {**one, "a": "x"}))
+    assert stream.fields == {"_id": "string", "total": "integer", "a": "string", "unknown": "string"}
+    assert "'@timestamp', 'unknown', '', 'Total'" in (tmp_path / "orders.yaml").read_text()
 
 
 @pytest.mark.covers("N70")
@@ -519,3 +541,117 @@ def test_a_number_that_no_type_holds_stays_as_it_is_written(tmp_path: Path) -> N
     assert (stream.fields, dead) == ({"a": "string", "id": "integer"}, [])
     stream, dead = drafted(tmp_path, [f"{one},x".encode() for one in numbers])
     assert (stream.fields["column_1"], dead) == ("string", [])
+
+
+def framed_json(number: int, one: object) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + json.dumps(one).encode()
+
+
+@pytest.mark.covers("N70", "N110")
+def test_json_by_a_registry_is_drafted_with_its_frame(tmp_path: Path) -> None:
+    values = [framed_json(5, {"id": one}) for one in range(80)]
+    stream, dead = drafted(tmp_path, [*values, b'{"id": 1}', framed_json(5, {"id": "x"})])
+    assert isinstance(stream.scheme, JsonScheme)
+    assert (stream.scheme.wire_format, stream.fields) == ("confluent", {"id": "integer"})
+    assert dead == [
+        "orders/0@80: not in the wire format of a schema registry",
+        "orders/0@81: id is not an integer",
+    ]
+
+
+LOGS = [
+    "2026-11-21 07:10:00,123 INFO root: retry 1, of 3",
+    "2026-11-21 07:10:00,123 - app.db - WARNING - slow, 12 ms",
+    "2026-11-21T07:10:00.123Z [main] ERROR com.example.A - closed",
+    "2026-11-21 07:10:00.123 DEBUG 4711 --- [nio-1] c.e.A : a, b",
+    "[2026-11-21 07:10:00,123] took 5, then 6",
+    "INFO:root:started, with 3 workers",
+    "WARNING: disk is nearly full, 5 % left",
+]
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize("line", LOGS)
+def test_a_line_of_a_log_is_no_columns(tmp_path: Path, line: str) -> None:
+    values: list[bytes | None] = [line.replace("0:00", f"0:{second:02}").encode() for second in range(60)]
+    stream, dead = drafted(tmp_path, values)
+    assert (stream.fields, dead) == ({"value": "string"}, [])
+    assert "lines of a log" in (tmp_path / "orders.yaml").read_text()
+
+
+@pytest.mark.covers("N70")
+def test_columns_with_a_time_or_a_level_are_columns(tmp_path: Path) -> None:
+    for line in (b"2026-11-21 07:10:00,INFO,root", b"INFO,2026-11-21 07:10:00,1", b"2026-11-21 07:10:00;12,5;x"):
+        stream, dead = drafted(tmp_path, [line] * 20)
+        assert isinstance(stream.scheme, DelimitedScheme), line
+        assert (len(stream.fields), dead) == (3, [])
+
+
+@pytest.mark.covers("N70")
+def test_dictionaries_of_python_are_named(tmp_path: Path) -> None:
+    stream, dead = drafted(tmp_path, [repr({"id": n, "name": "x", "ok": True, "no": None}).encode() for n in range(20)])
+    assert (stream.fields, dead) == ({"value": "string"}, [])
+    assert "json.dumps(value)" in (tmp_path / "orders.yaml").read_text()
+
+
+@pytest.mark.covers("N70")
+def test_a_record_with_line_ends_within_quotes_is_one(tmp_path: Path) -> None:
+    values: list[bytes | None] = [f'{one},"first line\nsecond, line",{one}.50\n'.encode() for one in range(30)]
+    for some in (values, [*values, *(f"{one},a,{one}.50\n".encode() for one in range(20))]):
+        stream, dead = drafted(tmp_path, some)
+        assert isinstance(stream.scheme, DelimitedScheme)
+        assert (stream.explode, [*stream.fields.values()], dead) == (None, ["integer", "string", "decimal(18,2)"], [])
+
+
+WRAPPED = {
+    b"\xef\xbb\xbf" + b'{"id": 1}': ("JSON behind a byte order mark", "EF BB BF"),
+    b"\xef\xbb\xbf" + b"1,2": ("text behind a byte order mark", "EF BB BF"),
+    "{}".encode("utf-16"): ("text in UTF-16", "UTF-8"),
+    b"\x03\x00" + bytes(range(16)) + b"\x02abc": ("bytes with the frame of AWS Glue's registry", "AWS Glue"),
+    b"\x01" + bytes(range(16)) + b"\x02abc": ("bytes with the id (GUID) of a schema before them", "Confluent"),
+    b"\0" + (7).to_bytes(8, "big") + b"\x02abc": ("bytes with the frame of Apicurio's registry", "four bytes"),
+    b"Obj\x01" + bytes(30): ("container files of Avro", "function"),
+    b"\xc3\x01" + b"12345678" + b"\x02": ("single objects of Avro", "function"),
+    b"PAR1" + bytes(30): ("files of Parquet", "function"),
+    b"\xff\x06\x00\x00sNaPpY" + bytes(9): ("values compressed with snappy", "decompress: snappy"),
+}
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize("value", WRAPPED)
+def test_what_stands_around_a_value_is_named_with_the_way_on(tmp_path: Path, value: bytes) -> None:
+    what, way = WRAPPED[value]
+    found = format_of([value] * 20)
+    assert what in found.what
+    assert way in " ".join(found.notes)
+    stream, dead = drafted(tmp_path, [value] * 20)
+    assert (stream.scheme.type in ("raw", "string"), dead) == (True, [])
+
+
+@pytest.mark.covers("N70")
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_compressed_values_are_drafted_as_what_is_in_them(tmp_path: Path, name: str) -> None:
+    def packed(value: bytes) -> bytes:
+        out = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(out, name) as stream:
+            stream.write(value)
+        return bytes(out.getvalue())
+
+    values = [packed(b'{"id": %d}' % one) for one in range(20)]
+    stream, dead = drafted(tmp_path, [*values, b'{"id": 1}', values[0][:-3], packed(b"{")])
+    assert (stream.decompress, stream.fields) == (name, {"id": "integer"})
+    assert dead == [
+        f"orders/0@20: not {name}",
+        f"orders/0@21: not {name}",
+        "orders/0@22: not a JSON object",
+    ]
+
+
+@pytest.mark.covers("N70")
+def test_a_draft_says_how_sure_it_is(tmp_path: Path) -> None:
+    drafted(tmp_path, objects(*({"id": number} for number in range(6))) + [b"x"] * 4)
+    assert "# not sure: 60 % of the messages fit this file" in (tmp_path / "orders.yaml").read_text()
+    drafted(tmp_path, objects({"id": 1}))
+    assert "# not sure: 1 message may not show all that comes" in (tmp_path / "orders.yaml").read_text()
+    drafted(tmp_path, objects(*({"id": number} for number in range(100))))
+    assert "not sure" not in (tmp_path / "orders.yaml").read_text()

@@ -8,7 +8,7 @@ from typing import Any
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.avro_values import NoRecord, values_of
 from tidemark.drafts.columns import Column
-from tidemark.drafts.format import Format, example, field_names, some, text_in
+from tidemark.drafts.format import Format, example, named, some, text_in, typed_as
 from tidemark.offsets.counting import number_of
 from tidemark.schemes.avro_projection import MOST_DIGITS, Schema, decimal_of, schema_of, takes_no_bytes
 from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, quoted
@@ -81,8 +81,10 @@ def avro_format(values: Sequence[bytes], name: str, texts: Mapping[int, str]) ->
 
     rows = [row for value in values if isinstance(row := read(value), dict)]
     given = {one: [_shown(row[one]) for row in rows if row.get(one) is not None] for one in fields}
-    columns = tuple(Column(one, kind, len(given[one]), example(given[one])) for one, kind in fields.items())
-    scheme = {"type": "avro", "registry": name, "fields": fields}
+    names = named(fields)
+    columns = tuple(Column(names[one], kind, len(given[one]), example(given[one])) for one, kind in fields.items())
+    typed = {names[one]: typed_as(names[one], one, kind) for one, kind in fields.items()}
+    scheme = {"type": "avro", "registry": name, "fields": typed}
     return Format("Avro records by a schema registry", scheme, refusal, columns, notes=notes)
 
 
@@ -135,7 +137,7 @@ def _is_odd_decimal(schema: Schema, type_: Any) -> bool:
 
 def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The fields that have one type in all schemas, and what to say of the others."""
-    known = {name: next(iter(types[name])) for name in field_names(types) if len(types[name]) == 1}
+    known = {name: next(iter(types[name])) for name in named(types) if len(types[name]) == 1}
     fields = {name: kind for name, kind in known.items() if kind is not None}
     left = [name for name in types if name not in fields]
     have = number_of(len(left), "field", "has", "have")

@@ -16,6 +16,8 @@ from tidemark.drafts.sampling import SampledMessage
 from tidemark.offsets.counting import number_of
 
 _KAFKA = "kafka_default"
+# A draft that fewer messages fit, or that is made of fewer, says so.
+_SURE, _ENOUGH = 0.98, 10
 # Wider than any line: YAML breaks none.
 _WIDTH = 1_000_000
 
@@ -41,6 +43,21 @@ def outcome(format_: Format, seen: Sequence[SampledMessage]) -> DraftOutcome:
     return DraftOutcome(len(seen) - len(dead), dead)
 
 
+def doubts(made: DraftOutcome) -> tuple[str, ...]:
+    """How sure a draft is, where it is not: how many messages fit, and whether these are enough to tell."""
+    number = made.rows + len(made.dead)
+    found = []
+    if made.rows < _SURE * number:
+        found.append(
+            f"not sure: {made.rows * 100 // number} % of the messages fit this file; look at the others before you run it"
+        )
+    if number < _ENOUGH:
+        found.append(
+            f"not sure: {number_of(number, 'message')} may not show all that comes; draft again when there are more"
+        )
+    return tuple(found)
+
+
 def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOutcome, today: date) -> str:
     """A stream file with comments, which reads the topic into Parquet files and has its ledger in SQL."""
     number = made.rows + len(made.dead)
@@ -52,6 +69,7 @@ def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOut
     comments = [
         f"Drafted by `tidemark init` on {today} from {number_of(number, 'message')} of {topic}: {format_.what}{dead}.",
         "docs/stream-files.md explains every key, and many more.",
+        *doubts(made),
         *format_.notes,
     ]
     lines = [f"# {comment}" for comment in comments]
@@ -63,6 +81,8 @@ def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOut
         "",
         *_scheme(format_),
     ]
+    if format_.decompress:
+        lines += ["", "# Each value was compressed by itself.", *_block("decompress", format_.decompress)]
     if format_.explode:
         lines += ["", "# Each piece of a message is a row.", *_block("explode", dict(format_.explode))]
     lines += [

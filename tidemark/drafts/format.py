@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +19,10 @@ from tidemark.settings.parts import FieldName
 Refusal = Callable[[bytes], str | None]
 
 _EXAMPLE = 40
-_NAMES = 5
+# As many names as a person reads through.
+_NAMES = 200
+# Of a name in a message, and of one that is made of it.
+_MOST_NAME, _MOST_LETTERS = 1_000, 200
 _NAME: TypeAdapter[str] = TypeAdapter(FieldName)
 # The name of a value of each type in a refusal.
 A_VALUE = {
@@ -42,6 +48,8 @@ class Format:
     columns: tuple[Column, ...] = ()
     explode: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    # How the sending program compressed each value; None where it did not.
+    decompress: str | None = None
 
 
 def text_in(value: bytes) -> str | None:
@@ -66,12 +74,47 @@ def is_field_name(text: str) -> bool:
     return True
 
 
-def field_names(names: Iterable[str]) -> list[str]:
-    """Those that a stream file may have as fields beside each other. Of names that differ in case alone, the first."""
-    by_lower: dict[str, str] = {}
-    for name in filter(is_field_name, names):
-        by_lower.setdefault(name.lower(), name)
-    return [*by_lower.values()]
+def named(sources: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """The name that a stream file has for the field of each name in a message. `taken`: names that none of them gets.
+
+    Of names that differ in case alone, the first. Names that cannot be are left out.
+    """
+    sources = [*sources]
+    fields: dict[str, str] = {}
+    spellings: set[str] = set()
+    lower = {name.lower() for name in taken}
+    # Those that can be a field's name as they are come before those that get another one.
+    for source in sorted(dict.fromkeys(sources), key=lambda source: not is_field_name(source)):
+        if source.lower() in spellings or not 0 < len(source) <= _MOST_NAME or not _is_text(source):
+            continue
+        spellings.add(source.lower())
+        name = _free(source if is_field_name(source) else _as_name(source), lower)
+        lower.add(name.lower())
+        fields[source] = name
+    return {source: fields[source] for source in sources if source in fields}
+
+
+def typed_as(name: str, source: str, kind: str) -> str | dict[str, str]:
+    """The type of a field as a stream file has it, with the name in the message where it is another."""
+    return kind if name == source else {"type": kind, "from": source}
+
+
+def _as_name(source: str) -> str:
+    """A name that a field may have, as near as can be."""
+    text = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", source))[:_MOST_LETTERS].strip("_-")
+    if is_field_name(text):
+        return text
+    text = f"field_{text}" if text else "field"
+    return text if is_field_name(text) else "field"
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    return next(one for one in chain([name], (f"{name}_{number}" for number in count(2))) if one.lower() not in taken)
+
+
+def _is_text(source: str) -> bool:
+    """Whether a file can have a name: not half of a pair of surrogates, nor what YAML does not print."""
+    return source.isprintable() and text_in(source.encode(errors="surrogatepass")) is not None
 
 
 def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) -> str:
@@ -82,6 +125,6 @@ def example(values: Iterable[Any], test: Callable[[Any], bool] | None = None) ->
 
 
 def some(names: Sequence[str]) -> str:
-    """The first of some names, for a note."""
+    """Some names, for a note: nobody should look for one of them in vain."""
     shown = ", ".join(repr(name) for name in names[:_NAMES])
-    return shown if len(names) <= _NAMES else f"{shown} ..."
+    return shown if len(names) <= _NAMES else f"{shown}, and {len(names) - _NAMES} more"

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark.drafts.columns import VARIANT, Column, WrittenNumber
-from tidemark.drafts.format import Format, example, is_field_name, no_text, some
+from tidemark.drafts.format import Format, example, is_field_name, named, no_text, some, typed_as
 from tidemark.drafts.json_types import ddl_of, json_type, misfit
 from tidemark.offsets.counting import number_of
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import UNKNOWN
 from tidemark.types.ddl import Type
-from tidemark.types.fields import text_of
+from tidemark.types.fields import has_variant, text_of
 
 # As many fields as a person can read through. Those rarer than one message in a hundred go to `unknown`.
 _MOST_FIELDS, _RARE = 200, 0.01
@@ -87,7 +87,7 @@ def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
     objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
     taken = {name.lower() for name in named}
     columns = []
-    for name in _fields(objects):
+    for name in filter(is_field_name, _keys(objects)):
         given = [object_[name] for object_ in objects if object_.get(name) is not None]
         if name.lower() not in taken and given:
             columns.append(_column(name, json_type(given), given))
@@ -97,18 +97,26 @@ def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
 def json_format(values: Sequence[bytes]) -> Format:
     """The scheme `json` for some values, of which most are objects."""
     objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
-    given = {name: [object_[name] for object_ in objects if object_.get(name) is not None] for name in _fields(objects)}
-    if not given:
-        return Format("JSON objects", {"type": "string"}, no_text, notes=("no key can be the name of a field",))
+    given = {name: [object_[name] for object_ in objects if object_.get(name) is not None] for name in _keys(objects)}
     types = {name: json_type(values) for name, values in given.items()}
+    if mixed := any(has_variant(kind) for kind in types.values()):
+        # A schema in DDL has no other names for keys.
+        types = {name: kind for name, kind in types.items() if is_field_name(name)}
+    others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
+    if mixed and others:
+        types = {name: kind for name, kind in types.items() if name.lower() != UNKNOWN}
+        others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
+    if not types:
+        return Format("JSON objects", {"type": "string"}, no_text, notes=("no key can be the name of a field",))
+    names = named(types, [UNKNOWN] if others else [])
     fields = {name: text_of(kind) for name, kind in types.items()}
-    scheme: dict[str, Any] = {"type": "json", "fields": fields}
-    if VARIANT in fields.values():
+    typed = {names[name]: typed_as(names[name], name, kind) for name, kind in fields.items()}
+    scheme: dict[str, Any] = {"type": "json", "fields": typed}
+    if mixed:
         # Between backticks a name may be any word of SQL.
         scheme = {"type": "json", "schema": ",\n".join(f"`{name}` {ddl_of(kind)}" for name, kind in fields.items())}
-    others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
     notes: tuple[str, ...] = ()
-    if others and UNKNOWN not in map(str.lower, types):
+    if others:
         scheme["unknown"] = "keep"
         kept = number_of(len(others), "key", "has no field of its own, and is", "have no field of their own, and are")
         notes = (f"{kept} kept in `unknown`: {some(others)}",)
@@ -123,10 +131,11 @@ def json_format(values: Sequence[bytes]) -> Format:
         if not isinstance(parsed, dict):
             return "not a JSON object"
         return next(
-            (why for name, kind in types.items() if (why := misfit(parsed.get(name), kind, name)) is not None), None
+            (why for name, kind in types.items() if (why := misfit(parsed.get(name), kind, names[name])) is not None),
+            None,
         )
 
-    columns = [_column(name, kind, given[name]) for name, kind in types.items()]
+    columns = [_column(names[name], kind, given[name]) for name, kind in types.items()]
     shown = tuple(replace(one, type=_AS_JSON) if one.type == VARIANT else one for one in columns)
     return Format("JSON objects", scheme, refusal, shown, notes=notes)
 
@@ -135,11 +144,11 @@ def _column(name: str, kind: Type, values: Sequence[Any]) -> Column:
     return Column(name, text_of(kind), len(values), example(values, lambda value: misfit(value, kind, name) is None))
 
 
-def _fields(objects: Sequence[dict[str, Any]]) -> list[str]:
+def _keys(objects: Sequence[dict[str, Any]]) -> list[str]:
     """The keys that become fields, in the order of the messages. If some differ only in case, the most frequent."""
-    counts = Counter(name for object_ in objects for name in object_ if is_field_name(name))
+    counts = Counter(name for object_ in objects for name in object_)
     spellings: dict[str, str] = {}
     for name, number in counts.most_common():
         if number >= _RARE * len(objects) and len(spellings) < _MOST_FIELDS:
             spellings.setdefault(name.lower(), name)
-    return [name for name in counts if spellings.get(name.lower()) == name]
+    return [*named(name for name in counts if spellings.get(name.lower()) == name)]

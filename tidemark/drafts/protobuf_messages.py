@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, number_in
 from tidemark.drafts.columns import Column
-from tidemark.drafts.format import Format, example, field_names, some
+from tidemark.drafts.format import Format, example, named, some, typed_as
 from tidemark.schemes.protobuf_projection import projected
 from tidemark.schemes.protobuf_schema import behind_indexes, drafted, message_of
 
@@ -27,11 +27,11 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
 
     from tidemark.schemes.protobuf_json import as_json
 
-    named = [found for value in values if (found := _named_by(value, schemas)) is not None]
-    if not named:
+    found_names = [found for value in values if (found := _named_by(value, schemas)) is not None]
+    if not found_names:
         raise ValueError("no value names a message of these schemas")
-    message = Counter(one for _, one, _ in named).most_common(1)[0][0]
-    numbers = sorted({number for number, one, _ in named if one == message})
+    message = Counter(one for _, one, _ in found_names).most_common(1)[0][0]
+    numbers = sorted({number for number, one, _ in found_names if one == message})
     sets = {number: b64decode(schemas[number]) for number in numbers}
     fields, notes = _fields([drafted(message_of(one, message)) for one in sets.values()])
     if not fields:
@@ -62,8 +62,10 @@ def protobuf_format(values: Sequence[bytes], name: str, schemas: Mapping[int, st
 
     rows = [row for value in values if isinstance(row := read(value), dict)]
     given = {one: [_text(row[one]) for row in rows if row.get(one) is not None] for one in fields}
-    columns = tuple(Column(one, kind, len(given[one]), example(given[one])) for one, kind in fields.items())
-    scheme = {"type": "protobuf", "registry": name, "message": message, "fields": fields}
+    names = named(fields)
+    columns = tuple(Column(names[one], kind, len(given[one]), example(given[one])) for one, kind in fields.items())
+    typed = {names[one]: typed_as(names[one], one, kind) for one, kind in fields.items()}
+    scheme = {"type": "protobuf", "registry": name, "message": message, "fields": typed}
     what = "Protobuf messages by a schema registry"
     return Format(what, scheme, refusal, columns, notes=notes)
 
@@ -74,7 +76,7 @@ def _fields(drafts: Sequence[Mapping[str, str | None]]) -> tuple[dict[str, str],
     for draft in drafts:
         for field, kind in draft.items():
             types.setdefault(field, set()).add(kind)
-    known = {field: next(iter(types[field])) for field in field_names(types) if len(types[field]) == 1}
+    known = {field: next(iter(types[field])) for field in named(types) if len(types[field]) == 1}
     fields = {field: _ALONE.get(kind, kind) for field, kind in known.items() if kind is not None}
     left = [field for field in types if field not in fields]
     why = "hold themselves, are empty or too large, or have several types or another field's name"

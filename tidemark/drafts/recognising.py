@@ -1,4 +1,4 @@
-"""The format of a topic: Avro or Protobuf by a registry, JSON, access logs, delimited lines, text, or any bytes.
+"""The format of a topic: Avro, Protobuf or JSON by a registry, JSON, access logs, delimited lines, text, or any bytes.
 
 The majority of the messages decides. The others would be dead letters, and the draft says which.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidemark.clients.registry_answers import SchemaKind, number_in
+from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, SchemaKind, number_in
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.drafts.access_logs import access_log_format, is_access_log
 from tidemark.drafts.avro_records import avro_format, is_framed
@@ -17,7 +17,9 @@ from tidemark.drafts.columns import share
 from tidemark.drafts.delimited_lines import delimited_format
 from tidemark.drafts.format import Format, no_text, text_in
 from tidemark.drafts.json_objects import json_format, json_in, objects_in
+from tidemark.drafts.log_lines import is_log_line, is_python
 from tidemark.drafts.protobuf_messages import protobuf_format
+from tidemark.drafts.wrappings import compression_of, decompressed, wrapping_of
 from tidemark.errors import WrongUse
 
 _MOST = 0.5
@@ -33,6 +35,8 @@ _BY_REGISTRY: Mapping[SchemaKind, Callable[[Sequence[bytes], str, Mapping[int, s
 
 def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | None = None) -> Format:
     """The format of some values. `registry`: the name of a connection, and the registry there. Raises WrongUse."""
+    if (wrapped := _of_wrapped(values)) is not None:
+        return wrapped
     if share(values, is_framed) > _MOST:
         if registry is not None:
             return _by_registry(values, *registry)
@@ -44,8 +48,24 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
         return _whole("no value: tombstones, or keys alone", "raw", "the scheme raw has a field for the key")
     if share(values, _is_text) <= _MOST:
         return _whole(
-            "bytes that are no text", "raw", "Protobuf has a scheme, with a file of descriptors: docs/schemes.md"
+            "bytes that are no text",
+            "raw",
+            "Avro and Protobuf have schemes, with a file of the schema: docs/schemes.md. Where its number is in a header "
+            "of the message (as __value_schema_id), no scheme looks it up",
         )
+    return _of_text(values)
+
+
+def _of_wrapped(values: Sequence[bytes]) -> Format | None:
+    """The format of values that are compressed, or behind something else; None for others."""
+    if (compression := compression_of(values)) is not None:
+        return _compressed(values, compression)
+    if (wrapping := wrapping_of(values)) is not None:
+        return _whole(wrapping.what, "string" if wrapping.is_text else "raw", wrapping.note)
+    return _framed_json(values) if share(values, _is_framed_json) > _MOST else None
+
+
+def _of_text(values: Sequence[bytes]) -> Format:
     if share(values, _is_xml) > _MOST:
         return _whole("XML", "string", "each document is kept as text: a function takes it apart, docs/functions.md")
     if share(values, _is_object) > _MOST:
@@ -53,7 +73,7 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
     if share(values, lambda value: objects_in(value) is not None) > _MOST:
         format_ = json_format([object_ for value in values for object_ in objects_in(value) or ()])
         return _exploded(format_, {"json_array": True}, "JSON arrays of objects", objects_in)
-    if share(values, lambda value: b"\n" in value) > _MOST:
+    if share(values, _has_line_ends) > _MOST:
         format_ = _of_lines([line for value in values for line in _lines(value)])
         if format_.scheme["type"] == "string":
             # Nothing says that a line is more than a part: of a letter, of an error with its trace.
@@ -101,7 +121,61 @@ def _of_lines(values: Sequence[bytes]) -> Format:
     texts = [text for value in values if (text := text_in(value)) is not None]
     if share(texts, is_access_log) > _MOST:
         return access_log_format(texts)
+    if share(texts, is_log_line) > _MOST:
+        return _whole(
+            "lines of a log", "string", "each line is kept as text: the scheme regex takes it apart, docs/samples.md"
+        )
+    if share(texts, is_python) > _MOST:
+        return _whole(
+            "dictionaries as Python prints them",
+            "string",
+            "they are no JSON: have the producer write json.dumps(value)",
+        )
     return delimited_format(texts) or Format("text", {"type": "string"}, no_text)
+
+
+def _has_line_ends(value: bytes) -> bool:
+    """Whether a value has several lines. An end of a line within quotes is one of a column, and one behind all ends none."""
+    if b"\n" not in value.removesuffix(b"\n"):
+        return value.endswith(b"\n")
+    return value.count(b'"') % 2 == 1 or any(b"\n" in part for part in value.removesuffix(b"\n").split(b'"')[::2])
+
+
+def _is_framed_json(value: bytes) -> bool:
+    return (
+        is_framed(value)
+        and value[FRAME : FRAME + 1] in (b"{", b"[")
+        and isinstance(json_in(value[FRAME:]), (dict, list))
+    )
+
+
+def _framed_json(values: Sequence[bytes]) -> Format:
+    """JSON behind the number of a schema: the registry is not asked."""
+    format_ = json_format([value[FRAME:] for value in values if is_framed(value)])
+    if format_.scheme["type"] != "json":
+        return _whole("JSON by a schema registry", "raw", "no key of its objects can be the name of a field")
+
+    def refusal(value: bytes) -> str | None:
+        return NOT_FRAMED if number_in(value) is None else format_.refusal(value[FRAME:])
+
+    scheme = {**format_.scheme, "wire_format": "confluent"}
+    return replace(format_, what="JSON objects by a schema registry", scheme=scheme, refusal=refusal)
+
+
+def _compressed(values: Sequence[bytes], compression: str) -> Format:
+    """The format of values that were compressed one by one."""
+    if compression == "snappy":
+        note = "add `decompress: snappy` beside `scheme`, which is for what they are when they are decompressed"
+        return _whole("values compressed with snappy", "raw", note)
+    inner = [found for value in values if (found := decompressed(value, compression)) is not None]
+    format_ = format_of(inner)
+
+    def refusal(value: bytes) -> str | None:
+        found = decompressed(value, compression)
+        return f"not {compression}" if found is None else format_.refusal(found)
+
+    what = f"{format_.what}, compressed with {compression}"
+    return replace(format_, what=what, refusal=refusal, decompress=compression)
 
 
 def _is_object(value: bytes) -> bool:

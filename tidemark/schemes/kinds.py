@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    ModelWrapValidatorHandler,
     PrivateAttr,
     TypeAdapter,
     ValidationError,
@@ -31,11 +32,42 @@ from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.java_regex import groups_of
 from tidemark.schemes.protobuf_schema import message_of, normal, problem_with
 from tidemark.schemes.time_forms import TimeForms
-from tidemark.settings.parts import ConnectionName, FieldName, FileName, FunctionName, Items, Part, form
+from tidemark.settings.parts import A_FIELD_NAME, ConnectionName, FieldName, FileName, FunctionName, Items, Part, form
 from tidemark.types.ddl import Member, Type, schema_of
 from tidemark.types.fields import NESTED, FieldType, has_variant, is_nested, text_of, type_of
 
 Fields = dict[str, FieldType]
+
+# The name that a message has for a field, of those fields for which it is another.
+SourceName = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
+class NamedSource(Part):
+    """The type of a field, and the name that messages have for it."""
+
+    type: FieldType
+    source: SourceName = Field(alias="from", description="The name in the message.")
+
+
+# What a stream file may have for a type under `fields`, for its schema.
+SourcesToo = BeforeValidator(lambda given: given, json_schema_input_type=dict[FieldName, FieldType | NamedSource])
+
+
+def _types_alone(given: object) -> tuple[object, dict[str, str]]:
+    """`fields` of a scheme with their types alone, and the names that messages have for some of them."""
+    fields = given.get("fields") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(fields, dict):
+        return given, {}
+    types, sources = dict(fields), {}
+    for name, one in fields.items():
+        if isinstance(one, dict):
+            try:
+                found = NamedSource.model_validate(one)
+            except ValidationError:
+                expected = "a type, or both of {type: a type, from: a name in the message}"
+                raise ValueError(f"fields.{name}: expected {expected}, found {one}") from None
+            types[name], sources[name] = found.type, found.source
+    return {**given, "fields": types}, sources
 
 
 def _flat(kind: FieldType) -> FieldType:
@@ -69,7 +101,11 @@ def _by_name(given: object) -> object:
 class SchemePart(Part):
     """The base of all schemes: `keep`, parts of the message in addition to the scheme's own fields, by their field's name."""
 
+    # Why a field cannot have another name in the message; empty where it can.
+    names_are_fixed: ClassVar[str] = "it has no names of its own for its fields"
+
     type: str
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
     keep: Annotated[
         dict[FieldName, MessagePart],
         BeforeValidator(_by_name, json_schema_input_type=dict[FieldName, MessagePart] | list[MessagePart]),
@@ -83,6 +119,35 @@ class SchemePart(Part):
     @abstractmethod
     def own_fields(self) -> Fields:
         """The fields that the scheme itself makes of a message."""
+
+    def source_of(self, name: str) -> str:
+        """The name that messages have for a field."""
+        return self._sources.get(name, name)
+
+    def by_source(self, fields: Fields) -> Fields:
+        """Fields by the names that messages have for them."""
+        return {self.source_of(name): kind for name, kind in fields.items()}
+
+    def check_names(self, info: ValidationInfo) -> None:
+        """Check what depends on the names in messages. Raises ValueError."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_sources(cls, given: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        types, sources = _types_alone(given)
+        named = types["fields"] if sources and isinstance(types, dict) else ()
+        made = handler(types)
+        if sources and cls.names_are_fixed:
+            raise ValueError(
+                f"fields.{next(iter(sources))}: `from` is not for the scheme {made.type}: {cls.names_are_fixed}"
+            )
+        if sources:
+            made._sources = sources  # noqa: SLF001 - its own, which it was made with
+            twice = [one for one, number in Counter(map(made.source_of, named)).items() if number > 1]
+            if twice:
+                raise ValueError(f"fields: two of them come from {twice[0]!r}; a transform can use one twice")
+        made.check_names(info)
+        return made
 
     @model_validator(mode="after")
     def _named_once(self) -> SchemePart:
@@ -111,6 +176,8 @@ TextFields = Annotated[
 
 class NamedFields(SchemePart):
     """A scheme whose stream file names the fields, under `fields`."""
+
+    names_are_fixed = "its fields are in the order of the line"
 
     named: TextFields
     nulls: Items[Annotated[str, Field(min_length=1)]] = Field(
@@ -190,6 +257,8 @@ class Pattern(Part):
 class RegexScheme(NamedFields):
     """UTF-8 text that matches one of several patterns; the first that matches gives the fields."""
 
+    names_are_fixed = ""
+
     type: Literal["regex"]
     patterns: Annotated[
         Items[Pattern], Field(min_length=1, description="The forms that a line may have, in the order of the tries.")
@@ -206,17 +275,21 @@ class RegexScheme(NamedFields):
         ),
     ] = 1_000
 
-    @model_validator(mode="after")
-    def _known_fields(self) -> RegexScheme:
+    def groups_of(self, pattern: Pattern) -> tuple[str, ...]:
+        """The field of each group of a pattern. A group may have the name that `from` says."""
+        fields = {self.source_of(name): name for name in self.named}
+        return tuple(fields.get(group, group) for group in pattern.groups)
+
+    def check_names(self, info: ValidationInfo) -> None:
         for pattern in self.patterns:
-            if set(pattern.groups) != set(self.named) or len(pattern.groups) != len(self.named):
-                missing = sorted(set(self.named) ^ set(pattern.groups))
+            groups = self.groups_of(pattern)
+            if set(groups) != set(self.named) or len(groups) != len(self.named):
+                missing = sorted(set(self.named) ^ set(groups))
                 raise ValueError(
                     f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
                 )
             if "timestamp" in self.named.values() and pattern.timestamp is None:
                 raise ValueError(f"pattern {pattern.name} needs `timestamp`, the form of its times")
-        return self
 
 
 # What `schema` has always stored in a wider type. A field of `fields` has the type that it names.
@@ -231,7 +304,7 @@ def _known_schema(ddl: str) -> str:
             _FIELD_NAME.validate_python(one.name)
         except ValidationError:
             raise ValueError(
-                f"{one.name!r} cannot be the name of a field: expected a letter, then letters, digits, _ or -, at most 63"
+                f"{one.name!r} cannot be the name of a field, or is one of Tidemark's own: expected {A_FIELD_NAME}"
             ) from None
     return ddl
 
@@ -243,10 +316,17 @@ UNKNOWN = "unknown"
 class JsonScheme(SchemePart):
     """A JSON object a message; keys that are not named are passed over or kept, a value of another type is invalid."""
 
+    names_are_fixed = ""
+
     type: Literal["json"]
     given: Annotated[
         dict[FieldName, FieldType] | None,
-        Field(min_length=1, alias="fields", description="The names of the fields and their types."),
+        SourcesToo,
+        Field(
+            min_length=1,
+            alias="fields",
+            description="The names of the fields and their types, or [their types and keys](schemes.md#other-names).",
+        ),
     ] = None
     ddl: Annotated[
         Annotated[str, AfterValidator(_known_schema)] | None,
@@ -273,6 +353,11 @@ class JsonScheme(SchemePart):
         description="`confluent`: each value begins with a byte 0 and the number of its JSON schema in four bytes: "
         "[below](#json-by-a-schema-registry).",
     )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the named fields."""
+        return tuple(self.source_of(one.name) for one in self.columns)
 
     @property
     def columns(self) -> tuple[Member, ...]:
@@ -383,7 +468,9 @@ FOLDER = "folder"
 class WithSchemas(SchemePart):
     """A scheme whose messages were written with schemas: all with that in a file, or each with one of a registry."""
 
-    given: Annotated[dict[FieldName, FieldType], Field(min_length=1, alias="fields")]
+    names_are_fixed = ""
+
+    given: Annotated[dict[FieldName, FieldType], SourcesToo, Field(min_length=1, alias="fields")]
     schema_file: FileName | None = None
     registry: ConnectionName | None = None
     _writer: str = PrivateAttr("")
@@ -416,8 +503,7 @@ class WithSchemas(SchemePart):
     def read_file(self, path: Path) -> str:
         """The schema in a file, as text. Raises ValueError if it is none, or does not have the fields."""
 
-    @model_validator(mode="after")
-    def _read(self, info: ValidationInfo) -> Self:
+    def check_names(self, info: ValidationInfo) -> None:
         if (self.schema_file is None) == (self.registry is None):
             raise ValueError("expected one of schema_file and registry")
         if self.schema_file is not None:
@@ -425,7 +511,6 @@ class WithSchemas(SchemePart):
             if folder is None:
                 raise ValueError("a schema file is looked for next to the stream file, and there is no stream file")
             self._writer = self.read_file(Path(folder) / self.schema_file)
-        return self
 
 
 class AvroScheme(WithSchemas):
@@ -434,10 +519,12 @@ class AvroScheme(WithSchemas):
     type: Literal["avro"]
     given: Annotated[
         dict[FieldName, FieldType],
+        SourcesToo,
         Field(
             min_length=1,
             alias="fields",
-            description="Fields of the record by name, which the schema must have in that type. `string` is Avro's string or "
+            description="Fields of the record by name ([or another](schemes.md#other-names)), which the schema must have "
+            "in that type. `string` is Avro's string or "
             "enum, `integer` int or long, `double` float or double, `timestamp` timestamp-millis or -micros, `binary` bytes or "
             "fixed; [the others](schemes.md#types) are as Avro names them; each may be a union with null. Other fields of the "
             "record may have any type, and are read over.",
@@ -456,7 +543,7 @@ class AvroScheme(WithSchemas):
 
     def read_file(self, path: Path) -> str:
         writer = schema_text(path)
-        if missing := [name for name in self.given if name not in record_fields(writer)]:
+        if missing := [name for name in self.by_source(self.given) if name not in record_fields(writer)]:
             known = ", ".join(record_fields(writer))
             raise ValueError(f"fields: {self.schema_file} has no field {missing[0]}; it has {known}")
         return writer
@@ -476,10 +563,12 @@ class ProtobufScheme(WithSchemas):
     ]
     given: Annotated[
         dict[FieldName, FieldType],
+        SourcesToo,
         Field(
             min_length=1,
             alias="fields",
-            description="Fields of the message by name, which it must have in [one of these types](schemes.md#protobuf). Its "
+            description="Fields of the message by name ([or another](schemes.md#other-names)), which it must have in "
+            "[one of these types](schemes.md#protobuf). Its "
             "other fields are ignored.",
         ),
     ]
@@ -498,7 +587,7 @@ class ProtobufScheme(WithSchemas):
     def read_file(self, path: Path) -> str:
         try:
             descriptors = normal(path.read_bytes())
-            problem = problem_with(message_of(descriptors, self.message), self.given, may_lack=False)
+            problem = problem_with(message_of(descriptors, self.message), self.by_source(self.given), may_lack=False)
         except OSError as away:
             raise ValueError(f"schema_file: {path} cannot be read: {away.strerror}") from away
         except ValueError as wrong:
@@ -510,6 +599,8 @@ class ProtobufScheme(WithSchemas):
 
 class FunctionScheme(SchemePart):
     """A Python function of the stream's owner, which makes no row, one or many of each message."""
+
+    names_are_fixed = "the function gives the fields by their names"
 
     type: Literal["function"]
     function: Annotated[FunctionName, Field(description="The function, as `module:name`.")]

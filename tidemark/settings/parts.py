@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
 from tidemark.functions import FUNCTION_NAME
+from tidemark.settings.own_names import is_own
 
 T = TypeVar("T")
 
@@ -65,14 +67,29 @@ ConnectionName = Annotated[
         "the name of a connection, not its address: letters, digits and _, beginning with a letter, at most 100 long",
     ),
 ]
+# Beyond ASCII the pattern has all characters: which are letters is checked in Python.
+_FIELD_NAME = "^[A-Za-z_\u00a1-\U0010ffff][A-Za-z0-9_\u00a1-\U0010ffff-]{0,254}$"
+A_FIELD_NAME = "the name of a field: letters, digits, _ and -, beginning with a letter or _, at most 255 long"
+
+
+def _not_own(name: str) -> str:
+    if not all(one in "_-" or unicodedata.category(one)[0] in "LMN" for one in name) or not (
+        name[0] == "_" or unicodedata.category(name[0])[0] == "L"
+    ):
+        raise ValueError(f"expected {A_FIELD_NAME}")
+    if unicodedata.normalize("NFC", name) != name:
+        raise ValueError(
+            "some of its letters are written in two characters each, and look like other ones: write them as one"
+        )
+    if is_own(name):
+        raise ValueError(
+            f"{name} is one of Tidemark's own names: give the field another, as {name.strip('_')}: {{from: {name}}}"
+        )
+    return name
+
+
 # Names a column of tables and files: valid as HBase qualifier, as Parquet column, and in SQL between backticks.
-FieldName = Annotated[
-    str,
-    form(
-        r"^[A-Za-z][A-Za-z0-9_-]{0,62}$",
-        "the name of a field: letters, digits, _ and -, beginning with a letter, at most 63 long",
-    ),
-]
+FieldName = Annotated[str, form(_FIELD_NAME, A_FIELD_NAME), AfterValidator(_not_own)]
 
 # Text that Airflow keeps of a stream file. In PostgreSQL, text may hold every character except U+0000.
 Text = Annotated[str, form(r"^[^\x00]*$", "a text without the character U+0000")]

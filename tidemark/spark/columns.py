@@ -1,4 +1,4 @@
-"""The columns that Tidemark adds to a message and to its rows. A stream's own fields begin with a letter.
+"""The columns that Tidemark adds to a message and to its rows. A stream's own fields have other names: `own_names`.
 
 The expressions here are the Spark side of `tidemark.offsets.hashing`, and give the same hashes, to the byte.
 """

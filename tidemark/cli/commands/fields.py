@@ -52,7 +52,7 @@ def add_fields(
     if not isinstance(scheme, JsonScheme) or scheme.wire_format is not None or any(others):
         raise WrongUse("only messages that are one JSON object each, of the scheme json, have keys to add")
     values = _values(opened, messages)
-    lacking = unnamed(values, [one.name for one in scheme.columns])
+    lacking = unnamed(values, scheme.keys)
     rows = [(one.name, "of several types" if one.type == VARIANT else one.type, one.values, one.example)
             for one in lacking]  # fmt: skip
     error(f"looked at {number_of(len(values), 'message')}")

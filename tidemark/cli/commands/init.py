@@ -126,7 +126,7 @@ def _drafted(stream: str, topic: str, kafka: str, registry: str, messages: int) 
         error(f"  {message.at}: {why}")
     if len(made.dead) > _SHOWN:
         error(f"  and {len(made.dead) - _SHOWN} more")
-    for note in format_.notes:
+    for note in (*drafting.doubts(made), *format_.notes):
         error(f"note: {note}")
     return drafting.text_of(stream, topic, kafka, format_, made, datetime.now(UTC).date())
 

@@ -11,7 +11,7 @@ from tidemark.settings.parts import ConnectionName, FieldName, Items, Name, Part
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
 from tidemark.sinks.kafka.avro import not_a_name
 
-# Names the key of the source message. No field has this name, since fields begin with a letter.
+# Names the key of the source message. No field has this name: it is one of Tidemark's own.
 MESSAGE_KEY = "_key"
 
 

@@ -26,7 +26,7 @@ from tidemark.spark.schemes.schema_ids import schema_number
 from tidemark.types.ddl import Type
 from tidemark.types.fields import spark_type, type_of
 
-_ID, _RECORD = "_id", "_record"
+_ID, _RECORD = "_schema_id", "_record"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Written:
 
 def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
     if scheme.registry is None:
-        frame, written = _written(messages, None, scheme.writer, scheme.given, F.col(VALUE))
+        frame, written = _written(messages, None, scheme.writer, scheme, F.col(VALUE))
         if written.problem is not None:
             raise WrongUse(f"{scheme.schema_file}: {written.problem}")
         return _typed(frame, messages.columns, [written], scheme.given, F.lit(None).cast("string"))
@@ -59,7 +59,7 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
             known.append(_Written(number, "", problem=text.why))
         elif text is not None:
             payload = F.when(F.col(_ID) == number, F.expr(f"substring({VALUE}, 6)"))
-            frame, written = _written(frame, number, text, scheme.given, payload)
+            frame, written = _written(frame, number, text, scheme, payload)
             known.append(written)
     unknown = F.concat(F.lit("schema "), F.col(_ID).cast("string"), F.lit(" is not an Avro schema of the registry"))
     is_known = F.col(_ID).isin([one.number for one in known]) if known else F.lit(False)
@@ -68,12 +68,12 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
 
 
 def _written(
-    messages: DataFrame, number: int | None, schema: str, fields: Fields, payload: Column
+    messages: DataFrame, number: int | None, schema: str, scheme: AvroScheme, payload: Column
 ) -> tuple[DataFrame, _Written]:
     """Messages with the records of one schema, and whether these have the fields in their types."""
     column = _RECORD if number is None else f"{_RECORD}_{number}"
     try:
-        known = projected(schema, fields, may_lack=number is not None)
+        known = projected(schema, scheme.by_source(scheme.given), may_lack=number is not None)
         by_schema = _read(payload, known.writer, known.reader)
         structure = messages.select(by_schema.alias(column)).schema[column].dataType
         frame = messages.withColumn(column, _read(payload, known.writer, _with_whole_decimals(known.reader)))
@@ -82,13 +82,17 @@ def _written(
     except (PySparkException, Py4JJavaError) as problem:
         return messages, _Written(number, column, problem=f"Spark cannot read it: {_line(problem)}")
     types = {one.name: one.dataType for one in structure} if isinstance(structure, T.StructType) else {}
-    for name, at in known.columns.items():
-        given = _named(types[at], type_of(fields[name]), known.names)
-        if not accepted(given, fields[name]):
-            why = f"{name} is {given.simpleString()}, and not {fields[name]}"
+    columns = {
+        name: known.columns[source] for name in scheme.given if (source := scheme.source_of(name)) in known.columns
+    }
+    for name, at in columns.items():
+        kind = scheme.given[name]
+        given = _named(types[at], type_of(kind), known.names)
+        if not accepted(given, kind):
+            why = f"{name} is {given.simpleString()}, and not {kind}"
             return messages, _Written(number, column, problem=why)
-    as_read = {name: types[at] for name, at in known.columns.items()}
-    return frame, _Written(number, column, known.columns, read=known.read, types=as_read)
+    as_read = {name: types[at] for name, at in columns.items()}
+    return frame, _Written(number, column, columns, read=known.read, types=as_read)
 
 
 def _read(payload: Column, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> Column:

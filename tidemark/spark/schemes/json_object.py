@@ -27,7 +27,10 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
     frame = frame.withColumn(_MEMBERS, members(F.col(_JSON)))
     frame = frame.withColumns(
-        {f"_given_{column.name}": F.try_element_at(_MEMBERS, F.lit(column.name)) for column in columns}
+        {
+            f"_given_{column.name}": F.try_element_at(_MEMBERS, F.lit(scheme.source_of(column.name)))
+            for column in columns
+        }
     )
     given = {column.name: field(f"_given_{column.name}") for column in columns}
     made = {f"_made_{column.name}": value(given[column.name], column.type, scheme.timestamp) for column in columns}
@@ -52,12 +55,11 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
 
 def _others(scheme: JsonScheme) -> Column:
     """The members that are not named."""
-    names = [column.name for column in scheme.columns]
-    return F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*names))
+    return F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*scheme.keys))
 
 
 def _unknown_names(scheme: JsonScheme) -> Column:
-    others = F.array_except(F.map_keys(F.col(_MEMBERS)), F.array(*(F.lit(one.name) for one in scheme.columns)))
+    others = F.array_except(F.map_keys(F.col(_MEMBERS)), F.array(*map(F.lit, scheme.keys)))
     cut = F.transform(F.slice(others, 1, _MOST_NAMES), lambda name: F.substring(name, 1, _MOST_CHARACTERS))
     return F.when(F.cardinality(others) > 0, F.array_distinct(cut)).alias(UNKNOWN_NAMES)
 

@@ -17,6 +17,7 @@ from tidemark.schemes.protobuf_projection import projected
 from tidemark.schemes.protobuf_schema import message_of, normal, problem_with
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.runtime.compiling import value_by_java
+from tidemark.types.ddl import quoted
 from tidemark.types.fields import columns_in_ddl
 
 _PROTOBUF = Path(__file__).with_name("Protobuf.java")
@@ -30,14 +31,14 @@ _OF_FILE = ""
 def parse(messages: DataFrame, scheme: ProtobufScheme) -> DataFrame:
     sets, problems = _of_registry(scheme)
     if scheme.registry is None:
-        sets = {_OF_FILE: _projected(b64decode(scheme.writer), scheme.message, scheme.given)}
-    fields = columns_in_ddl(scheme.given)
+        sets = {_OF_FILE: _projected(b64decode(scheme.writer), scheme.message, scheme.by_source(scheme.given))}
+    fields = columns_in_ddl(scheme.by_source(scheme.given))
     schema = T.StructType.fromDDL(fields).json()
     given = (schema, scheme.message, MOST_BYTES, [*sets], [*sets.values()], [*problems], [*problems.values()])
     said = sha256(repr(given).encode()).hexdigest()[:16]
     kind = f"struct<why: string, found: struct<{fields}>>"
     parsed = value_by_java(messages.sparkSession, f"tidemark_protobuf_{said}", _PROTOBUF, kind, *given)
-    values = [F.col(f"{_FOUND}.found.`{name}`").alias(name) for name in scheme.given]
+    values = [F.col(f"{_FOUND}.found.{quoted(scheme.source_of(name))}").alias(name) for name in scheme.given]
     return messages.withColumn(_FOUND, parsed).select(
         *messages.columns, *values, F.when(F.col(VALUE).isNotNull(), F.col(f"{_FOUND}.why")).alias(REASON)
     )
@@ -52,7 +53,7 @@ def _of_registry(scheme: ProtobufScheme) -> tuple[dict[str, str], dict[str, str]
             problems[str(number)] = text.why
         elif text is not None:
             try:
-                sets[str(number)] = _checked(text, scheme.message, scheme.given)
+                sets[str(number)] = _checked(text, scheme.message, scheme.by_source(scheme.given))
             except ValueError as problem:
                 problems[str(number)] = str(problem)
     return sets, problems

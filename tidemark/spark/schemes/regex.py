@@ -55,7 +55,7 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
 
 def _matched(spark: SparkSession, scheme: RegexScheme, text: Column) -> Column:
     """The result of `Patterns` for a text."""
-    groups = [[pattern.groups.index(name) + 1 for name in scheme.named] for pattern in scheme.patterns]
+    groups = [[scheme.groups_of(one).index(name) + 1 for name in scheme.named] for one in scheme.patterns]
     names, regexes = [pattern.name for pattern in scheme.patterns], [pattern.regex for pattern in scheme.patterns]
     said = sha256(repr((names, regexes, groups, scheme.max_match_ms)).encode()).hexdigest()[:16]
     patterns = [_java_pattern(spark, number, regex) for number, regex in enumerate(regexes)]

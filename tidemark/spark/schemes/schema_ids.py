@@ -14,7 +14,7 @@ from tidemark.spark.columns import VALUE
 if TYPE_CHECKING:
     from tidemark.clients.schema_registry import SchemaRegistry
 
-_ID = "_id"
+_ID = "_schema_id"
 # With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
 # registry lists are asked for. Spark cannot plan for more real schemas than this.
 _MOST_SCHEMAS = 1_000
