@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from copy import copy
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,12 +21,14 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
+from tests.support.overviews import partition, shown_overview
 from tests.support.stream_text import MINIMAL
 from tidemark.airflow import build_dags
 from tidemark.airflow.callbacks import Callback
 from tidemark.airflow.metrics import send_positions
 from tidemark.airflow.spark_job import SparkJob
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+from tidemark.views.overview import Status
 
 DAGS = REPOSITORY / "dags"
 NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")}
@@ -314,30 +317,27 @@ def test_a_callback_that_fails_is_logged_and_goes_no_further(
 def test_the_tasks_log_says_what_a_person_should_know(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shown = SimpleNamespace(
-        partitions=[],
-        status=SimpleNamespace(word="OK", rule="no lag", sentence="a/0: the lag is 0"),
-        latency=SimpleNamespace(last_ms=None, alarm=None, sentence=None),
-        retention_alarms=[],
-        retention_headroom="a/0: offset 10, the next unread one, may be deleted in 31 h",
-    )
-    monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown)
+    status = Status("OK", "no lag", "a", 0, "a/0: the lag is 0")
+    headroom = "a/0: offset 10, the next unread one, may be deleted in 31 h"
+    shown = [shown_overview(partition(lag=0), status=status, retention_headroom=headroom)]
+    monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown[0])
     opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
     caplog.set_level("INFO", logger="tidemark.airflow.metrics")
     send_positions(opened)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         ("INFO", "status OK (no lag): a/0: the lag is 0"),
-        ("INFO", f"retention: {shown.retention_headroom}"),
+        ("INFO", f"retention: {headroom}"),
     ]
     caplog.clear()
-    shown.status.word = "STOPPED"
-    shown.latency.sentence = "late"
-    shown.retention_alarms = ["soon"]
+    shown[0] = replace(
+        shown[0], status=replace(status, word="STOPPED"), late="late", expiring=["soon"], retention_alarms=["soon"]
+    )
     send_positions(opened)
-    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
-        ("WARNING", "status STOPPED (no lag): a/0: the lag is 0"),
-        ("WARNING", "latency: late"),
-        ("WARNING", "retention: soon"),
+    said = [(one.levelname, one.getMessage().partition(". ")[0]) for one in caplog.records]
+    assert said == [
+        ("WARNING", "state STOPPED: a/0: the lag is 0"),
+        ("WARNING", "state EXPIRING: soon"),
+        ("WARNING", "state LATE: late"),
     ]
 
 

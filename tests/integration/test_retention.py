@@ -60,7 +60,7 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
     assert 119.9 * HOUR < now[2]["retention_ms"] <= 120 * HOUR
     assert (now[0]["retention_ms"], now[3]["retention_ms"]) == (None, None)
     out, said = tidemark("status", file)
-    assert said.startswith(f"retention: {topic}/1: retention.ms may delete offset 10, the next unread one, in 9 h 5")
+    assert said.startswith(f"EXPIRING: {topic}/1: retention.ms may delete offset 10, the next unread one, in 9 h 5")
     assert said.count("\n") == 1
     assert "warning: 9 h 5" in out
     # The stream file says how early to warn.
@@ -68,8 +68,8 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
     assert tidemark("status", file)[1] == ""
     # And how late is late: the window's messages were 160 hours old.
     live.rewrite(limits={"warn_retention_hours": 9}, alarm={"latency_minutes": 159 * 60, "windows": 1})
-    late = "latency: the last 1 window was late: 6 d 16 h; the limit is 6 d 15 h\n"
-    assert tidemark("status", file)[1] == late
+    late = "LATE: the last 1 window was late: 6 d 16 h; the limit is 6 d 15 h. "
+    assert tidemark("status", file)[1].startswith(late)
     live.rewrite(limits={"warn_retention_hours": 9}, alarm={"latency_minutes": 161 * 60, "windows": 1})
     assert tidemark("status", file)[1] == ""
 
@@ -79,7 +79,7 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
     now = partitions(live)
     assert {number: one["retention"] for number, one in now.items()} == {0: "safe", 1: "lost", 2: "safe", 3: "safe"}
     _, said = tidemark("status", file)
-    assert said == f"retention: {topic}/1@10-15: Kafka has deleted it before it was read\n"
+    assert said.startswith(f"LOST: {topic}/1@10-15: Kafka has deleted it before it was read. ")
 
 
 @pytest.mark.full
@@ -98,7 +98,8 @@ def test_a_log_start_that_gains_on_the_position_is_warned_of_without_any_setting
     assert (found["retention"], found["retention_reason"]) == ("warning", "movement")
     live.kafka.delete_records(topic, 0, 105)
     assert partitions(live)[0]["retention"] == "lost"
-    assert tidemark("status", file)[1] == f"retention: {topic}/0@101-105: Kafka has deleted it before it was read\n"
+    said = tidemark("status", file)[1]
+    assert said.startswith(f"LOST: {topic}/0@101-105: Kafka has deleted it before it was read. ")
 
 
 def test_what_kafka_says_of_settings_sizes_and_timestamps(make: Make) -> None:

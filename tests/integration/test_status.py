@@ -21,7 +21,8 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make:
     live.rewrite(limits={"max_records": 4})
     topic, file = live.topics[0], str(live.file)
     shown, said = tidemark("status", file, "--json")
-    assert (json.loads(shown)["status"], said) == (None, "")
+    assert json.loads(shown)["status"] is None
+    assert said.startswith("NEW: no window of the ingest has been committed yet")
     for number in range(1, 4):
         live.kafka.send((topic, 2, None, b"x") for _ in range(10))
         run = f"run {number}"
@@ -40,7 +41,7 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make:
         **dict.fromkeys(range(4), "OK"),
         2: "WARNING",
     }
-    assert said == f"WARNING (the lag does not fall): {json.loads(shown)['status']['sentence']}\n"
+    assert said.startswith(f"WARNING: {json.loads(shown)['status']['sentence']}. Let the ingest run more often")
     out, _ = tidemark("status", file)
     assert (out.count("WARNING"), out.count("OK")) == (1, 3)
     live.rewrite(limits={"max_records": 4}, alarm={"allowed_lag": 18})

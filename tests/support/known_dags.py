@@ -21,7 +21,7 @@ with create_session() as session:
     known = set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(wanted))))
     for dag_id in wanted:
         if dag_id not in known:
-            session.add(DagModel(dag_id=dag_id, bundle_name="dags-folder", fileloc="", is_paused=True))
+            session.add(DagModel(dag_id=dag_id, bundle_name="dags-folder", fileloc="", is_paused=True, is_stale=False))
 """
 
 

@@ -17,11 +17,18 @@ _OVERVIEW = Overview(
     status=None,
     missing_topics=[],
     retention_alarms=[],
+    lost_unread=[],
+    expiring=[],
     retention_headroom=None,
     unread_since=None,
     audit=None,
     holes=[],
     more_holes=0,
+    skipped=None,
+    lost=None,
+    late=None,
+    retired=None,
+    in_topics=None,
     kafka_problem=None,
     lag=None,
     lag_sentence=None,
@@ -31,7 +38,7 @@ _OVERVIEW = Overview(
     open_transactions=[],
     lanes=[],
     windows=[],
-    ingest=OfIngest(0, 0, [], [], None),
+    ingest=OfIngest(0, 0, 0, [], [], None),
     unknown_fields=None,
     more_partitions=0,
 )
@@ -42,5 +49,8 @@ def partition(**given: Any) -> PartitionNow:
 
 
 def shown_overview(*partitions: PartitionNow, **given: Any) -> Overview:
+    """`status`, if any, is that of a stream with a window."""
     lags = [one.lag for one in partitions if one.lag is not None]
+    if given.get("status") is not None:
+        given = {"ingest": OfIngest(1, 0, 0, [], [], None), **given}
     return replace(_OVERVIEW, partitions=list(partitions), **{"lag": sum(lags) if lags else None, **given})

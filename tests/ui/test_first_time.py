@@ -60,20 +60,20 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
     dag = "/api/v2/dags/cdn_logs__ingest"
     try:
         assert airflow.call("PATCH", dag, {"is_paused": True})[0] == 200
-        clicks.frame.locator("#next", has_text="The DAG cdn_logs__ingest is paused in Airflow").wait_for()
         # So the stream is not OK, whatever its lag: on its page, and among all streams.
-        expect(clicks.frame.locator("#status.busy")).to_contain_text("PAUSED. The lag is OK")
+        said = "PAUSED: the DAG cdn_logs__ingest is paused in Airflow: nothing is read until it is resumed: 1 offset is unread"
+        expect(clicks.frame.locator("#status.busy")).to_contain_text(said)
         _, found = airflow.call("GET", "/tidemark/api/triage?words=cdn_logs&state=PAUSED")
-        assert [(one["stream"], one["paused"]) for one in found["streams"]] == [("cdn_logs", True)]
+        assert [(one["stream"], one["scheduling"]["paused"]) for one in found["streams"]] == [("cdn_logs", True)]
     finally:
         assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
-    # Or Airflow does not know it. The page says the state that the list of all streams says, also where the lag is none.
+    # Or Airflow has dropped it. The page says the state that the list of all streams says, also where the lag is none.
     _, stream = airflow.call("GET", "/tidemark/api/streams/cdn_logs")
-    clicks.page.route(f"**{dag}", lambda route: route.fulfill(status=404, json={"detail": "no such DAG"}))
-    clicks.page.route("**/api/streams/cdn_logs?*", lambda route: route.fulfill(json={**stream, "state": "LOST"}))
-    clicks.frame.locator("#next", has_text="Airflow has no DAG cdn_logs__ingest: nothing reads the stream.").wait_for()
-    status = clicks.frame.locator("#status.bad")
-    expect(status).to_contain_text(f"LOST. The lag is {stream['status']['word']} ({stream['status']['rule']}): ")
+    why = {"state": "NO DAG", "brief": "b", "sentence": "Airflow has dropped it", "remedy": "Mend it", "number": 0}
+    dropped = {"state": "NO DAG", "reasons": [why], "scheduling": {**stream["scheduling"], "stale": True, "last": None}}
+    clicks.page.route("**/api/streams/cdn_logs?*", lambda route: route.fulfill(json={**stream, **dropped}))
+    expect(clicks.frame.locator("#status.bad")).to_contain_text("NO DAG: Airflow has dropped it. Mend it.")
+    expect(clicks.frame.locator("#next")).to_be_hidden()
 
 
 @pytest.mark.covers("U15")

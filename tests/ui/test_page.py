@@ -50,8 +50,11 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     frame = page.frame_locator("iframe")
     line = frame.locator("tr[data-stream=cdn_logs]")
     line.get_by_text("no lag").wait_for()
-    # A file that is no stream file is named, and takes nothing else with it.
-    frame.locator("#problems").filter(has_text="broken.yaml").wait_for()
+    # A file that is no stream file is a line with its problem, and takes nothing else with it.
+    broken = frame.locator("tr[data-stream=broken]")
+    expect(broken.locator("td").nth(1)).to_contain_text("INVALID")
+    expect(broken.locator("td").nth(1)).to_contain_text("broken.yaml")
+    expect(broken.get_by_role("link")).to_have_count(0)
     line.get_by_role("link", name="success").wait_for()
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / "streams.png")
@@ -113,8 +116,13 @@ def test_the_worst_of_many_streams_are_first_and_the_counts_filter(airflow: Airf
     asked: list[dict[str, str]] = []
     _, real = airflow.call("GET", "/tidemark/api/triage?words=cdn_logs")
     (fine,) = (one for one in real["streams"] if one["stream"] == "cdn_logs")
+
+    def reason(state: str) -> dict[str, object]:
+        return {"state": state, "brief": "why", "sentence": "what is wrong", "remedy": "Mend it", "number": 0}
+
     away = {**fine, "state": "UNREACHABLE", "line": None, "problem": "Unreachable: HBase at h:1 did not answer"}
-    stopped = {**fine, "state": "STOPPED", "paused": True}
+    away["reasons"] = [reason("UNREACHABLE")]
+    stopped = {**fine, "state": "STOPPED", "reasons": [reason("STOPPED"), reason("PAUSED")]}
     behind = {"lag": str(2**60), "unread_since": 1, "lags": ["0", "7", str(2**60)], "letters": [0, 3, 0], "windows": 3}
     stopped["line"] = {**fine["line"], **behind, "status": {**fine["line"]["status"], "word": "STOPPED"}}
     states = [
@@ -304,7 +312,7 @@ def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> 
     line.get_by_role("link", name="evil", exact=True).click()
     page.locator("#description").filter(has_text=EVIL).wait_for()
     expect(page.locator("#description")).to_have_text(EVIL, use_inner_text=True)
-    expect(page.locator("#problem")).to_contain_text("Topic orders does not exist", use_inner_text=True)
+    expect(page.locator("#status")).to_contain_text("NO TOPIC: topic orders does not exist", use_inner_text=True)
     assert page.title() == "evil · Tidemark"
     expect(page.locator("main img, main script")).to_have_count(0)
     assert all(url.startswith(airflow.url) for url in asked)

@@ -16,7 +16,7 @@ from tidemark.audit.levels import Level
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed, head_key, record_key
-from tidemark.ledger.holes import Ingest, holes
+from tidemark.ledger.holes import Ingest, PassedUnread, holes
 from tidemark.ledger.records import Guarantee, LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import auditing
@@ -49,12 +49,12 @@ def said(made: StreamInMemory) -> dict[str, object]:
         "page": [
             f"{bar.partition}@{one.start}-{one.until}" for bar in bars for one in bar.blocks if one.state == "hole"
         ],
-        "index": [str(one) for one in index.holes()],
+        "index": [str(one) for one in index.unread().holes],
         "beside": [str(one) for one in beside(made)],
         "coverage": [str(part) for one in coverage(book.committed(), ingest) for part in one.holes],
         "audit": [text for one in report.coverage for text in one.holes],
         "backfill": [str(one) for one in wanted],
-        "status": overview(made.opened, found).holes,
+        "status": overview(made.opened, PassedUnread.seen(book.view())).holes,
     }
 
 
@@ -62,7 +62,7 @@ def beside(made: StreamInMemory) -> RangeSet:
     """As the page looks for holes: by what is covered alone."""
     known = HolesKnown()
     known.refresh(made.opened.book)
-    return known.holes()
+    return known.unread().holes
 
 
 def backfill(made: StreamInMemory, wanted: RangeSet, run: str = "some of it") -> None:
@@ -148,15 +148,15 @@ def test_holes_are_followed_from_window_to_window(made: StreamInMemory) -> None:
     lose_a_window(made)
     known, book = HolesKnown(), made.opened.book
     known.refresh(book)
-    assert known.holes() == offsets((0, 30, 40))
+    assert known.unread().holes == offsets((0, 30, 40))
     made.ends((0, 70), (0, 10))
     made.ingest("run 70")
     book.store = counting = CountingStore(book.store)  # type: ignore[assignment]
     known.refresh(book)
-    assert (known.holes(), counting.reads) == (offsets((0, 30, 40)), 2)
+    assert (known.unread().holes, counting.reads) == (offsets((0, 30, 40)), 2)
     backfill(made, offsets((0, 30, 40)), "the rest")
     known.refresh(book)
-    assert known.holes() == RangeSet()
+    assert known.unread().holes == RangeSet()
 
 
 @pytest.mark.parametrize("read_again", ["once", "twice"])

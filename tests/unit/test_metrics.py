@@ -38,6 +38,8 @@ def test_what_is_unknown_is_not_sent() -> None:
         *(Metric(name, value, "a.b", 0) for name, value in known.items()),
         *(Metric(name, value, "a.b", 1) for name, value in {"log_start": 5, "end": 90}.items()),
         Metric("lag", 10),
+        # NEW: no window yet.
+        Metric("state", 1),
     ]
 
 

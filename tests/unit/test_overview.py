@@ -20,9 +20,10 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views.overview import Overview, PartitionNow, overview, worst_partitions
+from tidemark.views.state_words import StreamState
 from tidemark.views.status import PartitionState, VerdictRule
 from tidemark.views.summary import PassedOver
-from tidemark.views.triage import StreamState, with_state
+from tidemark.views.triage import with_state
 from tidemark.views.values import PartOf, as_plain
 
 PARTITIONS = 1_000

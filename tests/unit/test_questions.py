@@ -516,9 +516,10 @@ def test_a_wrong_file_is_not_read_for_each_viewer(tmp_path: Path, loads: Counter
     for _ in range(20):
         found, problems = known.now()
         assert list(found) == ["orders"]
-        (said,) = problems
-        assert said.count("\n") == 50
-        assert said.endswith("wrong.yaml: and 455 more problems")
+        (wrong,) = problems
+        assert wrong.name == "wrong"
+        assert wrong.problem.count("\n") == 50
+        assert wrong.problem.endswith("wrong.yaml: and 455 more problems")
     assert loads == {"orders.yaml": 1, "wrong.yaml": 1}
     # Until it changes.
     stream(tmp_path, "wrong")

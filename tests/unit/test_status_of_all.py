@@ -83,11 +83,13 @@ def test_a_stream_that_cannot_be_asked_hides_no_other(capsys: pytest.CaptureFixt
     ]
     # A number ends where its heading ends.
     assert rows[3].index("5") == heading.index("lag") + 2
-    assert rows[3].split()[-3:] == ["team", "orders", "money"]
-    assert "away: Unreachable: ZooKeeper at zk:2181 does not answer" in said.err
+    assert rows[3].split()[-2:] == ["team", "orders"]
+    assert "away: UNREACHABLE: Unreachable: ZooKeeper at zk:2181 does not answer" in said.err
     assert said.err.splitlines()[-1] == "1 INVALID, 2 UNREACHABLE, 1 OK"
     # It is the file that is wrong: its name, the line and the field.
-    assert re.search(r"^paid: InvalidStreamFile: \S+/payments\.yaml:\d+: guarante: unknown key", said.err, re.MULTILINE)
+    assert re.search(
+        r"^paid: INVALID: InvalidStreamFile: \S+/payments\.yaml:\d+: guarante: unknown key", said.err, re.MULTILINE
+    )
     # Servers that do not answer are waited for once, whatever the number of their streams.
     assert sorted(ASKED) == ["away", "orders"]
     # That of the first one, in the order of the files.

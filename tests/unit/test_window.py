@@ -14,6 +14,7 @@ from tidemark.audit.levels import Level
 from tidemark.cli.estimates import counted
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
+from tidemark.ledger.holes import PassedUnread
 from tidemark.ledger.records import INGEST, Heartbeat, LaneKind, TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.coordinates import Coordinate
@@ -126,7 +127,7 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
         answers = [one.as_fields(opened.book.topics()) for one in answers_of(opened, committed_by(opened, lane, run))]
         assert answers
         said = counted(opened.book.topics(), offsets((0, 5, 7)))["ranges"]
-        holes = overview(opened, offsets((0, 3, 5))).holes
+        holes = overview(opened, PassedUnread(holes=offsets((0, 3, 5)))).holes
         assert holes is not None
         message = as_values(located(opened, Coordinate(at(0), 3)))
         (gap,) = message.gaps

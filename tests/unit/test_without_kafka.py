@@ -9,8 +9,9 @@ import pytest
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
 from tidemark.errors import Unreachable
 from tidemark.views.overview import overview
+from tidemark.views.state_words import StreamState
+from tidemark.views.states import reasons_of, state_of
 from tidemark.views.stream_line import line_of
-from tidemark.views.triage import StreamState, state_of
 
 SAID = "Kafka at k:1 did not answer"
 
@@ -49,7 +50,7 @@ def test_positions_lanes_and_windows_are_shown_whichever_question_kafka_does_not
     for one in found.partitions:
         assert (one.log_start, one.end, one.lag, one.status, one.retention) == (None, None, None, None, None)
     assert (found.status, found.lag, found.lag_sentence, found.missing_topics) == (None, None, None, [])
-    assert state_of(line_of(found)) == StreamState.UNREACHABLE
+    assert state_of(reasons_of(line_of(found))) == StreamState.UNREACHABLE
 
 
 @pytest.mark.covers("U1")

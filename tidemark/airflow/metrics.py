@@ -29,11 +29,12 @@ def send_positions(opened: OpenStream) -> None:
 
     The task's log says what a person should know of them.
     """
+    from tidemark.ledger.covered import unread_now
     from tidemark.views.metrics import gauges
     from tidemark.views.overview import overview
 
     try:
-        shown = overview(opened)
+        shown = overview(opened, unread_now(opened.book))
     except TidemarkError as problem:
         # A window does not fail because its metrics are unknown.
         log.warning("no metrics of %s: %s", opened.book.stream, problem)
@@ -45,15 +46,15 @@ def send_positions(opened: OpenStream) -> None:
 
 
 def _log(shown: Overview) -> None:
-    status, late = shown.status, shown.latency.sentence
-    if status is not None:
-        level = logging.INFO if status.word == "OK" else logging.WARNING
-        log.log(level, "status %s (%s): %s", status.word, status.rule, status.sentence)
-    if late:
-        log.warning("latency: %s", late)
-    if shown.retention_alarms:
-        log.warning("retention: %s", "; ".join(shown.retention_alarms))
-    elif shown.retention_headroom:
+    from tidemark.views.states import reasons_of
+    from tidemark.views.stream_line import line_of
+
+    status = shown.status
+    if status is not None and status.word == "OK":
+        log.info("status %s (%s): %s", status.word, status.rule, status.sentence)
+    for reason in reasons_of(line_of(shown)):
+        log.warning("state %s", reason)
+    if shown.retention_headroom and not shown.retention_alarms:
         log.info("retention: %s", shown.retention_headroom)
 
 

@@ -42,7 +42,7 @@ from tidemark.cli.programs import Interrupted
 from tidemark.clients.environment import from_environment
 from tidemark.errors import EXIT_INTERNAL, DiskFull, InvalidStreamFile, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.book import now_ms
-from tidemark.ledger.covered import holes_now
+from tidemark.ledger.covered import unread_now
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
@@ -62,7 +62,8 @@ from tidemark.streams.model import Stream as StreamModel
 from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
 from tidemark.submit.java_regexes import refused_by_java
 from tidemark.views.overview import Overview, overview, transactions_shown
-from tidemark.views.status import PartitionState
+from tidemark.views.state_words import StreamState
+from tidemark.views.states import reasons_of
 from tidemark.views.stream_line import StreamLine, line_of
 from tidemark.views.triage import StreamFilter, StreamNow, counted, in_order
 from tidemark.views.values import as_plain
@@ -224,18 +225,10 @@ def status(
     rows = [[getattr(partition, column) for column in columns] for partition in overview.partitions]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
     data(overview, as_json=as_json, rows=rows, columns=headings)
-    stream_lookup.say_if_retired(opened.book)
-    if (worst := overview.status) is not None and worst.word != PartitionState.OK:
-        error(f"{worst.word} ({worst.rule}): {worst.sentence}")
-    if overview.holes:
-        more = f" and {number_of(overview.more_holes, 'more range')}" if overview.more_holes else ""
-        error(
-            f"holes: no window has read {', '.join(overview.holes)}{more}. To read them: tidemark backfill {stream} --holes"
-        )
-    if overview.latency.sentence:
-        error(f"latency: {overview.latency.sentence}")
-    for said in overview.retention_alarms:
-        error(f"retention: {said}")
+    for reason in reasons_of(line_of(overview)):
+        # These two end the command.
+        if reason.state not in (StreamState.UNREACHABLE, StreamState.NO_TOPIC):
+            error(str(reason))
     for transaction in overview.open_transactions:
         error(transaction.sentence)
     if overview.unknown_fields:
@@ -250,25 +243,26 @@ def status(
 
 
 def _overview(opened: OpenStream) -> Overview:
-    return overview(opened, holes_now(opened.book), without_kafka=True)
+    return overview(opened, unread_now(opened.book), without_kafka=True)
 
 
 def _status_of_all(*, as_json: bool) -> None:
     """Show all streams of the folders, a line each, the worst first. A stream that cannot be read takes no other with it."""
-    looked = many_streams.looked_at(stream_files(*stream_lookup.folders()), open_stream, _line)
+    paths = stream_files(*stream_lookup.folders())
+    looked = many_streams.looked_at(paths, open_stream, _line)
     stream_lookup.say_where(stream.opened for stream in looked if stream.opened is not None)
     ordered = in_order([stream.now for stream in looked], StreamFilter())
     data([_as_plain(stream) for stream in ordered], as_json=as_json, rows=map(_in_words, ordered), columns=_OF_ALL)
     for stream in ordered:
-        if stream.problem:
-            error(f"{stream.stream}: {stream.problem}")
-    error(", ".join(f"{group.streams} {group.state}" for group in counted(ordered)))
+        for reason in stream.reasons:
+            error(f"{stream.stream}: {reason}")
+    error(", ".join(f"{group.streams} {group.state}" for group in counted(ordered)) or stream_lookup.none_here())
     if codes := [stream.problem.exit_code for stream in looked if stream.problem is not None]:
         # The first one's code: each has printed its remedy.
         raise typer.Exit(codes[0])
 
 
-_OF_ALL = ("stream", "state", "lag", "for", "retention", "dead letters", "holes", "owner", "tags")
+_OF_ALL = ("stream", "state", "lag", "for", "dead letters", "owner")
 
 
 def _line(opened: OpenStream) -> StreamLine:
@@ -276,20 +270,19 @@ def _line(opened: OpenStream) -> StreamLine:
 
 
 def _as_plain(stream: StreamNow) -> dict[str, object]:
-    """The stream's line with its state, or why there is none."""
+    """The stream's line with its state and what is wrong, or why there is no line."""
+    reasons = [as_plain(reason) for reason in stream.reasons]
     if stream.line is None:
-        return {"stream": stream.stream, "state": stream.state, "problem": stream.problem}
-    return {**as_plain(stream.line), "state": stream.state}
+        return {"stream": stream.stream, "state": stream.state, "problem": stream.problem, "reasons": reasons}
+    return {**as_plain(stream.line), "state": stream.state, "reasons": reasons}
 
 
 def _in_words(stream: StreamNow) -> list[object]:
-    line, about = stream.line, [stream.owner or "", ", ".join(stream.tags)]
+    line, owner = stream.line, stream.owner or ""
     if line is None:
-        return [stream.stream, stream.state, "", "", "", "", "", *about]
-    waits = None if not line.lag or line.unread_since is None else in_words(now_ms() - line.unread_since)
-    holes = "yes" if line.holes else "no"
-    lag = "" if line.lag is None else line.lag
-    return [stream.stream, stream.state, lag, waits or "", line.retention or "", line.dead_letters, holes, *about]
+        return [stream.stream, stream.state, "", "", "", owner]
+    waits = "" if not line.lag or line.unread_since is None else in_words(now_ms() - line.unread_since)
+    return [stream.stream, stream.state, "" if line.lag is None else line.lag, waits, line.dead_letters, owner]
 
 
 def plan(

@@ -11,7 +11,7 @@ from tidemark.errors import InvalidStreamFile, TidemarkError, Unreachable
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile, load, name_in
 from tidemark.views.stream_line import StreamLine
-from tidemark.views.triage import StreamNow, StreamState, stream_now
+from tidemark.views.triage import StreamNow, invalid_stream, stream_now
 
 # Sets of servers that are asked at once.
 _AT_ONCE = 8
@@ -70,4 +70,4 @@ def _unseen(name: str, problem: TidemarkError, file: StreamFile | None) -> Strea
     said = f"{type(problem).__name__}: {problem}"
     if file is not None:
         return StreamSeen(stream_now(file.stream, None, said), problem=problem)
-    return StreamSeen(StreamNow(name, "", None, [], StreamState.INVALID, said, None), problem=problem)
+    return StreamSeen(invalid_stream(name, said), problem=problem)

@@ -27,6 +27,14 @@ def folders() -> list[Path]:
     return [*stream_folders(beside=Path("dags")), *alone]
 
 
+def none_here() -> str:
+    """What to do where the folders have no stream file."""
+    return (
+        f"there is no stream file in {', '.join(map(str, folders()))}. `tidemark init TOPIC` drafts one from a topic's "
+        f"messages; for files in other folders, set {FOLDERS}"
+    )
+
+
 def say_if_retired(book: Book) -> None:
     """Say that a ledger has moved to another place: its positions may look well for as long as nothing is produced."""
     register = book.register()

@@ -19,7 +19,7 @@ from tidemark.errors import TidemarkError
 from tidemark.ledger.book import NOTHING, Book, Committed, record_key
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import decode, decode_what_is_known, digest, encode
-from tidemark.ledger.holes import Ingest, Reached, holes, uncovered
+from tidemark.ledger.holes import Ingest, PassedUnread, Reached, holes, uncovered
 from tidemark.ledger.records import FORMAT, INGEST, Gap, GapKind, Guarantee, Head, LaneEntry, Record, Register
 from tidemark.ledger.stores.contract import InDoubt, Key
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition, repeated
@@ -103,6 +103,10 @@ class Covered:
         """Every hole of a stream, if these are all of its windows. An erased offset is not a hole: a window covers it."""
         return uncovered(ingest, self.reached, RangeSet.union((self.all, self.lost, self.skipped)))
 
+    def unread(self, ingest: Ingest) -> PassedUnread:
+        """What the ingest is past without a window that has read it, if these are all windows of a stream."""
+        return PassedUnread(self.holes(ingest), self.lost - self.all, self.skipped - self.all)
+
 
 @dataclass(frozen=True)
 class LedgerHistory:
@@ -150,6 +154,19 @@ def holes_now(book: Book) -> RangeSet:
         return NOTHING
     view = book.view()
     return holes(view.windows, Ingest.seen(view))
+
+
+def unread_now(book: Book) -> PassedUnread:
+    """What the ingest is past without a window that has read it. Windows of other lanes are read only where it leaves some."""
+    register, head = book.register(), book.head(INGEST)
+    if register is None or head is None:
+        return PassedUnread()
+    known = ingested(book, head.head)
+    found = known.unread(Ingest.of(register[1], head.head))
+    if found == PassedUnread():
+        return found
+    history = history_of(book)
+    return found if history is None else history.covered.unread(history.ingest)
 
 
 def ingested(book: Book, head: Head) -> Covered:

@@ -104,6 +104,33 @@ def uncovered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:
 
 def jumped_over(windows: Iterable[Committed]) -> tuple[RangeSet, RangeSet]:
     """The offsets that committed windows name as lost, and those that they name as skipped."""
-    gaps = [gap for window in windows for gap in window.record.window.gaps]
+    return _by_kind(gap for window in windows for gap in window.record.window.gaps)
+
+
+def _by_kind(gaps: Iterable[Gap]) -> tuple[RangeSet, RangeSet]:
+    gaps = list(gaps)
     lost = RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.LOST)
     return lost, RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.SKIPPED)
+
+
+@dataclass(frozen=True)
+class PassedUnread:
+    """What the ingest is past without a window that has read it: holes, and what windows have jumped over by a policy."""
+
+    holes: RangeSet = field(default_factory=RangeSet)
+    lost: RangeSet = field(default_factory=RangeSet)
+    skipped: RangeSet = field(default_factory=RangeSet)
+
+    @classmethod
+    def seen(cls, view: View) -> PassedUnread:
+        """By a view of the whole ledger."""
+        covered = RangeSet(range_ for window in view.windows for range_ in window.covers)
+        records = [window.record for window in view.windows]
+        gaps = [gap for record in records for gap in record.window.gaps]
+        return passed_unread(Ingest.seen(view), Reached.by(records), covered, gaps)
+
+
+def passed_unread(ingest: Ingest, reached: Reached, covered: RangeSet, gaps: Iterable[Gap]) -> PassedUnread:
+    """What the ingest is past, but for what windows have `covered`. `gaps`: what they have jumped over."""
+    lost, skipped = _by_kind(gaps)
+    return PassedUnread(uncovered(ingest, reached, covered | lost | skipped), lost - covered, skipped - covered)

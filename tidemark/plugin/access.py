@@ -37,7 +37,6 @@ __all__ = [
     "note_key_search",
     "note_look",
     "note_steering",
-    "paused",
 ]
 
 # The names of the events in Airflow's audit log; the second one with what was done: pause, resume or cancel.
@@ -75,12 +74,6 @@ def may_trigger(user: Any, dag_id: str) -> bool:
         )
         for _, team in _teams([dag_id])
     )
-
-
-def paused(dag_ids: Collection[str]) -> set[str]:
-    """The DAGs among these that somebody has paused in Airflow: it begins no run of them."""
-    with create_session() as session:
-        return set(session.scalars(select(DagModel.dag_id).where(DagModel.dag_id.in_(dag_ids), DagModel.is_paused)))
 
 
 def note_look(user: Any, dag_id: str, coordinate: str) -> None:

@@ -17,12 +17,12 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile, WrongUse
 from tidemark.ledger.book import Book
+from tidemark.ledger.holes import PassedUnread
 from tidemark.ledger.stores.kind import Waits
-from tidemark.offsets.ranges import RangeSet
 from tidemark.plugin.questions import WithoutKafka
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import WithSchemas
-from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
+from tidemark.streams.loading import StreamFile, load, name_in, stream_files, stream_folders
 from tidemark.views.coverage.bars import BarQuery, Coverage, coverage_bars
 from tidemark.views.coverage.times import AskedTimes, CoverageInTime, coverage_times, grid_of
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
@@ -51,6 +51,14 @@ class InEventTime:
     until: float
 
 
+@dataclass(frozen=True)
+class WrongFile:
+    """A stream file that cannot be used, by the name that its stream has or would have; a folder has no name."""
+
+    name: str | None
+    problem: str
+
+
 class KnownStreams:
     """The stream files. An unchanged file is not read again, since many people may look at the page at once.
 
@@ -60,9 +68,9 @@ class KnownStreams:
     def __init__(self) -> None:
         self._reading = threading.Lock()
         self._loaded: dict[Path, _Loaded] = {}
-        self._known: tuple[dict[str, StreamFile], list[str]] | None = None
+        self._known: tuple[dict[str, StreamFile], list[WrongFile]] | None = None
 
-    def now(self) -> tuple[dict[str, StreamFile], list[str]]:
+    def now(self) -> tuple[dict[str, StreamFile], list[WrongFile]]:
         """The streams by name, and what is wrong with the files that cannot be read."""
         # Only who comes before the first answer waits for it.
         if not self._reading.acquire(blocking=self._known is None):
@@ -74,21 +82,24 @@ class KnownStreams:
         finally:
             self._reading.release()
 
-    def _read(self) -> tuple[dict[str, StreamFile], list[str]]:
+    def _read(self) -> tuple[dict[str, StreamFile], list[WrongFile]]:
         from airflow.configuration import conf
 
         dags = Path(conf.get_mandatory_value("core", "dags_folder"))
-        files, problems, paths = {}, [], list[Path]()
+        files, problems, paths = dict[str, StreamFile](), list[WrongFile](), list[Path]()
         for folder in stream_folders(beside=dags):
             try:
                 paths += stream_files(folder)
             except WrongUse as problem:
-                problems.append(str(problem))
+                problems.append(WrongFile(None, str(problem)))
         self._loaded = {path: known for path, known in self._loaded.items() if path in set(paths)}
         for path in paths:
             file = self._load(path)
             if isinstance(file, str):
-                problems.append(file)
+                problems.append(WrongFile(name_in(path) or path.stem, file))
+            elif (other := files.get(file.stream.name)) is not None:
+                said = f"{path}: stream {file.stream.name} is described by {other.path} already"
+                problems.append(WrongFile(file.stream.name, said))
             else:
                 files[file.stream.name] = file
         return files, problems
@@ -127,7 +138,7 @@ class _Loaded:
 
 @dataclass
 class _Index:
-    """The cached part of a stream's history: its windows once somebody looks at the picture, and which holes are known."""
+    """The cached part of a stream's history: its windows once somebody looks at the picture, and what is known to be unread."""
 
     book: Book
     windows: WindowIndex = field(default_factory=WindowIndex)
@@ -135,7 +146,7 @@ class _Index:
     covered: HolesKnown = field(default_factory=HolesKnown)
     looking: threading.Lock = field(default_factory=threading.Lock)
     # None until somebody has looked.
-    known_holes: RangeSet | None = None
+    unread: PassedUnread | None = None
 
 
 class Servers:
@@ -152,7 +163,7 @@ class Servers:
 
     def show(self, file: StreamFile) -> Overview | WithoutKafka:
         """A stream's overview for the page. Waits for its servers; goes without Kafka if need be. Raises TidemarkError."""
-        shown = overview(self.open(file), self._index(file).known_holes, without_kafka=True)
+        shown = overview(self.open(file), self._index(file).unread, without_kafka=True)
         return shown if shown.kafka_problem is None else WithoutKafka(shown, f"Unreachable: {shown.kafka_problem}")
 
     def look_for_holes(self, file: StreamFile) -> None:
@@ -163,7 +174,7 @@ class Servers:
         index = self._index(file)
         with index.looking:
             index.covered.refresh(self.open(file).book)
-            index.known_holes = index.covered.holes()
+            index.unread = index.covered.unread()
 
     def reach(self, file: StreamFile) -> None:
         """Whether the ledger answers. Raises TidemarkError."""
@@ -174,7 +185,7 @@ class Servers:
         index = self._index(file)
         with index.lock:
             index.windows.refresh(self.open(file).book)
-            index.known_holes = index.windows.holes()
+            index.unread = index.windows.unread()
 
     def bars(self, file: StreamFile, asked: BarQuery) -> Coverage:
         """The coverage picture, by the windows that `index` has read. Raises TidemarkError."""

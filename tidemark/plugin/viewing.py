@@ -11,16 +11,18 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
-from tidemark.plugin.access import get_user, may_see, may_see_files, name_of, paused
+from tidemark.plugin.access import get_user, may_see, may_see_files, name_of
 from tidemark.plugin.parsing import near_limits
 from tidemark.plugin.questions import OK, Answer, Question, Questions
-from tidemark.plugin.streams import KnownStreams, Servers
+from tidemark.plugin.scheduling import scheduling_of
+from tidemark.plugin.streams import KnownStreams, Servers, WrongFile
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile
 from tidemark.views.messages.sandbox import asked_with_limits
 from tidemark.views.overview import Overview
+from tidemark.views.scheduling import Scheduling
 from tidemark.views.stream_line import line_of
-from tidemark.views.triage import StreamNow, stream_now
+from tidemark.views.triage import StreamNow, invalid_stream, stream_now
 
 User = Annotated[Any, Depends(get_user)]
 # How old what is shown of all streams may be: of one that a page has just shown, of any other, and of many.
@@ -41,7 +43,8 @@ class Viewing:
 
     async def visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """The streams that a person may see by their names, and the problems of files that this person may see."""
-        return await run_in_threadpool(self._visible, user)
+        files, wrong = await run_in_threadpool(self._visible, user)
+        return files, [one.problem for one in wrong]
 
     async def stream(self, name: str, user: Any) -> StreamFile:
         """The file of a stream. 404 for a stream that the person may not see, as for one that there is not."""
@@ -65,33 +68,40 @@ class Viewing:
     async def among_all(self, user: Any) -> tuple[dict[str, StreamFile], list[StreamNow], list[str]]:
         """The files that a person may see, each stream as it is known now, and the problems. Waits for no slow server.
 
-        What is not known yet is being asked for: whoever looks again sees it.
+        A file that cannot be used is a stream too, for those who may see it. What is not known yet is being asked for: whoever
+        looks again sees it.
         """
-        files, problems = await self.visible(user)
+        files, wrong = await run_in_threadpool(self._visible, user)
         older = max(_OLD_SECONDS, _SECONDS_OF_A_STREAM * len(files))
         flights = await run_in_threadpool(self.asking.look, files.values(), older)
         if flights:
             await asyncio.wait({asyncio.wrap_future(flight) for flight in flights}, timeout=_MOMENT_SECONDS)
-        return files, await run_in_threadpool(self._all_now, files), problems
+        known = await run_in_threadpool(self._all_now, files, user)
+        known += [invalid_stream(one.name, one.problem) for one in wrong if one.name is not None]
+        return files, known, [one.problem for one in wrong if one.name is None]
 
     async def look_again(self, files: Collection[StreamFile]) -> None:
         """Have some streams asked again whose answers are older than the page's. Waits for none."""
         await run_in_threadpool(self.asking.look, files, _SHOWN_SECONDS)
 
-    async def is_paused(self, name: str) -> bool:
-        """Whether Airflow holds the ingest of a stream back."""
-        return bool(await run_in_threadpool(paused, [_dag(name)]))
+    async def scheduling(self, name: str, user: Any) -> Scheduling | None:
+        """What Airflow knows of the ingest of a stream."""
+        found = await run_in_threadpool(self._scheduling, [name], user)
+        return found.get(_dag(name))
 
-    def _all_now(self, files: Mapping[str, StreamFile]) -> list[StreamNow]:
-        held = paused([_dag(name) for name in files])
-        return [self._now(file, held=_dag(name) in held) for name, file in files.items()]
+    def _scheduling(self, names: Collection[str], user: Any) -> dict[str, Scheduling]:
+        return scheduling_of([_dag(name) for name in names], with_errors=may_see_files(user))
 
-    def _now(self, file: StreamFile, *, held: bool) -> StreamNow:
+    def _all_now(self, files: Mapping[str, StreamFile], user: Any) -> list[StreamNow]:
+        scheduling = self._scheduling(files, user)
+        return [self._now(file, scheduling.get(_dag(name))) for name, file in files.items()]
+
+    def _now(self, file: StreamFile, scheduling: Scheduling | None) -> StreamNow:
         answer = self.asking.known(file)
         if answer is None or answer.status != OK:
-            return stream_now(file.stream, None, None if answer is None else answer.detail, paused=held)
+            return stream_now(file.stream, None, None if answer is None else answer.detail, scheduling)
         self.asking.beside(file, self.servers.look_for_holes)
-        return stream_now(file.stream, line_of(answer.found), paused=held)
+        return stream_now(file.stream, line_of(answer.found), None, scheduling)
 
     async def kept(
         self, file: StreamFile, question: Question | None = None, *others: str, ledger_only: bool = False
@@ -179,7 +189,7 @@ class Viewing:
         """The DAG files of some streams that come near Airflow's limits, for those who may see the problems of files."""
         return await run_in_threadpool(lambda: near_limits(streams) if may_see_files(user) else [])
 
-    def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
+    def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[WrongFile]]:
         """Reads files and Airflow's database, as Airflow does."""
         files, problems = self.known.now()
         allowed = may_see(user, [_dag(name) for name in files])

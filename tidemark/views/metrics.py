@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from tidemark.ledger.records import Record
 from tidemark.views.overview import Overview
+from tidemark.views.state_words import SEVERITY, StreamState
+from tidemark.views.states import reasons_of, state_of
 from tidemark.views.status import PartitionState
+from tidemark.views.stream_line import line_of
 from tidemark.views.summary import messages, passed_over
 from tidemark.views.unknown_fields import unknown_in
 
@@ -19,6 +22,8 @@ GAUGES = {
     "end": "the end of each partition's log",
     "status": "the [status](#status) of each partition, and the worst of the stream: 0 is OK, 1 WARNING, 2 STALLED, "
     "3 REWOUND, 4 STOPPED",
+    "state": "the [state](airflow-pages.md#streams) of the stream, as far as a run knows it: "
+    + ", ".join(f"{number} {'is ' if number == 0 else ''}{word}" for number, word in enumerate(StreamState)),
     "retention_ms": "the least time until Kafka deletes the next unread offset, of each partition where it is known, and of "
     "the stream",
     "latency_ms": "how old the oldest message of the newest window was at its commit",
@@ -70,6 +75,7 @@ def gauges(shown: Overview) -> Iterator[Metric]:
         yield Metric("retention_ms", min(left))
     if shown.status is not None:
         yield Metric("status", _NUMBERS[shown.status.word])
+    yield Metric("state", SEVERITY.index(state_of(reasons_of(line_of(shown)))))
     if shown.latency.last_ms is not None:
         yield Metric("latency_ms", shown.latency.last_ms)
     if shown.latency.alarm is not None:

@@ -6,12 +6,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tidemark.clients.kafka.retention import Moment, alarm, forecast_cell, headroom
+from tidemark.clients.kafka.retention import Moment, RetentionState, alarm, forecast_cell, headroom
 from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed_lanes import closed_lanes
+from tidemark.ledger.holes import PassedUnread
 from tidemark.ledger.incarnations import Topics, newest, recreated, written_range
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
@@ -25,14 +26,16 @@ from tidemark.ledger.records import (
     Window,
     next_offsets,
 )
+from tidemark.ledger.retirement import retirement
 from tidemark.offsets.counting import number_of
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.offsets.times import in_words
 from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.retention import Forecasted, forecasts
 from tidemark.streams.alarm import LAST_WINDOWS
 from tidemark.views.audits import AuditEnded, last_audit
+from tidemark.views.jumped_over import JumpedOver, jumped_over_now
 from tidemark.views.latency import Latency, latencies, latency_shown
 from tidemark.views.messages.payloads import visible
 from tidemark.views.status import PartitionState, Verdict, worst
@@ -68,7 +71,15 @@ class StateOfStream:
 
     `kafka_problem` says why Kafka does not answer: what only Kafka knows is None then, or empty.
 
-    `lag` is that of all partitions, in a sentence too; None while no partition has a position.
+    `lag` is that of all partitions, in a sentence too; None while no partition has a position. `in_topics` is what Kafka holds
+    of the topics then, as long as no window has been committed.
+
+    `lost_unread` and `expiring` are the retention alarms of offsets that Kafka has deleted, and may soon delete, unread.
+
+    `skipped` are offsets that a policy has left out, that no window has read since, and that Kafka still has. `lost`: those
+    that Kafka has no more, of the ingest's last windows.
+
+    `late` is the sentence of a raised latency alarm, `retired` that of a ledger that has moved elsewhere.
     """
 
     stream: str
@@ -78,11 +89,18 @@ class StateOfStream:
     status: Status | None
     missing_topics: list[str]
     retention_alarms: list[str]
+    lost_unread: list[str]
+    expiring: list[str]
     retention_headroom: str | None
     unread_since: int | None
     audit: AuditEnded | None
     holes: list[str] | None
     more_holes: int
+    skipped: JumpedOver | None
+    lost: JumpedOver | None
+    late: str | None
+    retired: str | None
+    in_topics: Number | None
     kafka_problem: str | None
     lag: Number | None
     lag_sentence: str | None
@@ -97,13 +115,16 @@ class LastCommit:
 
 @dataclass(frozen=True)
 class OfIngest:
-    """The dead letters that the last `windows` of the ingest wrote, whatever replays have made of these since.
+    """The dead letters that the last `windows` of the ingest wrote, of the messages that they `read`.
+
+    Replays may have made something else of these since.
 
     `lags` and `letters` have a number for each of these windows, the oldest first: the lag that it left, and the dead letters
     that it wrote.
     """
 
     windows: int
+    read: int
     dead_letters: int
     lags: list[Number]
     letters: list[int]
@@ -213,11 +234,12 @@ class _InKafka:
     forecasted: Mapping[TopicPartition, Forecasted]
 
 
-def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka: bool = False) -> Overview:
+def overview(opened: OpenStream, unread: PassedUnread | None = None, *, without_kafka: bool = False) -> Overview:
     """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors.
 
-    `holes`: those of the stream, which only the whole history tells. None: nobody has looked. With `without_kafka`, a Kafka
-    that does not answer is no error: what the ledger knows is shown, and `kafka_problem` says what it was.
+    `unread`: what the ingest is past without a window that has read it, which only the whole history tells. None: nobody has
+    looked, and only what the last windows have jumped over is known. With `without_kafka`, a Kafka that does not answer is no
+    error: what the ledger knows is shown, and `kafka_problem` says what it was.
     """
     book = opened.book
     stored = book.register()
@@ -247,6 +269,17 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         default=None,
     )
     partitions = _partitions(ingest, kafka.logs, forecasted, judged, others)
+    holes = None if unread is None else unread.holes
+    skipped, lost = jumped_over_now(stored[1].topics if stored else {}, lately, unread, kafka.logs)
+    latency = latency_shown(latencies(lately), told.latency_minutes, told.windows)
+    alarms = {
+        state: [
+            said
+            for at, outlook in forecasted.items()
+            if outlook.forecast.state == state and (said := alarm(str(at), outlook.now, outlook.forecast))
+        ]
+        for state in (RetentionState.LOST, RetentionState.WARNING)
+    }
     unread_since = min((seen.unread_since for seen in forecasted.values() if seen.unread_since), default=None)
     lags = [partition.lag for partition in partitions if partition.lag is not None]
     return Overview(
@@ -256,9 +289,9 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         tags=[visible(tag) for tag in opened.stream.tags],
         status=_status(judged),
         missing_topics=kafka.missing_topics,
-        retention_alarms=[
-            said for at, outlook in forecasted.items() if (said := alarm(str(at), outlook.now, outlook.forecast))
-        ],
+        retention_alarms=[said for of_state in alarms.values() for said in of_state],
+        lost_unread=alarms[RetentionState.LOST],
+        expiring=alarms[RetentionState.WARNING],
         retention_headroom=None
         if soonest is None
         else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
@@ -268,11 +301,18 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
         if holes is None
         else [written_range(opened.book.topics(), range_) for range_ in islice(holes, _RANGES)],
         more_holes=0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
+        skipped=skipped,
+        lost=lost,
+        late=latency.sentence,
+        retired=retirement(stored[1]) if stored else None,
+        in_topics=sum(now_.end - now_.start for log in kafka.logs.values() for now_ in log.partitions.values())
+        if kafka.logs and ingest is None
+        else None,
         kafka_problem=problem,
         lag=sum(lags) if lags else None,
-        lag_sentence=_lag_sentence(lags, unread_since, now),
+        lag_sentence=_lag_sentence(lags, unread_since, now, skipped),
         sinks=[SinkOfStream(sink.name, sink.type) for sink in opened.stream.sinks],
-        latency=latency_shown(latencies(lately), told.latency_minutes, told.windows),
+        latency=latency,
         partitions=partitions,
         open_transactions=transactions_shown(kafka.held, now),
         lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
@@ -283,15 +323,16 @@ def overview(opened: OpenStream, holes: RangeSet | None = None, *, without_kafka
     )
 
 
-def _lag_sentence(lags: Sequence[int], unread_since: int | None, now: int) -> str | None:
+def _lag_sentence(lags: Sequence[int], unread_since: int | None, now: int, skipped: JumpedOver | None) -> str | None:
     """The lag of a stream, whose partitions have these lags."""
     if not lags:
         return None
     number = f"{len(lags)} partition{'s' if len(lags) > 1 else ''}"
+    besides = "" if skipped is None else f", and {number_of(skipped.offsets, 'offset', 'was', 'were')} skipped"
     if not any(lags):
-        return f"nothing is unread in {number}"
+        return f"{'nothing is unread' if skipped is None else 'no lag'} in {number}{besides}"
     unread = number_of(sum(lags), "offset", "is", "are")
-    said = f"{unread} unread, in {sum(1 for lag in lags if lag)} of {number}"
+    said = f"{unread} unread, in {sum(1 for lag in lags if lag)} of {number}{besides}"
     return (
         said if unread_since is None else f"{said}; the oldest message waits for {in_words(max(0, now - unread_since))}"
     )
@@ -464,6 +505,7 @@ def _ingest(lately: Sequence[Record]) -> OfIngest:
     windows = trend(lately).windows
     return OfIngest(
         windows=len(windows),
+        read=sum(window.read for window in windows),
         dead_letters=sum(window.dead_letters for window in windows),
         lags=[window.lag for window in windows],
         letters=[window.dead_letters for window in windows],

@@ -4,49 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemark.streams.model import Stream
 from tidemark.views.messages.payloads import visible
 from tidemark.views.overview import Overview, worst_partitions
+from tidemark.views.scheduling import Scheduling
+from tidemark.views.state_words import SEVERITY, StateReason, StreamState
+from tidemark.views.states import invalid, reasons_of, state_of, unseen
 from tidemark.views.stream_line import StreamLine, line_of
 
-
-class StreamState(StrEnum):
-    """The state of a stream as a whole, from the best to the worst. Five of the words are those of its partitions."""
-
-    OK = "OK"
-    # No window yet: nobody knows whether it works.
-    NEW = "NEW"
-    # Its ingest is paused in Airflow: nothing is read until somebody resumes it.
-    PAUSED = "PAUSED"
-    WARNING = "WARNING"
-    STALLED = "STALLED"
-    # The ingest is past offsets that no window has read.
-    HOLES = "HOLES"
-    # A topic of its file does not exist.
-    NO_TOPIC = "NO TOPIC"
-    REWOUND = "REWOUND"
-    # Kafka has deleted offsets that nobody has read.
-    LOST = "LOST"
-    STOPPED = "STOPPED"
-    # Nobody can say: a server does not answer, or the ledger contradicts itself.
-    UNREACHABLE = "UNREACHABLE"
-    # Its file is wrong, so it has no DAGs and nothing reads it.
-    INVALID = "INVALID"
-
-
-_SEVERITY = list(StreamState)
 Sort = Literal["worst", "name", "lag", "retention", "dead", "audit", "owner", "tags"]
 
 
 @dataclass(frozen=True)
 class StreamShown(Overview):
-    """A stream's own page: its overview, and the state that it has among many."""
+    """A stream's own page: its overview, the state that it has among many, and what is wrong, the worst first."""
 
     state: StreamState
+    reasons: list[StateReason]
+    scheduling: Scheduling | None
 
 
 @dataclass(frozen=True)
@@ -55,8 +33,8 @@ class StreamNow:
 
     While Kafka does not answer, `problem` says so, and `line` has what the ledger knows.
 
-    `state` is None as long as nobody has asked its servers. `paused`: whether Airflow holds its ingest back, as far as is
-    known here.
+    `state` is None as long as nobody has asked its servers; `reasons` are all that is wrong, the worst first. `scheduling`:
+    what Airflow knows of its ingest, where that is known.
     """
 
     stream: str
@@ -66,7 +44,8 @@ class StreamNow:
     state: StreamState | None
     problem: str | None
     line: StreamLine | None
-    paused: bool = False
+    reasons: list[StateReason] = field(default_factory=list)
+    scheduling: Scheduling | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +58,10 @@ class OfState:
 
 @dataclass(frozen=True)
 class StreamFilter:
-    """Which streams somebody wants to see, and in which order. `words` is any part of a name, a description and so on."""
+    """Which streams somebody wants to see, and in which order. `words` is any part of a name, a description and so on.
+
+    `down`: descending. The order `worst` has the worst first, and with `down` last; `audit` has findings first.
+    """
 
     words: str = ""
     state: str = ""
@@ -90,47 +72,38 @@ class StreamFilter:
 
 
 def stream_now(
-    stream: Stream, line: StreamLine | None, problem: str | None = None, *, paused: bool = False
+    stream: Stream, line: StreamLine | None, problem: str | None = None, scheduling: Scheduling | None = None
 ) -> StreamNow:
-    """A stream among many: as its line says, or with the problem that there is no line; with neither, nobody has asked.
-
-    `paused`: whether Airflow holds its ingest back.
-    """
+    """A stream among many: as its line says, or with the problem that there is no line; with neither, nobody has asked."""
+    reasons = [] if line is None and problem is None else _reasons(line, problem or "", scheduling)
     return StreamNow(
         stream=stream.name,
         description=visible(stream.description),
         owner=None if stream.owner is None else visible(stream.owner),
         tags=[visible(tag) for tag in stream.tags],
-        state=state_of(line, paused=paused)
-        if line is not None
-        else None
-        if problem is None
-        else StreamState.UNREACHABLE,
+        state=None if line is None and problem is None else state_of(reasons),
         problem=problem if line is None else line.kafka_problem,
         line=line,
-        paused=paused,
+        reasons=reasons,
+        scheduling=scheduling,
     )
 
 
-def state_of(line: StreamLine, *, paused: bool = False) -> StreamState:
-    """The worst that is true of a stream."""
-    if line.kafka_problem is not None:
-        return StreamState.UNREACHABLE
-    states = [StreamState.NEW] if line.status is None else [StreamState(line.status.word)]
-    if paused:
-        states.append(StreamState.PAUSED)
-    if line.missing_topics:
-        states.append(StreamState.NO_TOPIC)
-    if line.holes:
-        states.append(StreamState.HOLES)
-    if line.retention == "lost":
-        states.append(StreamState.LOST)
-    return max(states, key=_SEVERITY.index)
+def invalid_stream(name: str, problem: str) -> StreamNow:
+    """A stream whose file cannot be used."""
+    return StreamNow(name, "", None, [], StreamState.INVALID, problem, None, invalid(problem))
 
 
-def with_state(shown: Overview, most: int, *, paused: bool = False) -> StreamShown:
+def _reasons(line: StreamLine | None, problem: str, scheduling: Scheduling | None) -> list[StateReason]:
+    return unseen(problem, scheduling) if line is None else reasons_of(line, scheduling)
+
+
+def with_state(shown: Overview, most: int, scheduling: Scheduling | None = None) -> StreamShown:
     """An overview with at most this many partitions, the worst ones, and the state of the whole stream."""
-    return StreamShown(**vars(worst_partitions(shown, most)), state=state_of(line_of(shown), paused=paused))
+    reasons = reasons_of(line_of(shown), scheduling)
+    return StreamShown(
+        **vars(worst_partitions(shown, most)), state=state_of(reasons), reasons=reasons, scheduling=scheduling
+    )
 
 
 def counted(streams: Iterable[StreamNow]) -> list[OfState]:
@@ -152,16 +125,23 @@ def matching(streams: Iterable[StreamNow], wanted: StreamFilter) -> list[StreamN
 
 
 def in_order(streams: Iterable[StreamNow], wanted: StreamFilter) -> list[StreamNow]:
-    """The streams of the wanted state in the wanted order. Equal ones are in the order of `worst`, unknown ones are last."""
+    """The streams of the wanted state in the wanted order, ascending, or with `down` descending.
+
+    Equal ones are in the order of `worst`. Those of which the value is unknown come last either way, and those that nobody has
+    asked after them.
+    """
     chosen = [stream for stream in streams if not wanted.state or stream.state == wanted.state]
     chosen.sort(key=_worst)
+    asked = [stream for stream in chosen if stream.state is not None]
     key = _KEYS[wanted.sort]
-    known = [stream for stream in chosen if stream.state is not None]
-    return [*sorted(known, key=key, reverse=wanted.down), *(stream for stream in chosen if stream.state is None)]
+    return [
+        *sorted((stream for stream in asked if key(stream) is not None), key=key, reverse=wanted.down),
+        *(stream for stream in asked if key(stream) is None),
+        *(stream for stream in chosen if stream.state is None),
+    ]
 
 
 def _text(stream: StreamNow) -> str:
-    status = stream.line.status if stream.line else None
     parts = (
         stream.stream,
         stream.description,
@@ -169,44 +149,48 @@ def _text(stream: StreamNow) -> str:
         *stream.tags,
         stream.state,
         stream.problem,
-        status.rule if status else None,
+        *(word for reason in stream.reasons for word in (reason.state, reason.brief, reason.sentence)),
+        stream.line.status.rule if stream.line and stream.line.status else None,
     )
     return "\n".join(part for part in parts if part).lower()
 
 
-def _worst(stream: StreamNow) -> tuple[int, float, int, str]:
-    """By the state, then by how long the oldest unread message waits, then by the number of unread offsets."""
-    severity = -1 if stream.state is None else _SEVERITY.index(stream.state)
+def _worst(stream: StreamNow) -> tuple[int, int, float, int, str]:
+    """By the state and its number, then by how long the oldest unread message waits, then by the number of unread offsets."""
+    severity = -1 if stream.state is None else SEVERITY.index(stream.state)
+    number = stream.reasons[0].number if stream.reasons else 0
     lag = (stream.line.lag or 0) if stream.line else 0
     since = stream.line.unread_since if stream.line and lag else None
-    return -severity, float("inf") if since is None else since, -lag, stream.stream
+    return -severity, -number, float("inf") if since is None else since, -lag, stream.stream
 
 
-def _lag(stream: StreamNow) -> int:
-    return -1 if stream.line is None or stream.line.lag is None else stream.line.lag
+def _lag(stream: StreamNow) -> int | None:
+    return stream.line.lag if stream.line else None
 
 
-def _retention(stream: StreamNow) -> float:
+def _retention(stream: StreamNow) -> float | None:
+    """Until the next deletion; what is deleted already comes first."""
     if stream.line is None:
-        return float("inf")
-    if stream.line.retention == "lost":
-        return -1
-    return float("inf") if stream.line.retention_ms is None else stream.line.retention_ms
+        return None
+    return -1 if stream.line.retention == "lost" else stream.line.retention_ms
 
 
-def _audit(stream: StreamNow) -> int:
-    """Findings first, then streams without an audit, then clean ones."""
-    audit = stream.line.audit if stream.line else None
-    return 1 if audit is None else 2 * audit.clean
+def _dead(stream: StreamNow) -> int | None:
+    return stream.line.dead_letters if stream.line and stream.line.windows else None
+
+
+def _audit(stream: StreamNow) -> int | None:
+    """Findings first, then clean ones."""
+    return int(stream.line.audit.clean) if stream.line and stream.line.audit else None
 
 
 _KEYS: dict[Sort, Callable[[StreamNow], Any]] = {
     "worst": _worst,
     "name": lambda stream: stream.stream,
-    "lag": lambda stream: -_lag(stream),
+    "lag": _lag,
     "retention": _retention,
-    "dead": lambda stream: -(stream.line.dead_letters if stream.line else -1),
+    "dead": _dead,
     "audit": _audit,
-    "owner": lambda stream: (stream.owner is None, stream.owner or ""),
-    "tags": lambda stream: (not stream.tags, stream.tags),
+    "owner": lambda stream: stream.owner or None,
+    "tags": lambda stream: stream.tags or None,
 }

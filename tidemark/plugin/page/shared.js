@@ -8,8 +8,9 @@ export const ROOT = new URL("../..", import.meta.url);
 // Airflow's own address.
 export const AIRFLOW = new URL("..", ROOT);
 export const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };
-// Of a stream as a whole, which has more words than its partitions.
-export const STATES = { ...STATUS, UNREACHABLE: "bad", LOST: "bad", "NO TOPIC": "bad", HOLES: "bad", NEW: "busy", PAUSED: "busy" };
+// Of a stream as a whole, which has more words than its partitions: all that are not here are bad.
+const BUSY = ["NEW", "PAUSED", "WARNING", "DEAD LETTERS", "LATE", "SKIPPED", "EXPIRING"];
+export const kindOf = (state) => (state === "OK" ? "good" : BUSY.includes(state) ? "busy" : "bad");
 const NONE = "–";
 // The server answers within seconds. Without a limit, a request that hangs would hold up a page for good.
 const WAIT_MS = 60000;
@@ -139,6 +140,17 @@ export function grouped(number) {
 // A sentence of the server with the digits of its numbers in groups, as all numbers of a page. What stands within a word, such
 // as an offset in a range, a time or a name, stays as it is.
 export const spoken = (text) => text?.replace(/(?<![^\s(])\d{4,}(?=[\s,;:)]|\.?$|\.\s)/g, grouped);
+
+// What is wrong with a stream, as commands say it: the sentence, and what to do.
+export const reasonText = ({ state, sentence, remedy }) => `${state}: ${spoken([sentence, remedy].filter((part) => part).join(". "))}.`;
+
+// Where somebody mends what is wrong, or reads more of it.
+export function mendedAt({ state }, { stream, scheduling, line, skipped = line?.skipped }) {
+  const pages = { "DEAD LETTERS": ["dead-letters"], FINDINGS: ["audits"], SKIPPED: ["plan"], HOLES: ["plan"] };
+  if (state === "FAILED" && scheduling?.last) return withQuery(new URL("run", ROOT), { dag_id: scheduling.dag, run_id: scheduling.last.run });
+  const page = address("streams", stream, ...(pages[state] ?? []));
+  return pages[state]?.[0] === "plan" ? withQuery(page, { kind: "backfill", ...(state === "SKIPPED" && !skipped.ranges.includes(" and ") ? { ranges: skipped.ranges.replaceAll(", ", "\n") } : {}) }) : page;
+}
 
 // Whether a number is one, which may be a text: then what is counted is in the singular.
 export const isOne = (number) => String(number) === "1";

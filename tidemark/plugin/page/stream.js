@@ -1,7 +1,7 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
-  ROOT, STATES, STATUS, address, airflow, asked, button, cell, copyable, counted, element, fill, grouped, isOne, keepingFocus, link, loadPatiently,
-  navigation, rangeText, refreshed, remember, repeat, run, say, sayOnce, spoken, streamOfAddress, time, ungrouped, withQuery,
+  ROOT, STATUS, address, asked, button, cell, copyable, counted, element, fill, grouped, isOne, keepingFocus, kindOf, link, loadPatiently,
+  mend, mendedAt, navigation, rangeText, reasonText, refreshed, remember, repeat, run, say, sayOnce, spoken, streamOfAddress, time, ungrouped, withQuery,
 } from "./shared.js";
 import { picture, withoutKafka } from "./coverage.js";
 import { plots } from "./plots.js";
@@ -10,7 +10,6 @@ import { showTime, timeOf } from "./times.js";
 
 const REFRESH_MS = 5000;
 const TREND_MS = 30000;
-const NEXT_MS = 15000;
 // Of a table of more, those for which there is most to do.
 const MOST_PARTITIONS = 100;
 const name = streamOfAddress();
@@ -82,13 +81,36 @@ function laneRow(row, one) {
   cell(row, run(one.run), "run");
 }
 
-// First the stream, with the state that the page of all streams shows, then its worst partition, if any is worse than others.
-function showStatus(place, { state, status: worst, lag, lag_sentence: sentence, windows }) {
-  place.className = `status ${STATES[state]}`;
-  const none = windows.some((one) => one.state === "committed") ? `${state}.` : `${state}: no window has been committed yet.`;
-  const worse = worst && state !== worst.word ? `${state}. The lag is ` : "";
-  const which = worst?.word === "OK" && lag === "0" ? "" : ` Worst partition: ${spoken(worst?.sentence)}.`;
-  say(place, !worst ? none : `${worse}${worst.word} (${worst.rule}): ${spoken(sentence)}.${which}`);
+// The state that the page of all streams shows, with its reason; then all else that is wrong, and how far the stream is.
+function showStatus(stream) {
+  const { state, status: worst, lag_sentence: sentence, reasons, kafka_problem: away } = stream;
+  const place = document.getElementById("status");
+  const without = away ? ["Positions, windows, lanes and holes are those of the ledger. Ends, lag, status and retention are not known, and there is no picture."] : [];
+  const lines = reasons.map((reason) => {
+    const line = element("span", undefined, kindOf(reason.state));
+    line.append(element("b", reason.state), `: ${spoken(reason.sentence)}. `, wayOut(reason, stream));
+    return line;
+  });
+  place.className = `status ${kindOf(state)}`;
+  const worstPartition = worst && worst.word !== "OK" && !reasons.some((reason) => reason.sentence === worst.sentence) ? [`Worst partition: ${spoken(worst.sentence)}.`] : [];
+  const fine = reasons.length || !worst ? [] : [`${worst.word} (${worst.rule}): ${spoken(sentence)}.`];
+  const lag = reasons.length && sentence ? [`Lag: ${spoken(sentence)}.`] : [];
+  const quiet = [...without, ...worstPartition, ...lag].map((text) => element("span", text, "quiet"));
+  mend(place, filled(element("p"), [...lines, ...fine.map((text) => element("span", text)), ...quiet]));
+  place.hidden = !place.hasChildNodes();
+}
+
+// What to do; a link, where a page does it.
+function wayOut(reason, stream) {
+  if (!reason.remedy) return "";
+  const page = mendedAt(reason, stream);
+  const here = page.pathname === window.location.pathname;
+  return here ? element("span", `${reason.remedy}.`, "way-out") : link(`${reason.remedy}.`, page);
+}
+
+function filled(place, parts) {
+  place.append(...parts);
+  return place;
 }
 
 function showPartitions(stream) {
@@ -110,15 +132,10 @@ async function refresh() {
   try {
     const url = withQuery(address("api", "streams", name), { partitions: all ? null : MOST_PARTITIONS });
     const stream = await loadPatiently(url, () => {}, 2);
-    const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
-    const late = stream.latency.sentence ? [`Latency: ${spoken(stream.latency.sentence)}.`] : [];
-    const more = stream.more_holes ? ` and ${counted(stream.more_holes, "more range")}` : "";
-    const holes = (stream.holes ?? []).length ? [`Holes: no window has read ${stream.holes.join(", ")}${more}. A backfill of the holes reads them.`] : [];
-    const away = stream.kafka_problem;
-    const without = away ? [`Kafka is away: ${away}. Positions, windows, lanes and holes are those of the ledger. Ends, lag, status and retention are not known, and there is no picture.`] : [];
-    withoutKafka(away !== null);
-    say(problem, [...without, ...missing, ...holes, ...late, ...stream.retention_alarms.map(spoken)].join("\n"));
-    showStatus(document.getElementById("status"), stream);
+    withoutKafka(stream.kafka_problem !== null);
+    say(problem, "");
+    showStatus(stream);
+    showNext(stream.scheduling);
     say(document.getElementById("description"), stream.description);
     say(document.getElementById("unknown-fields"), stream.unknown_fields ? `Keys: ${spoken(stream.unknown_fields)}.` : "");
     showPartitions(stream);
@@ -213,25 +230,17 @@ async function openWindow(event) {
   }
 }
 
-// When the ingest reads what is unread: only Airflow knows. Whoever may not see the DAG there sees nothing here.
-async function refreshNext() {
+// When the ingest reads what is unread: only Airflow knows.
+function showNext(scheduling) {
   const place = document.getElementById("next");
-  const dag = `${name}__ingest`;
-  try {
-    const runs = `dags/${encodeURIComponent(dag)}/dagRuns?state=running&state=queued&order_by=run_after&limit=1`;
-    const [found, { dag_runs: [active] }] = await Promise.all([airflow(`dags/${encodeURIComponent(dag)}`), airflow(runs)]);
-    place.className = found.is_paused ? "busy" : "quiet";
-    const next = found.next_dagrun_run_after;
-    if (found.is_paused) place.replaceChildren(`The DAG ${dag} is paused in Airflow: nothing is read until it is resumed.`);
-    else if (active) place.replaceChildren(`The ingest is ${active.state}: `, run(`${dag}/${active.dag_run_id}`));
-    else if (next) place.replaceChildren("The next run of the ingest: ", time(Date.parse(next)));
-    else place.replaceChildren("The ingest has no schedule: it reads when its DAG is triggered.");
-    place.hidden = false;
-  } catch (error) {
-    place.className = "bad";
-    place.textContent = `Airflow has no DAG ${dag}: nothing reads the stream.`;
-    place.hidden = error.status !== 404;
-  }
+  const { last, due, paused } = scheduling ?? {};
+  const active = ["running", "queued"].includes(last?.state);
+  // What holds it up is said above.
+  place.hidden = !scheduling || (!active && (paused || scheduling.stale || scheduling.import_error !== null));
+  place.className = due && due < scheduling.now ? "busy" : "quiet";
+  if (active) mend(place, filled(element("p"), [`The ingest is ${last.state}: `, run(`${scheduling.dag}/${last.run}`)]));
+  else if (due) mend(place, filled(element("p"), [due < scheduling.now ? "The run of the ingest was due: " : "The next run of the ingest: ", time(due)]));
+  else mend(place, filled(element("p"), ["The ingest has no schedule: it reads when its DAG is triggered."]));
 }
 
 async function refreshTrend() {
@@ -255,7 +264,6 @@ document.getElementById("open-window").addEventListener("submit", openWindow);
 for (const one of ["run", "holding"]) which.elements[one].value = view[one];
 if (view.before) showTime(which.elements.before, view.before);
 if (view.lane && view.holding !== PENDING) showWindows();
-repeat(refreshNext, NEXT_MS);
 repeat(refreshTrend, TREND_MS);
 // If it is that of times, the other one is not asked for.
 timesAxis(name);

@@ -1,64 +1,30 @@
 // All streams that the viewer may see, one line each, the worst first. The server knows all of them: it puts them in order,
 // counts them, and waits for no server that is slow. What it does not know yet comes with a later answer.
 import {
-  ROOT, STATES, address, airflow, arrange, asked, button, cell, coordinateOf, counted, drawing, element, grouped, isOne, keepingFocus,
-  link, load, navigation, refill, refreshed, remember, say, span, spoken, time, withQuery,
+  ROOT, address, arrange, asked, button, cell, coordinateOf, counted, drawing, element, grouped, isOne, keepingFocus,
+  kindOf, link, load, mendedAt, navigation, reasonText, refill, refreshed, remember, say, span, spoken, time, withQuery,
 } from "./shared.js";
 
 const PAGE = 25;
 const REFRESH_MS = 15000;
 // While the servers of some streams have not been asked yet.
 const SOON_MS = 1500;
-const RUNS_MS = 30000;
 // A number of more is written smaller.
 const MOST_DIGITS = 12;
-// Of those questions that a browser asks at once.
-const AT_ONCE = 4;
+// Orders of which the first click shows the largest on top; and those whose first one is the worst on top.
+const LARGEST_FIRST = ["lag", "dead"];
+const WORST_FIRST = ["worst", "audit"];
 const RETENTION = { lost: "bad", warning: "busy" };
 const RUN = { success: "good", failed: "bad" };
 const DEFAULTS = { words: "", state: "", owner: "", tag: "", sort: "worst", down: false, page: 1 };
 
 const view = Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, asked(name) ?? value]));
 Object.assign(view, { down: asked("down") === "true", page: Number(asked("page")) || 1 });
-// The rows, and Airflow's last run of each stream: { row, run, at }.
+// The rows by the names of the streams.
 const known = new Map();
-const waiting = [];
-let working = 0;
 let shown = { streams: [], states: [], owners: [], tags: [], problems: [], found: 0, of: 0, unknown: 0 };
 let question = 0;
 let timer = null;
-
-function of(name) {
-  if (!known.has(name)) known.set(name, { at: 0 });
-  return known.get(name);
-}
-
-async function work() {
-  if (working >= AT_ONCE || waiting.length === 0) return;
-  working += 1;
-  const { stream } = waiting.shift();
-  const one = of(stream);
-  try {
-    const dag = encodeURIComponent(`${stream}__ingest`);
-    [one.run] = (await airflow(`dags/${dag}/dagRuns?limit=1&order_by=-run_after`)).dag_runs;
-  } catch {
-    one.run = null;
-  }
-  working -= 1;
-  const now = shown.streams.find((found) => found.stream === stream);
-  if (one.row && now) refill(one.row, (made) => cells(made, now));
-  work();
-}
-
-function refreshRuns() {
-  waiting.length = 0;
-  for (const one of shown.streams) {
-    if (Date.now() - of(one.stream).at < RUNS_MS) continue;
-    of(one.stream).at = Date.now();
-    waiting.push(one);
-  }
-  for (let free = working; free < AT_ONCE; free += 1) work();
-}
 
 function two(first, second) {
   const made = document.createDocumentFragment();
@@ -72,24 +38,19 @@ function two(first, second) {
   return made;
 }
 
-function stateOf({ line, state, stream, problem, paused }) {
+// The worst, with its number; the words of all else; and every sentence where somebody points.
+function stateOf(one) {
+  const { reasons, state, line } = one;
   const word = element("span");
-  word.append(element("b", state, STATES[state] || ""));
-  if (paused && state !== "PAUSED") word.append(" ", element("b", "PAUSED", "busy"));
-  if (line.holes?.length && state !== "HOLES") word.append(" ", element("b", "HOLES", "bad"));
-  const holes = (line.holes || []).join(", ") + (line.more_holes ? ` and ${counted(line.more_holes, "more range")}` : "");
-  const told = {
-    "NO TOPIC": [`${line.missing_topics.join(", ")} is missing`, `Topic ${line.missing_topics.join(", ")} does not exist.`],
-    UNREACHABLE: [(problem || "").replace(/^Unreachable: /, ""), problem],
-    HOLES: [`not read: ${holes}`, `No window has read ${holes}.`],
-    PAUSED: ["in Airflow", `The DAG ${stream}__ingest is paused in Airflow: nothing is read until it is resumed.`],
-    LOST: ["unread offsets are deleted", line.retention_alarms.map(spoken).join("\n")],
-  }[state] ?? [line.status?.rule ?? "no window yet", spoken(line.status?.sentence) ?? "No window has been committed yet."];
-  const rule = link(told[0], address("streams", stream));
-  rule.title = told[1] + (holes && state !== "HOLES" ? `\nNo window has read ${holes}.` : "");
-  rule.className = "plain small";
+  word.append(element("b", state, kindOf(state)));
+  const others = [...new Set(reasons.map((reason) => reason.state))].filter((other) => other !== state);
+  for (const other of others) word.append(" ", element("b", other, kindOf(other)));
+  const told = reasons.length ? reasons[0].brief : line?.status?.rule ?? "nothing is wrong";
+  const brief = state === "INVALID" ? element("span", told) : link(spoken(told), reasons.length ? mendedAt(reasons[0], one) : address("streams", one.stream));
+  brief.title = reasons.map(reasonText).join("\n") || spoken(line?.status?.sentence) || "";
+  brief.className = "plain small";
   const made = element("div");
-  made.append(word, " ", rule);
+  made.append(word, " ", brief);
   return made;
 }
 
@@ -123,7 +84,7 @@ function withSpark(number, drawn) {
 const about = (ms) => span(Math.max(0, ms)).split(" ").slice(0, 2).join(" ");
 
 function lagOf(line) {
-  if (line.lag === null) return null;
+  if (line.lag === null) return line.in_topics ? two(element("span", grouped(line.in_topics)), "in Kafka") : null;
   const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : line.lag.length > MOST_DIGITS ? "long" : "");
   const drawn = spark(line.lags, `Lag that each of the last ${counted(line.lags.length, "window")} left: from ${grouped(line.lags[0])} to ${grouped(line.lags.at(-1))}`, false);
   const since = line.lag !== "0" && line.unread_since ? `for ${about(Date.now() - line.unread_since)}` : "";
@@ -167,24 +128,26 @@ function auditOf(name, audit) {
   return two(report, more);
 }
 
-function runOf({ run }, name) {
-  if (!run) return null;
-  const made = link(run.state, withQuery(new URL("run", ROOT), { dag_id: `${name}__ingest`, run_id: run.dag_run_id }));
-  made.className = RUN[run.state] || "";
-  const at = run.end_date || run.start_date || run.queued_at;
-  return two(made, at ? ago(Date.parse(at)) : "");
+function runOf({ scheduling }) {
+  const last = scheduling?.last;
+  if (!last) return null;
+  const made = link(last.state, withQuery(new URL("run", ROOT), { dag_id: scheduling.dag, run_id: last.run }));
+  made.className = RUN[last.state] || "";
+  return two(made, last.since ? ago(last.since) : "");
 }
 
 function cells(row, one) {
   const name = one.stream;
   const { line } = one;
-  const first = cell(row, two(link(name, address("streams", name)), one.description), "topic of-stream");
+  // A file that cannot be used has no page.
+  const title = one.state === "INVALID" ? element("span", name) : link(name, address("streams", name));
+  const first = cell(row, two(title, one.description), "topic of-stream");
   first.firstElementChild.title = name;
   if (one.description) first.lastElementChild.classList.add("description");
   if (one.problem && !line) {
     const told = element("div");
-    told.append(element("b", one.state, "bad"), ` ${one.problem.replace(/^Unreachable: /, "")}`);
-    told.title = one.problem;
+    told.append(element("b", one.state, kindOf(one.state)), ` ${one.problem.replace(/^Unreachable: /, "")}`);
+    told.title = one.reasons.map(reasonText).join("\n");
     cell(row, told, "of-problem").colSpan = 5;
   } else if (!line) {
     cell(row, "asking …", "quiet of-state").colSpan = 5;
@@ -201,7 +164,7 @@ function cells(row, one) {
     const last = line.last_commit;
     cell(row, last && two(ago(last.at), link(`window ${last.window}`, address("streams", name, "windows", "ingest", String(last.window)))), "of-commit");
   }
-  cell(row, runOf(of(name), name), "of-run");
+  cell(row, runOf(one), "of-run");
   cell(row, auditOf(name, line?.audit), "of-audit");
   cell(row, two(one.owner || "", ""), "of-owner").title = one.owner || "";
   cell(row, two(one.tags.join(", "), ""), "of-tags").title = one.tags.join(", ");
@@ -216,7 +179,7 @@ function states() {
     made.setAttribute("aria-pressed", view.state === state);
     return made;
   };
-  const made = [one("", all, isOne(all) ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, STATES[state]))];
+  const made = [one("", all, isOne(all) ? "stream" : "streams"), ...shown.states.map(({ state, streams }) => one(state, streams, state, kindOf(state)))];
   // A state that no stream is in any more stays where it is chosen.
   if (view.state && !shown.states.some(({ state }) => state === view.state)) made.push(one(view.state, 0, view.state));
   if (shown.unknown) made.push(element("span", `${grouped(shown.unknown)} not asked yet`, "quiet"));
@@ -256,22 +219,24 @@ function draw() {
   table.classList.toggle("tagged", shown.tags.length > 0);
   remember(Object.fromEntries(Object.entries(view).map(([name, value]) => [name, value === DEFAULTS[name] ? null : String(value)])));
   for (const one of table.tHead.querySelectorAll("button")) {
-    one.parentElement.setAttribute("aria-sort", one.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none");
+    const falls = view.down !== WORST_FIRST.includes(view.sort);
+    one.parentElement.setAttribute("aria-sort", one.dataset.sort === view.sort ? (falls ? "descending" : "ascending") : "none");
   }
   const rows = shown.streams.map((one) => {
-    const row = (of(one.stream).row ||= element("tr"));
+    const place = `${one.stream} ${one.state === "INVALID"}`;
+    if (!known.has(place)) known.set(place, element("tr"));
+    const row = known.get(place);
     row.dataset.stream = one.stream;
     refill(row, (made) => cells(made, one));
     return row;
   });
-  for (const [name, one] of known) if (!shown.streams.some(({ stream }) => stream === name)) one.row = null;
+  for (const [place, row] of known) if (!rows.includes(row)) known.delete(place);
   if (rows.length === 0) {
     const none = element("tr", undefined, "none");
     cell(none, shown.of ? "No stream is like this." : "No stream that you may see: a stream is here once Airflow has its DAGs.").colSpan = table.tHead.rows[0].cells.length;
     rows.push(none);
   }
   keepingFocus(() => table.tBodies[0], () => arrange(table.tBodies[0], rows));
-  refreshRuns();
 }
 
 async function refresh() {
@@ -341,7 +306,8 @@ for (const id of ["owner", "tag"]) {
 }
 for (const one of document.querySelectorAll("[data-sort]")) {
   one.addEventListener("click", () => {
-    choose({ sort: one.dataset.sort, down: view.sort === one.dataset.sort && !view.down });
+    const { sort } = one.dataset;
+    choose({ sort, down: view.sort === sort ? !view.down : LARGEST_FIRST.includes(sort) });
   });
 }
 navigation(null);

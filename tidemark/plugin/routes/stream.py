@@ -33,7 +33,7 @@ def routes(viewing: Viewing) -> APIRouter:
 
         With more than this many `partitions`, those of the worst retention, status and lag.
         """
-        return with_state(await viewing.shown(name, user), partitions, paused=await viewing.is_paused(name))
+        return with_state(await viewing.shown(name, user), partitions, await viewing.scheduling(name, user))
 
     @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
     async def coverage(

@@ -10,8 +10,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.viewing import User, Viewing
+from tidemark.views.state_words import StreamState
 from tidemark.views.stream_line import StreamLine, line_of
-from tidemark.views.triage import OfState, Sort, StreamFilter, StreamNow, StreamState, counted, in_order, matching
+from tidemark.views.triage import OfState, Sort, StreamFilter, StreamNow, counted, in_order, matching
 
 Topic = Annotated[str | None, Query(max_length=249, description="only those that read this topic")]
 
@@ -77,13 +78,14 @@ def routes(viewing: Viewing) -> APIRouter:
     ) -> AmongAll:
         """The streams that you may see in one order over all of them, the worst first. Waits for no slow server.
 
-        By state, then by how long the oldest unread message waits. `words` is any part of a name, description, owner, tag,
-        state, rule or problem. What is not known yet comes last; ask again.
+        By state and its number, then by how long the oldest unread message waits. Other orders are ascending; `down` turns
+        an order round. What is unknown comes last; ask again. `words` is any part of a name, description, owner, tag, state,
+        rule or problem.
         """
         files, known, problems = await viewing.among_all(user)
         wanted = StreamFilter(words, state or "", tag, owner, sort, down)
         some = await run_in_threadpool(_among_all, known, wanted, first, count)
-        await viewing.look_again([files[stream.stream] for stream in some.streams])
+        await viewing.look_again([files[one.stream] for one in some.streams if one.state != StreamState.INVALID])
         near = await viewing.near_limits(user, [line.stream for line in known])
         return replace(some, problems=[*problems, *near])
 

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import closed_lanes
-from tidemark.ledger.holes import Ingest, Reached, uncovered
+from tidemark.ledger.holes import Ingest, PassedUnread, Reached, passed_unread
 from tidemark.ledger.records import INGEST, Gap, LaneKind, Record, Register
 from tidemark.offsets.authority import Segment, segments_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -82,8 +83,8 @@ class _History(ABC):
         """Keep what is to be known of a window."""
 
     @abstractmethod
-    def holes(self) -> RangeSet:
-        """Every hole of the stream, by the windows that are here."""
+    def unread(self) -> PassedUnread:
+        """What the ingest is past without a window that has read it, by the windows that are here."""
 
     def _read_all(self, book: Book) -> None:
         for _, record in book.records_with_bytes():
@@ -96,18 +97,19 @@ class _History(ABC):
 
 @dataclass
 class HolesKnown(_History):
-    """Whether a stream has holes: of its windows, only what they cover together is kept."""
+    """What a stream's windows have not read: only what they cover together, and have jumped over, is kept."""
 
     _known: RangeSet = field(default_factory=RangeSet)
     _new: list[RangeSet] = field(default_factory=list)
+    _gaps: list[Gap] = field(default_factory=list)
 
-    def holes(self) -> RangeSet:
+    def unread(self) -> PassedUnread:
         self._join()
-        return uncovered(self.ingest, self.reached, self._known)
+        return passed_unread(self.ingest, self.reached, self._known, self._gaps)
 
     def _take(self, record: Record, covers: RangeSet) -> None:
-        jumped = RangeSet(gap.as_range() for gap in record.window.gaps)
-        self._new.append(covers | jumped if jumped else covers)
+        self._gaps += record.window.gaps
+        self._new.append(covers)
         if len(self._new) >= _AT_ONCE:
             self._join()
 
@@ -151,10 +153,9 @@ class WindowIndex(_History):
             known = self._segments[at] = (len(kept), segments_of(list(triples)))
         return known[1]
 
-    def holes(self) -> RangeSet:
+    def unread(self) -> PassedUnread:
         covered = RangeSet.of_intervals((at, [(one.start, one.until) for one in self.runs(at)]) for at in self._covered)
-        jumped = RangeSet(gap.as_range() for gaps in self.gaps.values() for gap in gaps)
-        return uncovered(self.ingest, self.reached, covered | jumped)
+        return passed_unread(self.ingest, self.reached, covered, chain.from_iterable(self.gaps.values()))
 
     def asked_for(self, at: TopicPartition) -> OffsetRange:
         """The offsets of a partition that the ingest has had to read, as far as the windows that are here."""
