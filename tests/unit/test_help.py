@@ -15,6 +15,7 @@ from tests.support.commands import COMMANDS
 from tests.support.covering import REPOSITORY
 from tidemark import __version__
 from tidemark.cli.app import LOOK, PROVE, REPAIR, REPLAY, RUN, SET_UP, app, main
+from tidemark.runs.requests.forms import ReplayRequest
 
 
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
@@ -45,6 +46,22 @@ def test_a_line_of_the_help_ends_where_it_is_full_and_the_usage_is_what_was_type
     with pytest.raises(SystemExit), redirect_stdout(io.StringIO()) as said:
         main()
     assert "Usage: ./run tidemark status [OPTIONS] [stream]" in said.getvalue()
+
+
+@pytest.mark.parametrize("words", [(), ("replay",), ("status",), ("streams", "check"), ("engine", "stop")])
+def test_an_option_without_a_value_is_shown_as_it_is_typed(words: tuple[str, ...]) -> None:
+    said = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "100"}).stdout
+    assert "--help" in said
+    assert "<bool>" not in said
+
+
+def test_options_stand_in_the_sections_of_the_form() -> None:
+    said = CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "100"}).stdout
+    sections = {
+        field.json_schema_extra["section"] for field in ReplayRequest.model_fields.values() if field.json_schema_extra
+    }
+    assert len(sections) > 2
+    assert all(f"\u2500 {section} \u2500" in said for section in sections)
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ from tidemark.cli.commands import (
     steer,
     windows,
 )
+from tidemark.cli.flags import CommandOfFlags, GroupOfFlags
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -69,6 +70,7 @@ from tidemark.views.triage import StreamFilter, StreamNow, counted, in_order
 from tidemark.views.values import as_plain
 
 app = typer.Typer(
+    cls=GroupOfFlags,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -368,6 +370,7 @@ app.add_typer(ledger.app, name="ledger", rich_help_panel=REPAIR)
 for group_ in (app, streams, engine.app, ledger.app):
     for known in group_.registered_commands:
         known.help = paragraphs(known.callback.__doc__ or "")
+        known.cls = CommandOfFlags
 
 
 def main() -> None:

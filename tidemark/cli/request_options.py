@@ -78,7 +78,10 @@ def _option(name: str, field: FieldInfo, request: Request) -> Parameter:
             if name == "sinks"
             else f"{text} @FILE stands for the lines of a file. May be repeated."
         )
-    annotated = Annotated[annotation, typer.Option(*names, help=text)]
+    section = (field.json_schema_extra or {}).get("section") if isinstance(field.json_schema_extra, dict) else None
+    # As the form shows them; what it shows first stands among the other options.
+    panel = None if section is None else str(section)
+    annotated = Annotated[annotation, typer.Option(*names, help=text, rich_help_panel=panel)]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotated)
 
 
