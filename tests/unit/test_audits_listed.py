@@ -21,9 +21,10 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.ledger.stores.contract import Key
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.auditing import audit_without_spark, find_report, store_report
 from tidemark.runs.comparisons import find_comparison, store_comparison
-from tidemark.views.audits import MOST, AuditList, AuditShown, PlaceOfAudit, Repaired, audits
+from tidemark.views.audits import MOST, AuditList, AuditShown, PlaceOfAudit, Repaired, audits, folded
 
 PLACE = PlaceReport(
     name="hbase",
@@ -83,11 +84,13 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
                 "blocks": 0,
             },
             at={"missing": list(PLACE.missing_at), "extra": ["orders/0@7"]},
+            named={"missing": len(PLACE.missing_at), "extra": 1},
             blocks_at=[],
         )
     ]
     assert (one.found.holes, one.found.selection) == (["orders/0@3-4"], findings.digest)
     assert (one.found.offsets, one.found.sinks) == (3, None)
+    assert (one.found.ranges, one.found.more_ranges) == (["orders/0@1-3", "orders/0@7-8"], 0)
     # A level that compares nothing counts nothing.
     made.ends((0, 10))
     made.ingest()
@@ -252,3 +255,16 @@ def test_the_command_names_holes_and_overlaps(
     assert "To read them: tidemark backfill orders --holes" in said.err
     commands.report("orders", "run 2")
     assert "backfill" not in capsys.readouterr().err
+
+
+@pytest.mark.covers("U11")
+def test_a_lost_file_is_named_as_ranges_and_not_offset_by_offset(tmp_path: Path) -> None:
+    assert folded(f"orders/0@{offset}" for offset in (*range(5, 25), 30, 31)) == ["orders/0@5-25", "orders/0@30-32"]
+    assert folded(["a/0@7", "a/1@8", "a/1@7"]) == ["a/0@7", "a/1@8", "a/1@7"]
+    assert folded(()) == []
+    made = StreamInMemory(tmp_path)
+    lost = [offsets((0, start, start + 1)) for start in range(0, 60, 2)]
+    findings = made.opened.book.store_selection(RangeSet(one for part in lost for one in part))
+    stored(made, "dag/run 1", 1_000, places=(PLACE,), findings=findings)
+    (one,) = listed(made)
+    assert (len(one.found.ranges), one.found.more_ranges) == (20, 10)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.errors import LedgerUnreadable
 from tidemark.ledger.book import Book
+from tidemark.ledger.incarnations import written_range
 from tidemark.ledger.records import AuditOutcome
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.auditing import differing, find_report
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.values import Number
@@ -49,7 +52,9 @@ class Repaired:
 class PlaceOfAudit:
     name: str
     counts: dict[str, int]
+    # The first coordinates of each kind, neighbours as a range, and how many coordinates these are.
     at: dict[str, list[str]]
+    named: dict[str, int]
     blocks_at: list[str]
 
 
@@ -57,7 +62,8 @@ class PlaceOfAudit:
 class Findings:
     """The counts and findings of a report in each place. Levels that compare no results count nothing.
 
-    `sinks`: those that a replay of the findings would write alone; None for all.
+    `ranges` are the first ones of what a replay of the findings would read. `sinks`: those that it would write alone; None
+    for all.
     """
 
     places: list[PlaceOfAudit]
@@ -66,6 +72,8 @@ class Findings:
     problems: list[str]
     selection: str | None
     offsets: Number | None
+    ranges: list[str]
+    more_ranges: int
     sinks: list[str] | None
 
 
@@ -153,6 +161,8 @@ def _shown(
 def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     counted = _COUNTED.get(report.level, ())
     sinks = differing(opened, report)
+    selected = opened.book.selection(report.findings) if report.findings else RangeSet()
+    topics = opened.book.topics()
     return Findings(
         places=[_place(place, counted) for place in report.places],
         holes=[hole for part in report.coverage for hole in part.holes],
@@ -160,15 +170,30 @@ def _findings(opened: OpenStream, report: AuditReport) -> Findings:
         problems=list(report.problems),
         selection=report.findings.digest if report.findings else None,
         offsets=report.findings.offsets if report.findings else None,
+        ranges=[written_range(topics, range_) for range_ in islice(selected, SHOWN_COORDINATES)],
+        more_ranges=max(0, sum(1 for _ in selected) - SHOWN_COORDINATES),
         sinks=list(sinks) if sinks else None,
     )
 
 
 def _place(place: PlaceReport, counted: Sequence[str]) -> PlaceOfAudit:
     named = {kind: getattr(place, f"{kind}_at")[:SHOWN_COORDINATES] for kind in _KINDS}
-    at = {kind: [*coordinates] for kind, coordinates in named.items() if coordinates}
+    at = {kind: folded(coordinates) for kind, coordinates in named.items() if coordinates}
+    number = {kind: len(coordinates) for kind, coordinates in named.items() if coordinates}
     blocks_at = [str(block) for block in place.blocks_at[:SHOWN_COORDINATES]]
-    return PlaceOfAudit(place.name, {name: getattr(place, name) for name in counted}, at, blocks_at)
+    return PlaceOfAudit(place.name, {name: getattr(place, name) for name in counted}, at, number, blocks_at)
+
+
+def folded(coordinates: Iterable[str]) -> list[str]:
+    """Coordinates as people take them into a request, neighbours of a partition as a half-open range."""
+    runs: list[tuple[str, int, int]] = []
+    for coordinate in coordinates:
+        place, _, offset = coordinate.rpartition("@")
+        if runs and runs[-1][0] == place and runs[-1][2] == int(offset):
+            runs[-1] = (place, runs[-1][1], int(offset) + 1)
+        else:
+            runs.append((place, int(offset), int(offset) + 1))
+    return [f"{place}@{start}" if until == start + 1 else f"{place}@{start}-{until}" for place, start, until in runs]
 
 
 def _report(opened: OpenStream, outcome: AuditOutcome) -> tuple[AuditReport | None, str | None]:

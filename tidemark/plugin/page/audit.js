@@ -1,7 +1,9 @@
 // An audit: what it counted and found, down to the coordinate, and its repair.
-import { address, button, cell, copyable, counted, element, grouped, isOne, link, messageOf, run, spoken, time, withQuery } from "./shared.js";
+import { address, button, cell, coordinateOf, copyable, counted, element, grouped, isOne, link, messageOf, run, spoken, time, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 
+// So many offsets of a kind are named one by one.
+const MOST_NAMED = 20n;
 const NAMES = { blocks: "blocks that differ" };
 let stream = "";
 const WRONG = new Set(["missing", "different", "extra", "twice", "blocks"]);
@@ -33,26 +35,28 @@ function counts(found) {
   return box;
 }
 
-function listOf(entries, number) {
+function listOf(entries, number, named = entries.length) {
   const list = element("ul", undefined, "coordinates");
   for (const one of entries) {
     const line = element("li");
     line.append(one);
     list.append(line);
   }
-  if (entries.length < number) list.append(element("li", `and ${grouped(number - entries.length)} more`, "quiet"));
+  if (named < number) list.append(element("li", `and ${grouped(number - named)} more`, "quiet"));
   return list;
 }
 
 function findings(found) {
   const made = [];
-  const part = (title, entries, number) => {
-    made.push(element("h3", `${title}: ${grouped(number)}`), listOf(entries, number));
+  const linked = (text) => copyable(text, link(text, withQuery(address("streams", stream, "messages"), coordinateOf(text) ?? messageOf(text))));
+  const part = (title, entries, number, named = entries.length) => {
+    made.push(element("h3", `${title}: ${grouped(number)}`), listOf(entries, number, named));
   };
+  // Of a lost file, thousands of offsets are a few ranges; a few are all named below.
+  if (found.ranges?.length && BigInt(found.offsets) > MOST_NAMED) made.push(element("h3", `offsets that a repair would read: ${grouped(found.offsets)}`), listOf(found.ranges.map(linked), found.ranges.length + found.more_ranges, found.ranges.length));
   for (const one of found.places) {
     for (const [kind, coordinates] of Object.entries(one.at)) {
-      const links = coordinates.map((coordinate) => copyable(coordinate, link(coordinate, withQuery(address("streams", stream, "messages"), messageOf(coordinate)))));
-      part(`${kind} in ${one.name}`, links, one.counts[kind]);
+      part(`${kind} in ${one.name}`, coordinates.map(linked), one.counts[kind], one.named[kind]);
     }
     if (one.blocks_at.length) part(`blocks that differ in ${one.name}`, one.blocks_at, one.counts.blocks);
   }

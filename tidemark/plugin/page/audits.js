@@ -1,5 +1,5 @@
 // The audits of a stream, the newest first: what they counted, what they found, down to the coordinate, and its repair.
-import { ROOT, address, airflowLink, asked, button, element, loadPatiently, navigation, remember, say, streamOfAddress, withQuery } from "./shared.js";
+import { ROOT, address, airflow, airflowLink, asked, button, element, loadPatiently, navigation, remember, say, streamOfAddress, withQuery } from "./shared.js";
 import { section } from "./audit.js";
 import { start } from "./plan.js";
 import { why } from "./progress.js";
@@ -33,13 +33,26 @@ function startOne(levels) {
     about.textContent = `Looks at ${looksAt}. Says nothing about ${leavesOut}.`;
     for (const one of some) one.hidden = !reads;
   };
+  // One that only looks needs no reason.
+  const repairs = () => !some[1].hidden && repair.value === "execute";
   level.addEventListener("change", change);
   change();
   why("Start the audit", `A run of ${stream}__audit, in your name. It changes no results, unless it is told to replay its findings.`, async (reason) => {
     const chosen = some[0].hidden ? {} : { ...(ranges.value.trim() ? { ranges: ranges.value } : {}), repair: repair.value };
-    const begun = await start(stream, "audit", { level: level.value, ...chosen, reason });
+    const begun = await start(stream, "audit", { level: level.value, ...chosen, ...(repairs() ? { reason } : {}) });
     window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
-  }, { fields: [field("Level", level), about, ...some], label: "Reason, which the note of the run keeps" });
+  }, { fields: [field("Level", level), about, ...some], label: "Reason for the replay, which the ledger keeps", needed: repairs });
+}
+
+// The audits whose own run goes on to repair what it has found: nobody else need. Whoever may not see the runs sees none.
+async function repairingRuns() {
+  const dag = `${stream}__audit`;
+  try {
+    const runs = await airflow(`dags/${encodeURIComponent(dag)}/dagRuns?state=running&state=queued&limit=${MOST}`);
+    return new Set(runs.dag_runs.filter(({ conf }) => conf?.repair === "execute").map((one) => `${dag}/${one.dag_run_id}`));
+  } catch {
+    return new Set();
+  }
 }
 
 async function show() {
@@ -49,7 +62,8 @@ async function show() {
     const found = await loadPatiently(url, (sentence) => say(problem, sentence));
     say(problem, "");
     place("start").replaceChildren(button("Start an audit …", () => startOne(found.levels), found.audits.length ? undefined : "primary"), airflowLink("By its form in Airflow", `dags/${encodeURIComponent(`${stream}__audit`)}`));
-    place("audits").replaceChildren(...found.audits.map((one) => section(stream, one)));
+    const repairing = await repairingRuns();
+    place("audits").replaceChildren(...found.audits.map((one) => section(stream, one, repairing.has(one.run))));
     if (!found.audits.length) {
       place("audits").append(element("p", "No audit has ended yet.", "quiet"));
     }
