@@ -18,8 +18,34 @@ def from_environment(name: str) -> Connection:
 
     Raises ConnectionMissing, or WrongUse when the variable does not parse.
     """
-    missing = f"there is no connection {name}: set {variable(name)}, as JSON or as a URI"
+    missing = f"there is no connection {name}: set {variable(name)} to JSON such as '{example(name)}', or to a URI"
     return on_one_machine.connection_or_stand_in(name, _of_variable, missing)
+
+
+# What a connection of a kind says, by the beginning of its usual name.
+_EXAMPLES: dict[str, dict[str, object]] = {
+    "kafka": {"conn_type": "kafka", "extra": {"bootstrap.servers": "localhost:9092"}},
+    "sql": {
+        "conn_type": "postgres",
+        "host": "localhost",
+        "port": 5432,
+        "schema": "tidemark",
+        "login": "tidemark",
+        "password": "...",
+    },
+    "lake": {"conn_type": "fs", "extra": {"path": "/data/lake"}},
+    "spark": {"conn_type": "spark", "host": "local[*]"},
+    "hbase": {"conn_type": "hbase", "host": "localhost", "port": 9090},
+    "zookeeper": {"conn_type": "zookeeper", "host": "localhost", "port": 2181},
+    "registry": {"conn_type": "http", "host": "http://localhost:8081"},
+}
+
+
+def example(name: str) -> str:
+    """The JSON of a connection, as it is written into the environment; of an unknown kind, its fields."""
+    kind = next((kind for kind in _EXAMPLES if kind in name), None)
+    known = {"conn_type": "...", "host": "...", "port": 0, "login": "...", "password": "...", "extra": {}}
+    return json.dumps(known if kind is None else _EXAMPLES[kind])
 
 
 def _of_variable(name: str) -> Connection | None:

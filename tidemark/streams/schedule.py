@@ -57,7 +57,13 @@ Cron = Annotated[str, Field(max_length=200), AfterValidator(_cron)]
 class Schedule(Part):
     """When the ingest runs."""
 
-    cron: Annotated[Cron, Field(description="When the ingest runs, as cron says it.")] = "0 * * * *"
+    cron: Annotated[
+        Cron,
+        Field(
+            description="When the ingest runs, as cron says it. As soon as Airflow has the DAG of a new file, and it is not "
+            "paused, the run begins that was due last, whatever the time is."
+        ),
+    ] = "0 * * * *"
     timezone: Annotated[
         str, AfterValidator(_timezone), Field(description="The time zone of `cron`, like `Europe/Berlin`.")
     ] = "UTC"
