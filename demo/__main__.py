@@ -8,6 +8,7 @@ import time
 
 from rich.console import Console
 
+from demo.airflow import StoodStill
 from demo.story import FROM_NOW, ClaimFailed, Story
 from services import control, environment, jars
 from services.__main__ import engine_starting
@@ -41,7 +42,7 @@ def main() -> int:
         for number, chapter in enumerate(story.chapters(), start=2):
             console.rule(f"[bold]{number}. {chapter.__doc__}")
             chapter()
-    except (ServiceError, ClaimFailed) as problem:
+    except (ServiceError, ClaimFailed, StoodStill) as problem:
         console.print(f"[bold red]{type(problem).__name__}:[/] {problem}", soft_wrap=True)
         return 1
     console.rule("[bold green]Everything held")

@@ -15,6 +15,8 @@ from services.site import Site
 
 # A run through Airflow and Spark takes about 30 s. This allows for slow machines and three tries.
 PATIENCE_SECONDS = 600
+# How often a wait looks whether something moves.
+_LOOK_SECONDS = 5.0
 # Airflow on SQLite answers 500 when two of its processes write at the same moment. Such a call is repeated.
 TRIES_OF_A_CALL = 6
 
@@ -103,8 +105,19 @@ class Airflow:
             ended.append(self.state(dag, run))
             return ended[-1] in ("success", "failed")
 
-        _wait(look, f"{dag} {run} has not ended")
+        _wait(look, f"{dag} {run} has not ended", lambda: self.steps(dag, run))
         return ended[-1]
+
+    def steps(self, dag: str, run: str) -> str:
+        """How far a run is: its tasks that are at work or have ended, and what its job has said of itself last."""
+        _, found = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances")
+        tasks = [f"{one['task_id']} {one['state']}" for one in found["task_instances"] if one["state"]]
+        stream = dag.rpartition("__")[0]
+        status, said = self.call("GET", f"/tidemark/api/streams/{stream}/progress?run={dag}/{run}")
+        job = said.get("job") if status == 200 else None
+        if job:
+            tasks.append(f"{job['step']}: {job['done']} of {job['offsets']} offsets")
+        return ", ".join(tasks) or "no task has begun"
 
     def run(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Trigger a run, wait for its end and give its state."""
@@ -138,9 +151,20 @@ def _lines(entry: dict[str, Any]) -> list[str]:
     return errors if event.startswith("::") else [event, *errors]
 
 
-def _wait(happened: Callable[[], bool], late: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+class StoodStill(TimeoutError):
+    """Raised when nothing has moved for too long. Says what was waited for, and how far it is."""
+
+
+def _wait(happened: Callable[[], bool], late: str, progress: Callable[[], str] = lambda: "") -> None:
+    """Wait as long as `progress` changes, and for `PATIENCE_SECONDS` after that."""
+    seen, looked = progress(), time.monotonic()
+    deadline = looked + PATIENCE_SECONDS
     while not happened():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{late} after {PATIENCE_SECONDS} s")
+        now = time.monotonic()
+        if now > looked + _LOOK_SECONDS:
+            looked, moved = now, progress()
+            if moved != seen:
+                seen, deadline = moved, now + PATIENCE_SECONDS
+        if now > deadline:
+            raise StoodStill(f"{late}, and nothing has moved for {PATIENCE_SECONDS} s{f': {seen}' if seen else ''}")
         time.sleep(0.5)
