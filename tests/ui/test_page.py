@@ -159,6 +159,17 @@ def test_the_worst_of_many_streams_are_first_and_the_counts_filter(airflow: Airf
     heights = rows.evaluate_all("rows => rows.map((row) => row.getBoundingClientRect().height)")
     assert max(heights) < 60
     page.screenshot(path=SCREENSHOTS / "streams-sixty.png", full_page=True)
+    # The arrow says which way it is sorted: the worst first, and of numbers the largest at the first click.
+    for name, place, falls in (("State", ".of-state", True), ("Lag", ".of-lag", True), ("Stream", ".of-stream", False)):
+        heading = page.locator(f"th{place}")
+        if name != "State":
+            heading.get_by_role("button", name=name).click()
+        expect(heading).to_have_attribute("aria-sort", "descending" if falls else "ascending")
+    heading.get_by_role("button", name="Stream").click()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    assert [(one["sort"], one["down"]) for one in asked[-3:]] == [("lag", "true"), ("name", "false"), ("name", "true")]
+    page.locator("th.of-state").get_by_role("button", name="State").click()
+    expect(page.locator("th.of-state")).to_have_attribute("aria-sort", "descending")
     # Another page is asked of the server, and the counts filter.
     page.get_by_role("button", name="Next", exact=True).click()
     rows.filter(has_text="s_22").wait_for()

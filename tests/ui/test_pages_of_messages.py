@@ -387,12 +387,19 @@ def test_what_was_repaired_is_not_offered_to_be_repaired(airflow: Airflow, page:
     # The whole ledger is looked at, and nothing is found that could be replayed.
     expect(dialog.get_by_label("Only these offsets")).to_be_hidden()
     expect(dialog.get_by_label("With its findings")).to_be_hidden()
-    dialog.get_by_label("Reason").fill("before the release")
+    # Who only looks need not say why; who replays findings has to.
+    reason = dialog.get_by_label("Reason")
+    expect(reason).to_be_hidden()
+    dialog.get_by_label("Level").select_option("full")
+    dialog.get_by_label("With its findings").select_option("execute")
+    expect(reason).to_be_visible()
     page.screenshot(path=SCREENSHOTS / "audit-start.png")
+    dialog.get_by_label("Level").select_option("source")
+    expect(reason).to_be_hidden()
     page.unroute(answers)
     dialog.get_by_role("button", name="Start the audit").click()
     page.wait_for_url("**/tidemark/run?dag_id=cdn_logs__audit&run_id=from_page__*")
-    expect(page.locator("#asked dd")).to_have_text([re.compile("__audit/"), "source", "before the release"])
+    expect(page.locator("#asked dd")).to_have_text([re.compile("__audit/"), "source"])
     expect(page.locator("#verdict section").first).to_contain_text("level source")
 
 
@@ -550,7 +557,9 @@ def test_rows_in_files_are_looked_through_as_those_in_hbase(airflow: Airflow, pa
     }
     assert newest["hbase"] == newest["parquet"]
     assert len({*newest["hbase"]}) == 60
+    # No page begins empty.
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/browse")
+    page.locator("#found tbody tr").nth(49).wait_for()
     page.select_option("[name=kind]", "results")
     page.locator("[name=sink] option", has_text="parquet").wait_for(state="attached")
     page.select_option("[name=sink]", "parquet")

@@ -79,7 +79,7 @@ def test_a_stream_with_nothing_wrong_is_ok() -> None:
 
 
 @pytest.mark.covers("U19")
-@pytest.mark.parametrize("state", set(StreamState) - {StreamState.OK, StreamState.INVALID})
+@pytest.mark.parametrize("state", [*BAD, *BAD_IN_AIRFLOW])
 def test_each_bad_thing_makes_a_stream_bad_and_says_its_number_and_the_way_out(state: StreamState) -> None:
     given, number = (BAD | BAD_IN_AIRFLOW)[state]
     shown, seen = (well(**given), None) if state in BAD else (well(), Scheduling(DAG, NOW, **given))

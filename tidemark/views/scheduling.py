@@ -65,7 +65,7 @@ def scheduling_problems(seen: Scheduling, unread: str = "") -> Iterator[StateRea
             StreamState.PAUSED,
             f"in Airflow{waits}",
             f"the DAG {seen.dag} is paused in Airflow: nothing is read until it is resumed{waits and f'; {unread}'}",
-            f"Resume the DAG {seen.dag}",
+            f"Resume the DAG {seen.dag}: a run that was due meanwhile begins at once",
         )
     if seen.last is not None and seen.last.state == "failed":
         when = "" if seen.last.since is None else f" {in_words(seen.now - seen.last.since)} ago"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.closed_lanes import all_lanes
@@ -22,6 +23,7 @@ from tidemark.ledger.records import (
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.views.messages.payloads import visible
 from tidemark.views.summary import Messages, messages
 from tidemark.views.unknown_fields import sentence
 from tidemark.views.values import Number, PartOf, part_of
@@ -40,13 +42,17 @@ def parse_window(said: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class AttemptShown:
-    """`same_file`: whether the stream file is still the one that the attempt worked with."""
+    """`same_file`: whether the stream file is still the one that the attempt worked with; `file_text` is its text then.
+
+    The ledger keeps the digest of a file alone.
+    """
 
     run: str
     generation: Number
     code_version: str
     stream_digest: str
     same_file: bool
+    file_text: str | None
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,16 @@ def _messages(record: Record, covers: RangeSet) -> MessagesOfWindow:
 
 def _attempt(opened: OpenStream, attempt: Attempt) -> AttemptShown:
     same_file = attempt.stream_digest == opened.file.digest
-    return AttemptShown(attempt.run, attempt.generation, attempt.code_version, attempt.stream_digest, same_file)
+    text = _text_of(opened.file.path) if same_file else None
+    return AttemptShown(attempt.run, attempt.generation, attempt.code_version, attempt.stream_digest, same_file, text)
+
+
+def _text_of(path: Path) -> str | None:
+    """A file that has been read before, whose disk may be away now."""
+    try:
+        return visible(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
 
 
 def _times(

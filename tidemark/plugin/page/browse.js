@@ -161,7 +161,7 @@ function show() {
   document.getElementById("of-value").textContent = page.kind === "results" ? "Fields" : "Value";
   showMasking();
   const records = page.lines.map((line) => line.coordinate);
-  const all = button("Pick all", () => {
+  const all = button(isOne(records.length) ? "Pick it" : `Pick all ${grouped(records.length)} shown${page.more ? " so far" : ""}`, () => {
     for (const one of records) picked.add(one);
     show();
   });
@@ -190,7 +190,7 @@ async function goOn() {
   document.getElementById("answer").hidden = false;
   try {
     const url = urlOf(page.values, { ...question, payload: page.payload || null });
-    const found = await loadPatiently(url, (sentence) => mine === asking && say(problem, sentence), 20);
+    const found = await loadPatiently(url, (sentence) => mine === asking && say(problem, sentence));
     if (mine !== asking) return;
     say(problem, "");
     page.questions.push(question);
@@ -254,6 +254,7 @@ for (const name of NAMES) {
 }
 showSink();
 const given = NAMES.some((name) => asked(name)) || asked("newest");
-if (given) begin(false, asked("newest") === "true", asked("go_on") || "");
+// An empty form is answered with what came last.
+begin(false, given ? asked("newest") === "true" : true, asked("go_on") || "");
 // Without the stream's sinks, the first one is offered.
 suggest(!given).catch((error) => given || say(document.getElementById("problem"), error.message));

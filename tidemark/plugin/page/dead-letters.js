@@ -3,6 +3,7 @@ import {
   address, asked, button, cell, copyable, counted, element, grouped, isOne, link, loadPatiently, messageOf, navigation, remember, run, say,
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
+import { newest } from "./newest.js";
 import { text } from "./payload.js";
 import { picking, plan, planner } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
@@ -118,7 +119,14 @@ function show(found) {
   // What was asked for is a reason, or else an error class.
   const named = found.groups[0]?.reason === shown.reason ? "reason" : "error";
   const through = { kind: "dead-letters", window: shown.window, since: shown.since, until: shown.until, filter: shown.reason && `${named} = ${JSON.stringify(shown.reason)}` };
-  if (found.groups.length) all.append(link("Look through their contents", withQuery(address("streams", stream, "browse"), through)));
+  // What they say comes before all of them are read again.
+  const { kind, ...narrowed } = through;
+  if (found.groups.length) {
+    all.append(link("Look through their contents", withQuery(address("streams", stream, "browse"), through)));
+    // A filter looks at payloads, so what fits one is asked for where somebody wants to see them.
+    if (!narrowed.filter) newest(document.getElementById("newest"), stream, { kind, asked: narrowed, title: "The newest of them" }).catch(() => {});
+    else document.getElementById("newest").hidden = true;
+  } else document.getElementById("newest").hidden = true;
   document.getElementById("groups").replaceChildren(...found.groups.map((group) => section(group, found.max_redrives, found.groups.length === 1)));
   showPicked();
 }

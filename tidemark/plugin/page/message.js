@@ -1,6 +1,7 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
 import { address, asked, button, cell, coordinateOf, copyable, element, fill, grouped, link, load, loadPatiently, navigation, rangeText, remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery } from "./shared.js";
+import { newest } from "./newest.js";
 import { plan } from "./plan.js";
 import { fields, headers, parts } from "./payload.js";
 
@@ -59,7 +60,7 @@ function windowsOf(found) {
 
 function windowRow(row, one) {
   cell(row, windowLink(stream, one.window), "lane");
-  cell(row, one.state, one.state === "committed" ? "good" : "");
+  cell(row, one.state, one.counts === "count" ? "good" : "");
   cell(row, time(one.at), "time");
   cell(row, one.run === null ? null : run(one.run), "run");
   cell(row, one.counts, "");
@@ -157,6 +158,7 @@ function show(found) {
   document.getElementById("after").disabled = !exact;
   form.elements.offset.value = found.offset;
   document.getElementById("answer").hidden = false;
+  document.getElementById("newest").hidden = true;
 }
 
 // The rest of the answer, from servers that may be slow or away: rows in files and topics, and schemas.
@@ -243,4 +245,7 @@ document.getElementById("before").addEventListener("click", () => step(-1n));
 document.getElementById("after").addEventListener("click", () => step(1n));
 for (const name of ["topic", "partition", "offset"]) if (asked(name)) form.elements[name].value = asked(name);
 if (asked("topic") && asked("partition") && asked("offset")) ask(false);
-else suggest().catch((error) => say(document.getElementById("problem"), error.message));
+else {
+  suggest().catch((error) => say(document.getElementById("problem"), error.message));
+  newest(document.getElementById("newest"), stream).catch(() => {});
+}

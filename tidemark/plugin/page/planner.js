@@ -4,6 +4,7 @@ import {
   ROOT, address, airflow, asked, button, cell, copyable, counted, element, estimated, grouped, isOne, load, loadPatiently, navigation, rangeText,
   remember, run, say, streamOfAddress, time, ungrouped, windowLink, withQuery,
 } from "./shared.js";
+import { newest } from "./newest.js";
 import { STORED, dagOf, pausedSaid, start } from "./plan.js";
 import { placesTable } from "./places.js";
 import { showTime, timeOf } from "./times.js";
@@ -336,6 +337,7 @@ async function resolve() {
     return;
   }
   say(place("problem"), "");
+  place("newest").hidden = true;
   place("instead").replaceChildren();
   say(place("waiting"), "Resolving …");
   try {
@@ -425,6 +427,20 @@ async function given() {
   return [kind, fields];
 }
 
+// For an empty form: what came last, to be picked.
+function showNewest() {
+  const pick = (coordinate) => {
+    const { records } = form.elements;
+    form.elements.way.value = "records";
+    records.value = [...new Set([...records.value.split("\n").filter((line) => line.trim()), coordinate])].join("\n");
+    before = "";
+    showFields();
+    countRecords();
+    changed();
+  };
+  return newest(place("newest"), stream, { act: { title: "Pick", pick } });
+}
+
 navigation(stream, "Plan");
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -464,4 +480,5 @@ given().then(([kind, fields]) => {
   fillIn(kind, fields);
   // Whoever gets the address sees the plan at once.
   if (Object.keys(fields).length) resolve();
+  else showNewest().catch(() => {});
 }).catch((error) => say(place("problem"), error.message));

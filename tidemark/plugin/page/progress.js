@@ -37,8 +37,8 @@ const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
 // A dialog that asks why. `act` gets the reason; the dialog says what is wrong if it fails. `given`: a reason that was given before.
-// `fields`: what else it asks.
-export function why(title, about, act, { given = "", fields = [], label: named = "Reason, which the ledger keeps" } = {}) {
+// `fields`: what else it asks. `needed`: whether a reason has to be given, as the fields are now.
+export function why(title, about, act, { given = "", fields = [], label: named = "Reason, which the ledger keeps", needed = () => true } = {}) {
   const dialog = element("dialog", undefined, "plan");
   dialog.setAttribute("aria-label", title);
   const form = element("form");
@@ -51,6 +51,12 @@ export function why(title, about, act, { given = "", fields = [], label: named =
   const buttons = element("p", undefined, "buttons");
   buttons.append(go, button("Close", () => dialog.close()));
   form.append(element("h2", title), element("p", about, "quiet"), ...fields, label, buttons, said);
+  const show = () => {
+    reason.required = needed();
+    label.hidden = !reason.required;
+  };
+  form.addEventListener("change", show);
+  show();
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
@@ -114,8 +120,8 @@ function laneOf(one) {
     made.append(said);
   }
   const partitions = one.partitions.map((found) => ({ ...found, done: readOf(found), within: `within ${rangeText(found.partition, found.from, found.until)}` }));
-  made.append(partitionsTable(one.kind === "erase" ? "Erased" : "Read", partitions, one.more_partitions));
   if (one.committed.length) made.append(...committedBy(one));
+  made.append(...folded(partitionsTable(one.kind === "erase" ? "Erased" : "Read", partitions, one.more_partitions), partitions.length + one.more_partitions, one.lane));
   return made;
 }
 
@@ -123,6 +129,19 @@ function laneOf(one) {
 function howFar({ window: name, step, done, offsets, beat }) {
   if (done === null || offsets === "0") return [];
   return [" ", bar(name ? `window ${name}` : step, done, offsets), ` ${grouped(done)} of ${grouped(offsets)}${paceOf({ name, step, done, offsets, beat })}`];
+}
+
+// Of many partitions, the table is folded; whoever opens it finds it open at the next look.
+const unfolded = new Set();
+const MOST_OPEN = 12;
+
+function folded(box, number, name) {
+  if (number <= MOST_OPEN) return [box];
+  const made = element("details");
+  made.open = unfolded.has(name);
+  made.append(element("summary", counted(number, "partition")), box);
+  made.addEventListener("toggle", () => (made.open ? unfolded.add(name) : unfolded.delete(name)));
+  return [made];
 }
 
 function partitionsTable(what, partitions, more) {
@@ -158,7 +177,7 @@ function workOf(tasks, found, stream, named) {
     else if (job.window) said.append("In work: window ", windowLink(stream, job.window), `, ${job.step}`, ...howFar(job));
     else said.append(`${spoken(job.step[0].toUpperCase() + job.step.slice(1))}`, ...howFar(job));
     made.push(said);
-    if (mine && job.done !== null && job.partitions.length) made.push(partitionsTable(job.step?.includes("storing") ? "Stored" : "Read", job.partitions, job.more_partitions));
+    if (mine && job.done !== null && job.partitions.length) made.push(...folded(partitionsTable(job.step?.includes("storing") ? "Stored" : "Read", job.partitions, job.more_partitions), job.partitions.length + job.more_partitions, "job"));
   }
   // In the end, `publish` has all of them.
   const { ingest } = found;
@@ -236,8 +255,14 @@ function ended(kind, run, lanes) {
   return answer && !lanes.length ? `Finished: ${answer}.` : "Finished.";
 }
 
-// `failed`: the step that has failed, or is tried again, and why.
-function told(kind, run, { lanes, away }, failed, paused, doneBefore) {
+// What a run does before it claims its offsets.
+function notClaimed(step) {
+  const does = { check: "it resolves what is asked for", compare: "it reads the offsets to compare their rows with those that count now", show_changes: "it has compared", approve: "it waits for a second person" };
+  return `Nothing is claimed or committed yet${does[step] ? `: ${does[step]}` : ""}.`;
+}
+
+// `failed`: the step that has failed, or is tried again, and why. `step`: the one at work.
+function told(kind, run, { lanes, away }, failed, paused, doneBefore, step) {
   const made = [];
   const why = failed?.why?.replace(/\.$/, "");
   if (paused) made.push(paused);
@@ -254,15 +279,24 @@ function told(kind, run, { lanes, away }, failed, paused, doneBefore) {
     made.push(`${grouped(done)} of ${counted(all, "offset")} ${isOne(done) ? "is" : "are"} ${kind === "erase" ? "erased" : "read and committed"}${paceOfAll(lanes)}.`);
     const answer = run?.state === "success" ? answerOf(run) : undefined;
     if (answer) made.push(`${answer[0].toUpperCase()}${answer.slice(1)}.`);
-  } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind) && !away) made.push("Nothing is claimed or read yet.");
+  } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind) && !away) made.push(notClaimed(step));
   return made.join(" ");
 }
 
+const stepAtWork = (tasks) => tasks.find((one) => !ENDED.has(one.state) && one.state && one.state !== "skipped" && ORDER.includes(one.task_id))?.task_id;
+
+// Where a run takes far longer than its plan has said, how many times.
+function longerSaid(about, estimate) {
+  const ms = Date.parse(about.end_date ?? new Date().toISOString()) - Date.parse(about.start_date);
+  if (!estimate?.seconds || ms < 60000 || ms < 2000 * estimate.seconds) return "";
+  return ` Its estimate was ${estimate.seconds < 60 ? "less than a minute" : span(estimate.seconds * 1000)}: it ${about.end_date ? "took" : "takes"} ${grouped(Math.floor(ms / 1000 / Math.max(60, estimate.seconds)))} times as long.`;
+}
+
 // How long a run of Airflow has taken, and how many of its steps have ended, where no lane says it.
-function tookSaid(about, tasks, lanes) {
+function tookSaid(about, tasks, lanes, estimate) {
   if (!about?.start_date) return [];
   const ms = Date.parse(about.end_date ?? new Date().toISOString()) - Date.parse(about.start_date);
-  const said = about.end_date ? `It took ${span(Math.max(0, ms))}.` : `Begun ${span(Math.max(0, ms))} ago.`;
+  const said = (about.end_date ? `It took ${span(Math.max(0, ms))}.` : `Begun ${span(Math.max(0, ms))} ago.`) + longerSaid(about, estimate);
   const shown = tasks.filter((one) => ORDER.includes(one.task_id));
   if (lanes.length || about.end_date || !shown.length) return [said];
   const ended = shown.filter((one) => ENDED.has(one.state) || one.state === "skipped").length;
@@ -364,6 +398,34 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     }, { given: conf.reason || "" }), "primary");
   }
 
+  // Airflow ends a run's tasks when the run is set to failed. Whoever may not do so is told so by Airflow.
+  function stopping() {
+    const dialog = element("dialog", undefined, "plan");
+    dialog.setAttribute("aria-label", "Stop the run");
+    const said = element("p", "", "said");
+    said.setAttribute("role", "status");
+    const go = button("Stop the run", async () => {
+      go.disabled = true;
+      try {
+        await airflow(`${runs}?update_mask=state`, { state: "failed" }, "PATCH");
+        dialog.close();
+        toast("Stopped: what is committed stays.");
+        look();
+      } catch (error) {
+        said.className = "said bad";
+        said.textContent = error.status === 403 ? `Airflow does not let you stop runs of ${dag}.` : error.message;
+        go.disabled = false;
+      }
+    }, "primary");
+    const buttons = element("p", undefined, "buttons");
+    buttons.append(go, button("Close", () => dialog.close()));
+    dialog.append(element("h2", "Stop the run"), element("p", "Airflow ends its steps and calls the run failed. What is committed stays; what a window in work has written never counts.", "quiet"), buttons, said);
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+    go.focus();
+  }
+
   function steering(found, about, lanes, tasks, answer) {
     const state = about?.state;
     const made = [];
@@ -378,6 +440,8 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       } else made.push(button("Resume", () => goOn(state), "primary"));
       made.push(button("Cancel …", () => why("Cancel the run", "Ends it now. Committed windows stay; what the window in work has written never counts. The rest is free for a later request.", (reason) => steered("cancel", reason, "Cancelled: what is committed stays."))));
     } else if (open.length) made.push(element("span", `Only those who may trigger ${stream}__${lanes[0].kind} can pause or cancel it.`, "quiet"));
+    // Without a lane, Airflow alone knows the run: it checks, compares, or waits, and has committed nothing.
+    if (!open.length && dag && about && !ENDED.has(state)) made.push(button("Stop …", () => stopping()));
     if (open.length && !dag) made.push(element("span", `A run of the command line: after a pause, run it again with --run ${found.run}.`, "quiet"));
     if (dag) {
       if (PLANNED.has(kindOf(dag))) made.push(link("Plan it again", withQuery(`${address("streams", stream)}/plan`, { from_run: `${dag}/${run}` })));
@@ -445,11 +509,11 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
       const paused = about && !ENDED.has(about.state) ? await pausedSaid(dag) : "";
       showPaused(paused);
-      place("told").textContent = told(kind, about, { ...found, lanes }, failed, paused, doneBefore);
+      place("told").textContent = told(kind, about, { ...found, lanes }, failed, paused, doneBefore, stepAtWork(tasks));
       // A step that somebody has paused or cancelled has failed too, as Airflow sees it.
       const isSteered = lanes.some((one) => one.state === "paused" || one.state === "cancelled");
       place("told").className = `sentence ${failed?.over && !isSteered ? "bad" : failed || paused || doneBefore ? "busy" : ""}`;
-      mend(place("took"), holding(tookSaid(about, tasks, lanes)));
+      mend(place("took"), holding(tookSaid(about, tasks, lanes, answer?.estimate)));
       mend(place("asked"), holding(askedFor(dag ? named : found.run || named, about?.conf)));
       mend(place("steps"), holding(steps(tasks, dry)));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;

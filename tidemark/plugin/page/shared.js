@@ -87,16 +87,16 @@ export async function load(url, options = {}) {
   }
 }
 
-// As load, but asks again while servers are only slow (504). `waiting` is told each time why there is no answer yet.
-export const loadPatiently = (url, waiting, tries = 6, options = {}) => patiently(() => load(url, options), waiting, tries);
+// As load, but asks again while servers are only slow (504): the server itself gives up what takes too long, and says so.
+// `waiting` is told each time why there is no answer yet; where it returns false, nobody waits any more.
+export const loadPatiently = (url, waiting, tries = Infinity, options = {}) => patiently(() => load(url, options), waiting, tries);
 
 export async function patiently(ask, waiting, tries) {
   for (let left = tries; ; left -= 1) {
     try {
       return await ask();
     } catch (error) {
-      if (error.status !== 504 || left <= 1) throw error;
-      waiting(error.message);
+      if (error.status !== 504 || left <= 1 || waiting(error.message) === false) throw error;
       await new Promise((done) => setTimeout(done, 1000));
     }
   }

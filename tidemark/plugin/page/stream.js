@@ -45,7 +45,8 @@ function partitionRow(row, one) {
 function windowRow(row, one) {
   cell(row, one.lane, "lane");
   cell(row, link(String(one.seq), address("streams", name, "windows", one.lane, String(one.seq))), "number");
-  cell(row, one.state, one.state === "committed" ? "good" : "");
+  // Whether its results still count, the window's own page says.
+  cell(row, one.state);
   cell(row, time(one.at), "time");
   const ranges = cell(row, "", "ranges");
   for (const range of one.ranges.slice(0, MOST_RANGES)) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));

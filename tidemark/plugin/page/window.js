@@ -91,6 +91,18 @@ function sinkRow(row, one) {
   cell(row, Object.entries(one.place).map(([name, value]) => `${name} ${value}`).join(", "), "reason");
 }
 
+// The text of the file, which opens; of one that has changed, the ledger keeps the digest alone.
+function streamFile({ stream_digest: digest, same_file: same, file_text: text }) {
+  const name = digest.slice(0, 12);
+  if (!same || text === null) {
+    const said = same ? "as it is now" : "it has changed since: in your version control, the file whose SHA-256 begins so";
+    return copyable(digest, element("span", `${name} (${said})`));
+  }
+  const made = element("details");
+  made.append(element("summary", `${name} (as it is now)`), element("pre", text));
+  return made;
+}
+
 function facts(place, found) {
   const fact = (name, content) => {
     if (content === null || content === undefined || content === "") return;
@@ -115,8 +127,9 @@ function facts(place, found) {
   else if (found.takes > 1) fact("Attempt", `number ${found.takes}; earlier attempts are not kept`);
   if (found.attempt) {
     fact("Generation", String(found.attempt.generation));
-    fact("Code", found.attempt.code_version);
-    fact("Stream file", `${found.attempt.stream_digest.slice(0, 12)} ${found.attempt.same_file ? "(as it is now)" : "(it has changed since)"}`);
+    const [version, ...own] = found.attempt.code_version.split("+");
+    fact("Code", `Tidemark ${version}; ${own.length ? `your own: ${own.join("+")}` : "your own has no version: TIDEMARK_CODE_VERSION names one"}`);
+    fact("Stream file", streamFile(found.attempt));
   }
   if (found.messages && found.messages.dead_letters) {
     const url = withQuery(address("streams", stream, "dead-letters"), { window: found.window });
@@ -150,6 +163,11 @@ function newerRow(row, one) {
 // What became of its results: a link for whoever asks which run has replaced them.
 async function showNewer() {
   const found = await loadPatiently(address("api", "streams", stream, "windows", lane, seq, "newer"), () => {}, 2);
+  // Committed, and of no effect any more.
+  if (String(found.count) === "0" && found.newer.length) {
+    const state = document.getElementById("state");
+    [state.textContent, state.className] = [found.newer.every((one) => one.kind === "erase") ? "erased" : "replaced", "badge busy"];
+  }
   const place = document.getElementById("since");
   const said = found.newer.length ? `At ${grouped(found.count)} of its ${counted(found.offsets, "offset")} its results still count.` : "All its results still count.";
   place.querySelector("p").textContent = said + (found.more ? ` The newest ${found.newer.length} of ${counted(found.newer.length + found.more, "window")}.` : "");
