@@ -6,10 +6,11 @@ import itertools
 import pickle
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 
 from services import control, processes
 from services.site import Site
@@ -19,6 +20,9 @@ from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import Unreachable
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.kafka.messages import Origin, newest_origins
+from tidemark.sinks.stored_rows import Place
 
 
 @pytest.fixture
@@ -102,3 +106,18 @@ def test_a_topic_that_is_made_anew_while_it_is_looked_at(
     monkeypatch.setattr(log, "_who", lambda described: next(numbers))
     with pytest.raises(Unreachable, match=f"{topic}: deleted, recreated or led by others each time"):
         asking.topics((topic,), READ_COMMITTED)
+
+
+@pytest.mark.covers("O10")
+def test_the_last_messages_of_a_topic_say_whose_it_is(kafka: Kafka) -> None:
+    """Of each partition, also behind messages of another program; a topic that is not there says nothing."""
+    topic = f"results-{secrets.token_hex(4)}"
+    kafka.create(topic, 3)
+    first, last = (Origin("orders", Place(TopicPartition("logs", 0), offset, 0), 5, "ingest", 3) for offset in (7, 8))
+    with closing(KafkaProducer(bootstrap_servers=kafka.servers)) as producer:
+        for partition, headers in ((0, first.headers()), (2, last.headers()), (2, []), (2, [("trace", b"1")])):
+            producer.send(topic, b"{}", partition=partition, headers=headers)
+        producer.flush()
+    endpoint = KafkaEndpoint(kafka.servers)
+    found = list(newest_origins(endpoint, [f"{topic}-missing", topic]))
+    assert found == [(topic, first), (topic, last)]

@@ -236,6 +236,7 @@ def simulated() -> Iterator[None]:
         stack.enter_context(patch.object(copies.Copies, "check", lambda self: effect()))
         stack.enter_context(patch.object(KafkaLog, "message_limits", lambda self, topics: {}))
         stack.enter_context(patch.object(messages, "_messages", lambda *_: now().target.read()))
+        stack.enter_context(patch.object(messages, "_newest", lambda *_: (one[0] for one in now().target.read())))
         for module in (doubt, kafka_now, fence, gateway, table):
             stack.enter_context(patch.object(module, "time", clock))
         stack.enter_context(patch.object(selections, "PIECE_BYTES", _PIECE_BYTES))

@@ -5,14 +5,22 @@ from __future__ import annotations
 import inspect
 import random
 import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.streams_in_memory import StreamInMemory, nowhere
+from tidemark.errors import LedgerContradiction, NotAuthorized
+from tidemark.ledger.records import INGEST
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.kafka.messages import Origin, _PlacesRead, only_counting
+from tidemark.runs.windows import ingest
+from tidemark.sinks.kafka import messages
+from tidemark.sinks.kafka.messages import Origin, _PlacesRead, newest_origins, only_counting
 from tidemark.sinks.stored_rows import Place
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
@@ -126,3 +134,63 @@ def test_the_first_of_two_alike_is_given_also_at_the_edges_of_blocks() -> None:
     ]
     found = list(only_counting(written, "mine", authority))
     assert [(one.origin.place.offset, one.value) for one in found] == [(offset, b"0") for offset in offsets]
+
+
+_WITH_KAFKA = """
+stream: orders
+source:
+  topics: [orders]
+  start: earliest
+scheme: {type: json, fields: {id: integer}}
+sinks: [{type: kafka, topic: results}]
+dead_letters: {type: parquet, folder: dead}
+ledger: {type: sql}
+"""
+
+
+@pytest.mark.covers("O10")
+@pytest.mark.parametrize("way", ["ingest", "import"])
+def test_a_stream_does_not_begin_where_it_has_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Its ledger's connection leads to another database now, or the ledger was lost: it would write everything once more."""
+    mine, other = (
+        Origin(name, Place(TopicPartition("orders", 0), 7, 0), 5, "ingest", 3).headers()
+        for name in ("orders", "others")
+    )
+    made = StreamInMemory(tmp_path, text=_WITH_KAFKA)
+    made.ends((0, 10))
+    made.opened = replace(made.opened, connections=nowhere)
+
+    def begin() -> None:
+        if way == "ingest":
+            assert ingest.plan_ingest(made.opened, "run") is not None
+        else:
+            ingest.import_positions(made.opened, {("orders", 0): 5}, "earliest", "run", write=True)
+
+    there: list[list[tuple[str, bytes]]] = [[], other, [("tidemark.format", b"9")], mine]
+    monkeypatch.setattr(messages, "_newest", lambda cluster, topic: iter(there))
+    with pytest.raises(
+        LedgerContradiction, match=r"the topic results .*holds messages that stream orders has written, as of ord"
+    ):
+        begin()
+    # Nothing was begun, and it is said each time.
+    assert made.opened.book.head(INGEST) is None
+    with pytest.raises(LedgerContradiction, match="name another topic, or delete"):
+        begin()
+    del there[-1]
+    begin()
+    # From now on, what is there may be of its own attempts.
+    there.append(mine)
+    ingest.plan_ingest(made.opened, "run")
+
+
+def test_a_topic_that_is_only_written_to_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(cluster: object, topic: str) -> list[list[tuple[str, bytes]]]:
+        if topic == "kept":
+            raise NotAuthorized("no right Read")
+        return [Origin("orders", Place(TopicPartition("orders", 0), 7, 0), 5, "ingest", 3).headers()]
+
+    monkeypatch.setattr(messages, "_newest", refused)
+    found = list(newest_origins(cast("Any", None), ["kept", "results"]))
+    assert [(topic, origin.stream) for topic, origin in found] == [("results", "orders")]

@@ -181,6 +181,13 @@ class PlainSink:
         published before a later one that covers its offsets is pinned. By default they see what attempts write.
         """
 
+    def check_unused(self, opened: Opened, settings: Any) -> None:
+        """Raises LedgerContradiction where a stream that is about to begin has written to the sink's place before.
+
+        Its ledger was lost then, or a connection leads to another one. By default nothing is looked at: most places carry the
+        mark of their stream and its ledger.
+        """
+
     # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
     left_by_erasing: ClassVar[str] = "this type of sink does not say whether it removes what is erased"
 

@@ -25,6 +25,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import first_at
 from tidemark.runs.windows import pinning
 from tidemark.runs.windows.lanes import committed_before, plan_lane
+from tidemark.sinks.kinds import kind_of
 from tidemark.streams.source import StartOffsets
 
 
@@ -37,6 +38,8 @@ def plan_ingest(opened: OpenStream, run: str, *, again: bool = False) -> Pending
     if before and before[-1].window.run == run:
         return next_window(opened, INGEST, run, before[-1].window.goal)
     if opened.book.head(INGEST) is None:
+        # From then on, what is there may be of an attempt of this ledger.
+        _check_unused(opened)
         start = _first_positions(opened, request(opened, run, topics_now(opened)))
         kept = () if Guarantee(opened.stream.guarantee) == Guarantee.NONE else start
         open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=kept)
@@ -64,12 +67,19 @@ def import_positions(
         given = starting.shifted(known, given, shift)
     start = starting.start_positions(known, topics, others, given)
     if write:
+        _check_unused(opened)
         opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
         if opening.head.positions != start:
             raise Conflict(
                 f"another program has begun {opened.book.stream} at other positions meanwhile; nothing was imported"
             )
     return start
+
+
+def _check_unused(opened: OpenStream) -> None:
+    """Raises LedgerContradiction where the results of a stream that begins are there already."""
+    for sink in opened.stream.sinks:
+        kind_of(sink.type).without_spark().check_unused(opened, sink)
 
 
 def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bool]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
-from tidemark.errors import WrongUse
+from tidemark.errors import NotAuthorized, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.offsets.authority import Authority
@@ -51,6 +52,8 @@ HEADER_NAMES = tuple(
         "window",
     )
 )
+# Messages of each partition that say whose a topic is; the last one may be of another program.
+_NEWEST = 100
 _BLOCK_BITS = 16
 # A list of this many offsets is as large as a bit for each offset of the block.
 _FEW = 1 << (_BLOCK_BITS - 4)
@@ -175,6 +178,33 @@ def _set(bits: bytearray, number: int) -> bool:
         return False
     bits[at] |= 1 << bit
     return True
+
+
+def newest_origins(cluster: KafkaEndpoint, topics: Sequence[str]) -> Iterator[tuple[str, Origin]]:
+    """The origins of the last messages of some topics, with the topic; of a few in each partition.
+
+    A topic that is not there yet, or that this user may only write to, says nothing. Raises Unreachable.
+    """
+    for topic in topics:
+        try:
+            for headers in _newest(cluster, topic):
+                with suppress(ValueError):
+                    if (origin := Origin.of(headers)) is not None:
+                        yield topic, origin
+        except NotAuthorized:
+            continue
+
+
+def _newest(cluster: KafkaEndpoint, topic: str) -> Iterator[list[tuple[str, bytes]]]:
+    """The headers of the last messages of each partition."""
+    with consumer_of(cluster) as consumer, reads_topic(cluster, topic):
+        partitions = [
+            KafkaTopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())
+        ]
+        starts = consumer.beginning_offsets(partitions) if partitions else {}
+        for at, end in sorted(consumer.end_offsets(partitions).items() if partitions else ()):
+            for record in records_of(consumer, at, end, max(starts[at], end - _NEWEST)):
+                yield list(record.headers)
 
 
 def _messages(

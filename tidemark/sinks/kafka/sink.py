@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.errors import LedgerContradiction
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import Columns, Opened, PlainSink
-from tidemark.sinks.kafka.messages import kafka_messages
+from tidemark.sinks.kafka.messages import kafka_messages, newest_origins
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place, text
@@ -22,6 +23,20 @@ class PlainKafka(PlainSink):
 
     def place(self, opened: Opened, settings: KafkaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.kafka, "topics": ",".join(settings.targets())}
+
+    def check_unused(self, opened: Opened, settings: KafkaSink) -> None:
+        # No message can carry a mark of its ledger. Those of a stream that begins are of another ledger.
+        stream, cluster = opened.book.stream, kafka_endpoint(opened.connections(settings.kafka))
+        for topic, origin in newest_origins(cluster, settings.targets()):
+            if origin.stream == stream:
+                at, window = f"{origin.place.partition}@{origin.place.offset}", f"{origin.lane}/{origin.seq}"
+                raise LedgerContradiction(
+                    f"the topic {topic} of Kafka at {cluster} holds messages that stream {stream} has written, as of {at} in "
+                    f"window {window}, and its ledger has no window: the connection leads to another ledger, or this one was "
+                    "lost. If it was lost, restore it from a backup (tidemark ledger restore STREAM FILE): a new one would "
+                    "read and write everything once more. If the stream is meant to begin again, name another topic, or delete "
+                    "this one"
+                )
 
     def rows_at(self, opened: Opened, settings: KafkaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
         from tidemark.sinks.kafka.message_lookup import messages_of
