@@ -320,7 +320,8 @@ def test_the_tasks_log_says_what_a_person_should_know(
     status = Status("OK", "no lag", "a", 0, "a/0: the lag is 0")
     headroom = "a/0: offset 10, the next unread one, may be deleted in 31 h"
     shown = [shown_overview(partition(lag=0), status=status, retention_headroom=headroom)]
-    monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown[0])
+    monkeypatch.setattr("tidemark.views.overview.overview", lambda opened, unread: shown[0])
+    monkeypatch.setattr("tidemark.ledger.covered.unread_now", lambda book: None)
     opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
     caplog.set_level("INFO", logger="tidemark.airflow.metrics")
     send_positions(opened)

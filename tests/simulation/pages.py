@@ -16,8 +16,8 @@ from tests.simulation.work import Place
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.book import View, head_key
-from tidemark.ledger.covered import history_of, holes_now, keep_covered
-from tidemark.ledger.holes import Ingest, holes
+from tidemark.ledger.covered import history_of, keep_covered, unread_now
+from tidemark.ledger.holes import PassedUnread
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import unread_part
@@ -117,28 +117,26 @@ class Pages:
             }
             other: set[Place] = {place for place in shown.keys() | want.keys() if shown.get(place) != want.get(place)}
             check(not other, f"the page says that other windows count at {said(other)} than the ledger does")
-        known = holes(view.windows, Ingest.seen(view))
+        known = PassedUnread.seen(view)
         starts = {one.at for one in view.register.lanes[INGEST].start} if view.register is not None else set()
-        passed = {place for place in each(known) if place[0] in starts}
+        passed = {place for place in each(known.holes) if place[0] in starts}
         check(
             passed == holes_of(self._oracle),
-            f"the holes are {known}, and the ingest passed by {said(holes_of(self._oracle))}",
+            f"the holes are {known.holes}, and the ingest passed by {said(holes_of(self._oracle))}",
         )
         for kept in (self._index, self._holes):
-            check(
-                kept.unread().holes == known,
-                f"{type(kept).__name__} has the holes {kept.unread().holes}, and the ledger {known}",
-            )
+            said_of = f"{type(kept).__name__} says that {kept.unread()} is not read, and the ledger {known}"
+            check(kept.unread() == known, said_of)
         self._covered(view, known)
 
-    def _covered(self, view: View, known: RangeSet) -> None:
+    def _covered(self, view: View, known: PassedUnread) -> None:
         """What is kept of the windows of the ingest, and those after it, are all of its windows."""
         from tests.simulation.oracle import check
 
         book = self._oracle.book
-        history, found = history_of(book), holes_now(book)
+        history, found = history_of(book), unread_now(book)
         lanes = history.lanes if history is not None else {}
-        check(found == known, f"by what is kept, the holes are {found}, and in the ledger {known}")
+        check(found == known, f"by what is kept, {found} is not read, and in the ledger {known}")
         for lane, covers in lanes.items():
             mine = RangeSet.union(window.covers for window in view.windows if window.record.lane == lane)
             check(covers == mine, f"by what is kept, {lane} covers {covers}, and in the ledger {mine}")

@@ -105,7 +105,7 @@ def test_what_stands_in_is_below_the_home(tmp_path: Path, monkeypatch: pytest.Mo
     # Nothing else stands in for anything.
     for other in ("hbase_default", "kafka_default", "sql_other", "lake_other"):
         with pytest.raises(
-            ConnectionMissing, match=f"^there is no connection {other}: set AIRFLOW_CONN_[A-Z_]+, as JSON"
+            ConnectionMissing, match=f"^there is no connection {other}: set AIRFLOW_CONN_[A-Z_]+ to JSON such as"
         ):
             from_environment(other)
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "mine"))

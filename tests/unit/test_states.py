@@ -13,6 +13,7 @@ import pytest
 from tests.support.claiming import claim_lane
 from tests.support.overviews import partition, shown_overview
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
+from tidemark.ledger.covered import unread_now
 from tidemark.ledger.holes import PassedUnread
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.recovery.backup import retire
@@ -173,7 +174,9 @@ def skipped(tmp_path: Path) -> StreamInMemory:
 
 
 def seen(orders: StreamInMemory) -> Overview:
-    return overview(orders.opened, PassedUnread.seen(orders.opened.book.view()))
+    found = unread_now(orders.opened.book)
+    assert found == PassedUnread.seen(orders.opened.book.view())
+    return overview(orders.opened, found)
 
 
 @pytest.mark.covers("U19", "S4")

@@ -958,7 +958,7 @@ def test_a_folder_that_cannot_be_read_is_named(
     monkeypatch.setenv("TIDEMARK_STREAMS", os.pathsep.join(map(str, (kept_from_us, other))))
     found, (problem,) = KnownStreams().now()
     assert list(found) == ["orders"]
-    assert re.search(said, problem)
+    assert re.search(said, problem.problem)
 
 
 def test_a_folder_that_is_named_and_not_there_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -973,7 +973,7 @@ def test_a_folder_that_is_named_and_not_there_is_no_empty_one(tmp_path: Path, mo
         stream_files(missing, other)
     found, (problem,) = KnownStreams().now()
     assert list(found) == ["orders"]
-    assert said in problem
+    assert said in problem.problem
 
 
 def test_a_command_says_why_the_file_of_its_stream_is_not_valid(

@@ -19,7 +19,8 @@ from tidemark.errors import TidemarkError
 from tidemark.ledger.book import NOTHING, Book, Committed, record_key
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import decode, decode_what_is_known, digest, encode
-from tidemark.ledger.holes import Ingest, PassedUnread, Reached, holes, uncovered
+from tidemark.ledger.holes import Ingest, PassedUnread, Reached, uncovered
+from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import FORMAT, INGEST, Gap, GapKind, Guarantee, Head, LaneEntry, Record, Register
 from tidemark.ledger.stores.contract import InDoubt, Key
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition, repeated
@@ -145,28 +146,14 @@ def history_of(book: Book) -> LedgerHistory | None:
     return LedgerHistory(register, head.head, ingested(book, head.head), others)
 
 
-def holes_now(book: Book) -> RangeSet:
-    """Every hole of a stream. The windows of other lanes are read only where those of the ingest leave some."""
-    register, head = book.register(), book.head(INGEST)
-    if register is None or head is None:
-        return NOTHING
-    if not ingested(book, head.head).holes(Ingest.of(register[1], head.head)):
-        return NOTHING
-    view = book.view()
-    return holes(view.windows, Ingest.seen(view))
-
-
 def unread_now(book: Book) -> PassedUnread:
-    """What the ingest is past without a window that has read it. Windows of other lanes are read only where it leaves some."""
+    """What the ingest is past without a window that has read it. Of other lanes, only the windows near that are read."""
     register, head = book.register(), book.head(INGEST)
     if register is None or head is None:
         return PassedUnread()
-    known = ingested(book, head.head)
-    found = known.unread(Ingest.of(register[1], head.head))
-    if found == PassedUnread():
-        return found
-    history = history_of(book)
-    return found if history is None else history.covered.unread(history.ingest)
+    found = ingested(book, head.head).unread(Ingest.of(register[1], head.head))
+    left = RangeSet.union((found.holes, found.lost, found.skipped))
+    return found.without(view_near(book, left, beside=frozenset({INGEST})).windows) if left else found
 
 
 def ingested(book: Book, head: Head) -> Covered:

@@ -121,10 +121,15 @@ class PassedUnread:
     lost: RangeSet = field(default_factory=RangeSet)
     skipped: RangeSet = field(default_factory=RangeSet)
 
+    def without(self, windows: Iterable[Committed]) -> PassedUnread:
+        """What is left of it beside more windows of other lanes."""
+        covered = RangeSet.union(window.covers for window in windows)
+        return PassedUnread(self.holes - covered, self.lost - covered, self.skipped - covered)
+
     @classmethod
     def seen(cls, view: View) -> PassedUnread:
         """By a view of the whole ledger."""
-        covered = RangeSet(range_ for window in view.windows for range_ in window.covers)
+        covered = RangeSet.union(window.covers for window in view.windows)
         records = [window.record for window in view.windows]
         gaps = [gap for record in records for gap in record.window.gaps]
         return passed_unread(Ingest.seen(view), Reached.by(records), covered, gaps)

@@ -35,8 +35,10 @@ class _Gap(NamedTuple):
         return [self.before + distance * step // (steps + 1) for step in range(1, steps + 1)]
 
 
-def view_near(book: Book, within: RangeSet) -> View:
+def view_near(book: Book, within: RangeSet, *, beside: frozenset[str] = frozenset()) -> View:
     """As `Book.view`, but that only the windows are in it which cover some of these offsets: nothing is said of others.
+
+    `beside`: lanes whose windows are left out.
 
     Raises LedgerContradiction when a head or a record is missing.
     """
@@ -47,6 +49,7 @@ def view_near(book: Book, within: RangeSet) -> View:
     lanes = dict(register.lanes)
     for part in closed_lanes(book, register):
         lanes |= {lane: entry for lane, entry in part.items() if _may_cover(entry, within)}
+    lanes = {lane: entry for lane, entry in lanes.items() if lane not in beside}
     heads = heads_of_open(book, lanes)
     records: dict[tuple[str, int], Record] = {}
     for lane, entry in lanes.items():
