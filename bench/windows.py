@@ -21,7 +21,7 @@ from tests.support.wide_history import give_history
 from tidemark.audit.coverage import coverage_by
 from tidemark.audit.levels import Level
 from tidemark.clients.sql import Database
-from tidemark.ledger.covered import EVERY, history_of, holes_now, keep_covered
+from tidemark.ledger.covered import EVERY, history_of, keep_covered, unread_now
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.recovery.verifying import verify
@@ -85,7 +85,7 @@ def _asked(opened: OpenStream, windows: int) -> dict[str, Callable[[], object]]:
 
     return {
         "plan": lambda: ingest.preview(opened),
-        "status": lambda: overview(opened, holes_now(book), without_kafka=True),
+        "status": lambda: overview(opened, unread_now(book), without_kafka=True),
         "coverage": coverage,
         "a window's page": lambda: window_of(opened, INGEST, middle),
         "one message": lambda: look_up(book, Coordinate(place.at, place.start)),
