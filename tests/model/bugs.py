@@ -60,14 +60,14 @@ BUGS = {
     ),
     "a lost answer is taken for a success": Bug(
         DOUBT,
-        "            reason = str(problem)\n",
+        "            doubtful, reason = True, str(problem)\n",
         "            return\n",
         "an attempt was told that it was committed",
         likely=26,
     ),
     "false is believed": Bug(
         DOUBT,
-        "            if current is not None and is_mine(current):\n                return\n",
+        "    if current is not None and is_mine(current):\n        return True\n",
         "",
         "an attempt was told that it was not committed",
         likely=14,

@@ -51,6 +51,7 @@ from tidemark.sinks.latest.sink import PlainLatestRows
 from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.sweeping import SinkSweeper
+from tidemark.sinks.taking_over import take_over
 from tidemark.streams.loading import load
 
 BUCKETS = 3
@@ -234,6 +235,7 @@ class LatestInMemory(StreamInMemory):
         book = Book(MemoryStore(), self.name, clock=lambda: self.now)
         backups.restore(book, backup)
         self.opened = replace(self.opened, book=book)
+        assert take_over(book, self.opened.connections) == []
 
     def wanted(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
         """By key what the model says: offset, partition and index of its newest row, the value, and whether it is deleted."""

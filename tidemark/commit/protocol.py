@@ -162,6 +162,30 @@ class Sweeper(Protocol):
 
 
 @runtime_checkable
+class Compares(Protocol):
+    """A Sweeper whose places say which windows they have shown."""
+
+    def compare(self, book: Book, head: Head) -> None:
+        """Look whether the places know more than the ledger, which then has gone back: see `ledger/rollbacks.py`.
+
+        `head`: that of the lane whose window is taken.
+        """
+        ...
+
+
+@runtime_checkable
+class ChecksOwners(Protocol):
+    """A Sweeper whose places say which ledger they belong to."""
+
+    def check_owners(self, book: Book, record: Record) -> None:
+        """Called before a window is settled.
+
+        Raises OwnedByAnother for a place of a ledger that took the place of this one: that may count what is swept here.
+        """
+        ...
+
+
+@runtime_checkable
 class HandsOn(Protocol):
     """A Sweeper that gives away copies of what a committed window has made."""
 
@@ -231,13 +255,15 @@ def take(
     *,
     take_over: bool = False,
     writes: bool = True,
+    compare: Callable[[Head], None] | None = None,
     on_step: Listener = nobody,
 ) -> Taken:
     """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
 
     A retry of the same run takes the window at once. Another run is refused while the holder's heartbeat is younger than
     the lease, unless `take_over`. Without `writes`, the attempt calls `note_writing` before it writes rows with its ordinal:
-    what the register gives is drawn only then.
+    what the register gives is drawn only then. `compare`: see `Compares`; before the draw, because a ledger that went back
+    draws what it must not.
     Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
     """
     while True:
@@ -247,6 +273,8 @@ def take(
         book.check_pending(stored.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
+        if compare is not None:
+            compare(stored.head)
         # A window that only erases writes no row.
         reads = _reads(book, pending.window)
         draws = _draws_ordinal(stored.head)
@@ -374,11 +402,14 @@ def _settled(book: Book, sweeper: Sweeper, stored: StoredHead, on_step: Listener
         return stored
     if book.is_settled(record):
         return stored
-    # A retired ledger leaves the rest to the one that replaces it: that may have gone on by now.
-    book.check_in_use()
     if record.kind == LaneKind.INGEST:
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
+    if record.owes_sweep:
+        # A retired ledger leaves the rest to the one that replaces it: that may have gone on by now.
+        book.check_in_use()
+    if isinstance(sweeper, ChecksOwners):
+        sweeper.check_owners(book, record)
     if gone := book.erases(record.window):
         sweeper.erase(record, gone, places_to_clear(book))
     if record.owes_sweep:
@@ -386,7 +417,6 @@ def _settled(book: Book, sweeper: Sweeper, stored: StoredHead, on_step: Listener
         on_step(Step.SWEPT)
     if isinstance(sweeper, HandsOn):
         sweeper.hand_on(book, record)
-    book.check_in_use()
     book.mark_settled(record)
     if is_due(record):
         keep_covered(book, record)
@@ -448,8 +478,8 @@ def check_nobody_writes(book: Book, offsets: RangeSet | None = None) -> None:
     its receipt would be lost if the ledger moved. Without `offsets`, those of all windows.
     """
     for window in book.committed():
-        shared = window.covers if offsets is None else window.covers & offsets
-        if window.record.receipt is not None or not shared:
+        wanted = window.covers if offsets is None else offsets
+        if window.record.receipt is not None or not (shared := window.covers & wanted):
             continue
         attempt = window.record.attempt
         if (age := _silent_ms(book, window.record.lane, attempt)) < LEASE_MS:
@@ -477,7 +507,8 @@ def process(
     `hold` writes heartbeats while the attempt holds the window, and gives the fence to check.
     """
     writes = not isinstance(work, SaysBeforeItWrites)
-    taken = take(book, lane, seq, run, take_over=take_over, writes=writes, on_step=on_step)
+    compare = partial(sweeper.compare, book) if isinstance(sweeper, Compares) else None
+    taken = take(book, lane, seq, run, take_over=take_over, writes=writes, compare=compare, on_step=on_step)
     window = taken.pending.window
     if window.guarantee == Guarantee.AT_MOST_ONCE:
         return _at_most_once(book, sweeper, work, hold, taken, on_step)

@@ -291,7 +291,9 @@ class Book:
         """The last write of settling: the history record, or a mark in stores whose commit writes that record.
 
         A late mark may replace the mark of a newer window. Then a run settles that window once more, without harm.
+        Raises WrongUse when the ledger was retired: the one that replaces it settles the window.
         """
+        self.check_in_use()
         if self.store.commits_records:
             self.store.put(settled_key(record.lane), sortable(record.seq).encode())
             return

@@ -585,7 +585,7 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # was lost may have had all below.
     ordinal: int = 0
     least_ordinal: int = 0
-    # Drawn when this ledger was made of a backup after which there may have been more: it has forgotten what came then.
+    # Drawn when this ledger may have forgotten something: see `forgetting.py`. It is a part of the name `ledger` from then on.
     restored: str = ""
     # The last acceptance of a generation that was far ahead.
     clock: AcceptedClock | None = None

@@ -151,6 +151,11 @@ def _behind(book: Book, generation: int, now: int) -> ClockBehind:
     return ClockBehind(f"{said}: set the clock that is wrong (this one, or that of the machine that drew it)")
 
 
+def check_clock(book: Book) -> None:
+    """Raises ClockAhead when this machine's clock is far ahead of that of the ledger's server."""
+    _check_not_ahead(book, book.clock())
+
+
 def _check_not_ahead(book: Book, now: int) -> None:
     server = book.store.time()
     if server is not None and now - server > MAX_CLOCK_DIFFERENCE_MS:

@@ -188,6 +188,26 @@ class PlainSink:
         mark of their stream and its ledger.
         """
 
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        """The mark of a place: its stream, and that stream's ledger. Empty without one, as for a type that makes no marks.
+
+        `stream`: the one that asks. A place may have a mark for each of several streams.
+        """
+        return {}
+
+    # Whether the owner is looked at once more before a window is settled: for places where that costs little beside the rest.
+    owner_asked: ClassVar[bool] = False
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        """Write another ledger of its stream into the mark of a place. See `owners.check_owner`."""
+
+    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        """The newest windows that a place says it has shown for this ledger: their lanes and generations.
+
+        A window is shown after its commit. So a ledger that does not know it has gone back. By default a place says nothing.
+        """
+        return ()
+
     # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
     left_by_erasing: ClassVar[str] = "this type of sink does not say whether it removes what is erased"
 

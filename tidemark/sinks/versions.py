@@ -9,7 +9,7 @@ def versions_of(book: Book) -> str:
     """The name of a ledger's versions in a table. After a restore, they begin again.
 
     A ledger that is restored to before a wrong clock draws lower generations than the table has seen of it. As versions of
-    the old name, the table would skip them until the clocks have caught up. Each restore gives a higher least ordinal.
+    the old name, the table would skip them until the clocks have caught up. Each restore gives another name.
     """
     restored = _restored(book)
     return f"{book.stream}/restored {restored}" if restored else book.stream
@@ -20,6 +20,6 @@ def was_restored(book: Book) -> bool:
     return bool(_restored(book))
 
 
-def _restored(book: Book) -> int:
+def _restored(book: Book) -> str:
     register = book.register()
-    return register[1].least_ordinal if register else 0
+    return register[1].restored if register else ""

@@ -26,6 +26,7 @@ from tidemark.offsets.counting import number_of
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.forms import AuditRequest, checked
 from tidemark.sinks.kinds import by_order
+from tidemark.sinks.taking_over import take_over
 
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
 
@@ -89,6 +90,11 @@ def restore(
         if not asking.agrees(f"Write this into the empty ledger of {opened.book.stream}?"):
             return
     _show(restored(opened.book, file), as_json=as_json)
+    for place in take_over(opened.book, opened.connections):
+        error(
+            f"still marked as the earlier ledger's, until a window writes there: {place}. Until then, see that nobody uses the "
+            "earlier ledger"
+        )
     problems = verify(opened.book)
     for problem in problems:
         error(problem)

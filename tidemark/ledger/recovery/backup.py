@@ -30,13 +30,15 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed_lanes import ClosedLanes, page_key
 from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.forgetting import forgetful
 from tidemark.ledger.limits import check_size
-from tidemark.ledger.records import FORMAT, Head, LaneState, Register
-from tidemark.ledger.register import change, new_token, open_lanes
+from tidemark.ledger.records import FORMAT, INGEST, Head, LaneState, Register, next_offsets
+from tidemark.ledger.register import change, check_clock, new_token, open_lanes
 from tidemark.ledger.selections import values_of
 from tidemark.ledger.sink_values import RESERVED
-from tidemark.ledger.stores.contract import Key, LedgerStore
+from tidemark.ledger.stores.contract import Key, LedgerStore, ShowsOffsets
 from tidemark.ledger.stores.doubt import NotMine, swap_surely
+from tidemark.offsets.times import in_utc
 
 # Values that say how runs are doing, what windows cover together, which is made again of them, and the marks of settled
 # windows: settling once more does no harm.
@@ -45,12 +47,13 @@ _FIRST = frozenset({"closed", "head", "register"})
 # Keys that go on with a lane and a window's number.
 _OF_WINDOWS = frozenset({"blocks", "history", "receipt"})
 
-# A ledger that was lost may have drawn ordinals since the backup. There are 16,384 of them in a stream's life.
-_ORDINALS_PERHAPS_LOST = 64
-
 
 class _Begin(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The first line of a backup. `at` is in milliseconds since 1970. Nothing came after a `final` backup."""
+    """The first line of a backup. `at` is in milliseconds since 1970. A `final` one is of a ledger that was retired.
+
+    Nothing came after a final backup in that ledger. But it may be restored once more, when the ledger that was made of it is
+    lost, so a restoration makes no difference.
+    """
 
     format: int = FORMAT
     stream: str
@@ -149,10 +152,12 @@ def restore(book: Book, path: Path) -> Summary:
     """Write a backup into an empty ledger. Repeating it finishes one that was cut off.
 
     Raises WrongUse when the file is not a whole backup of this stream, or when the ledger holds anything else; TooLarge
-    when a value does not fit into this kind of ledger. Then nothing was written.
+    when a value does not fit into this kind of ledger; ClockAhead when this machine's clock is far ahead of the server's. Then
+    nothing was written.
     """
     begin = _to_restore(book, path)
     book.store.prepare()
+    check_clock(book)
     register: Register | None = None
     heads: dict[str, Head] = {}
     there: set[str] = set()
@@ -174,17 +179,20 @@ def restore(book: Book, path: Path) -> Summary:
         if lane not in there and head.last is not None and _has_record(book, head):
             _put(book, record_key(lane, head.seq), encode(head.last))
     assert register is not None  # noqa: S101 - `_checked` has seen it
-    ordinal = register.ordinal + (0 if begin.final else _ORDINALS_PERHAPS_LOST)
-    now = structs.replace(
+    forgotten = forgetful(
         register,
-        generation=max(register.generation, book.clock(), *map(_generation, heads.values())),
-        ordinal=ordinal,
-        least_ordinal=register.least_ordinal if begin.final else ordinal,
-        restored=register.restored if begin.final else new_token(),
-        token=new_token(),
-        retired=None,
+        newest=max((register.generation, *map(_generation, heads.values()))),
+        since=begin.at,
+        now=book.clock(),
+        why=f"restored from a backup of {in_utc(begin.at)}",
     )
-    _put(book, REGISTER, encode(now))
+    _put(book, REGISTER, encode(structs.replace(forgotten, token=new_token(), retired=None)))
+    if INGEST in heads:
+        # The last commit before the backup has shown them, in another place or before later ones.
+        offsets = next_offsets(heads[INGEST].positions)
+        if isinstance(book.store, ShowsOffsets):
+            book.store.show(offsets)
+        book.publish(book.clock(), offsets)
     # A lane that was being closed beside the backup is closed now.
     open_lanes(book)
     return Summary(begin.at, values, {lane: head.seq for lane, head in heads.items()})

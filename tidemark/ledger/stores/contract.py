@@ -7,7 +7,7 @@ atomic step, only if the value is still `expected`. Everything else in the ledge
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Key = tuple[str, ...]
 # Written to learn the server's time; its value has no meaning.
@@ -94,6 +94,15 @@ class LedgerStore(Protocol):
 
         `committed_at` is in milliseconds since 1970. Repeatable: the same call writes the same thing. Raises Unreachable.
         """
+        ...
+
+
+@runtime_checkable
+class ShowsOffsets(Protocol):
+    """A store whose `commit` shows the ingest's offsets to other tools."""
+
+    def show(self, offsets: Offsets) -> None:
+        """Show these offsets now, whatever was shown before: the ledger was restored. Repeatable. Raises Unreachable."""
         ...
 
 

@@ -248,6 +248,10 @@ class SQLLedgerStore:
         """The offsets are part of the commit. What people read beside them is made again if somebody has dropped it."""
         self._make_views()
 
+    def show(self, offsets: Offsets) -> None:
+        if self._offsets_table is not None:
+            self._asked(lambda connection: self._show(connection, _shown(offsets)))
+
     # rows
 
     def _values(self) -> sa.Table:

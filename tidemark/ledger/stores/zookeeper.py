@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -221,6 +222,15 @@ class ZooKeeperLedgerStore:
     def publish(self, committed_at: int, offsets: Offsets) -> None:
         """Nothing: the offset nodes are part of the commit."""
 
+    def show(self, offsets: Offsets) -> None:
+        for node, text, _ in self._layouts.placed(offsets, self._leaders_of(offsets)):
+            self._make_folder(_parent(node), shown=True)
+            try:
+                self._zookeeper.repeated("write", partial(_set, node, text))
+            except NoNodeError:
+                with suppress(NodeExistsError):
+                    self._zookeeper.repeated("write", partial(_create, node, text))
+
     # nodes
 
     def _get(self, path: str) -> tuple[bytes, Any] | None:
@@ -313,6 +323,14 @@ class ZooKeeperLedgerStore:
             if not (len(part) == _FOLDER and len(following) == _NUMBER and following.startswith(part))
         ]
         return tuple(words)
+
+
+def _set(node: str, text: bytes, client: KazooClient) -> Any:
+    return client.set_async(node, text)
+
+
+def _create(node: str, text: bytes, client: KazooClient) -> Any:
+    return client.create_async(node, text, acl=shown_acl(client))
 
 
 class _Together:

@@ -20,7 +20,18 @@ from tidemark.types.renamed_fields import NEVER
 
 class PlainDelta(PlainSink):
     rows_by_coordinate = True
+    owner_asked = True
     left_by_erasing = "the rows are deleted; files of older versions of the table keep their bytes until it is vacuumed"
+
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        from tidemark.sinks.delta import table
+
+        return table.owner(place["base"])
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        from tidemark.sinks.delta import table
+
+        table.take_over(place["base"], ledger)
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         # Needs an extra of the package, which other sinks do not need.

@@ -88,7 +88,8 @@ def prepare(
     configuration = {**mark, "delta.enableDeletionVectors": "false", **_STATISTICS, **(kept or {})}
 
     def checked(table: DeltaTable) -> None:
-        check_owner(base, owner_of(table), stream, ledger)
+        if check_owner(base, owner_of(table), stream, ledger):
+            _take_over(table, ledger)
         now = table.metadata().configuration
         if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
             raise WrongUse(
@@ -138,6 +139,15 @@ def owner(base: str) -> dict[str, str]:
 def owner_of(table: DeltaTable) -> dict[str, str]:
     configuration = table.metadata().configuration
     return {"stream": configuration.get(_STREAM, "nobody"), "ledger": configuration.get(_LEDGER, "none")}
+
+
+def take_over(base: str, ledger: str) -> None:
+    """Write another ledger of its stream into the mark of a table."""
+    change(base, lambda table: _take_over(table, ledger))
+
+
+def _take_over(table: DeltaTable, ledger: str) -> None:
+    table.alter.set_table_properties({_LEDGER: ledger}, raise_if_not_exists=False)
 
 
 def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType]:

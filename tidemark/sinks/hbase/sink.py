@@ -24,6 +24,14 @@ class PlainHBase(PlainSink):
     rows_by_coordinate = True
     left_by_erasing = ""
 
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        with suppress(TableMissing):
+            return result_table(connections, place["connection"], place["table"]).owner()
+        return {}
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        result_table(connections, place["connection"], place["table"]).take_over(ledger)
+
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         # A table that was dropped holds nothing. The stream file may have named another one for years.
         with suppress(TableMissing):

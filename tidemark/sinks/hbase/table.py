@@ -85,18 +85,35 @@ class ResultTable:
             lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_CELL, None, put, {}),
         )
         owner = self.owner()
-        check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        if check_owner(f"HBase table {self._table}", owner, stream, ledger):
+            self.take_over(ledger)
         if "columns" in owner:
             owner = {**owner, "columns": by_today(self._was, owner["columns"])}
         layout.check(f"HBase table {self._table}", owner)
 
     def owner(self) -> dict[str, Any]:
         """The table's owner, and the layout that it was made with; empty while it has no mark."""
+        stored = self._mark()
+        return dict(json.loads(stored)) if stored else {}
+
+    def _mark(self) -> bytes | None:
         table = self._table.encode()
         cells = self._gateway.repeated(
             f"read {self._table}", lambda client: client.get(table, OWNER_ROW, _OWNER_CELL, {})
         )
-        return dict(json.loads(cells[0].value)) if cells else {}
+        return bytes(cells[0].value) if cells else None
+
+    def take_over(self, ledger: str) -> None:
+        """Write another ledger of its stream into the mark, if nobody else does so first."""
+        table, before = self._table.encode(), self._mark()
+        if before is None:
+            return
+        mine = json.dumps({**json.loads(before), "ledger": ledger}, sort_keys=True).encode()
+        put = Mutation(isDelete=False, column=_OWNER_CELL, value=mine, writeToWAL=True)
+        self._gateway.repeated(
+            f"mark {self._table}",
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_CELL, before, put, {}),
+        )
 
     def write(self, rows: EncodedRows, generation: int) -> None:
         """Write a batch of rows, each cell with `generation` as its timestamp; writing it again changes nothing.

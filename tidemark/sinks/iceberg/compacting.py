@@ -36,7 +36,8 @@ from tidemark.sinks.iceberg.lanes import published
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
-from tidemark.sinks.iceberg.table import Stage, change, check_there
+from tidemark.sinks.iceberg.table import Stage, change, check_there, owner_of
+from tidemark.sinks.owners import check_not_replaced
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.files import delete, on_disk
@@ -368,6 +369,8 @@ def _remove_unnamed(book: Book, where: CatalogTable, before: set[str]) -> None:
     table = check_there(where, ())
     if table is None:
         return
+    if (register := book.register()) is not None:
+        check_not_replaced(str(where), owner_of(table), book.stream, register[1].ledger)
     named, versions = named_files(table), versions_of(book)
     read_from = {_attempt(name) for name in named}
     old = datetime.now(UTC) - _ON_ITS_WAY

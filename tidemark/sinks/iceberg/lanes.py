@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.newest import open_heads
+from tidemark.ledger.records import INGEST
 from tidemark.sinks.versions import versions_of
 
 _LANE, _BELOW = "tidemark.lane.", "tidemark.lanes-below."
@@ -44,6 +45,14 @@ def published_before(properties: Mapping[str, str], lane: str, generation: int) 
     known = (int(at) for name, at in properties.items() if name.startswith(_LANE) and name.endswith(ended))
     below = (int(at) - 1 for name, at in properties.items() if name.startswith(_BELOW))
     return any(at >= generation for at in (*known, *below))
+
+
+def newest_shown(properties: Mapping[str, str], versions: str) -> Iterable[tuple[str, int]]:
+    """The lane whose last window is the newest that readers see, with its generation. The ingest's, too."""
+    mine = f"{_LANE}{versions}/"
+    lanes = {name.removeprefix(mine): int(at) for name, at in properties.items() if name.startswith(mine)}
+    newest = max(lanes, key=lambda lane: lanes[lane], default=None)
+    return ((lane, lanes[lane]) for lane in {newest, INGEST} if lane in lanes)
 
 
 @dataclass(frozen=True)

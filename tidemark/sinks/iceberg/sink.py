@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,27 @@ from tidemark.types.renamed_fields import Names, both
 
 class PlainIceberg(PlainSink):
     rows_by_coordinate = True
+    owner_asked = True
+
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+
+        return table.owner(located(connections, place))
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+
+        table.take_over(located(connections, place), ledger)
+
+    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        from tidemark.sinks.iceberg.catalog import located, opened
+        from tidemark.sinks.iceberg.lanes import newest_shown
+        from tidemark.sinks.versions import versions_of
+
+        table = opened(located(connections, place))
+        return () if table is None else newest_shown(table.properties, versions_of(book))
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         from tidemark.sinks.iceberg import table

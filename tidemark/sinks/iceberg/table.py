@@ -104,7 +104,7 @@ def _prepared(
     made: Transaction,
     _: list[str],
 ) -> bool:
-    check_owner(str(where), owner_of(table), stream, ledger)
+    earlier = check_owner(str(where), owner_of(table), stream, ledger)
     if table.location() != where.base:
         raise WrongUse(
             f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
@@ -116,6 +116,8 @@ def _prepared(
     there |= {name: there[old] for old, name in renamed.items()}
     missing = {name: kind for name, kind in fields.items() if name not in there}
     settings = {name: value for name, value in _SETTINGS.items() if table.properties.get(name) != value}
+    if earlier:
+        settings[_LEDGER] = ledger
     if settings:
         made.set_properties(settings)
     wider = {name: kind for name, kind in stored.items() if name in there and not same(there[name], kind)}
@@ -130,6 +132,24 @@ def _prepared(
             for old, name in renamed.items():
                 update.rename_column(old, name)
     return bool(settings or missing or wider or renamed)
+
+
+def owner(where: CatalogTable) -> dict[str, str]:
+    """Whose a table is, as `prepare` has marked it; empty while nobody has made it."""
+    table = opened(where)
+    return {} if table is None else owner_of(table)
+
+
+def take_over(where: CatalogTable, ledger: str) -> None:
+    """Write another ledger of its stream into the mark of a table."""
+
+    def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
+        if owner_of(table)["ledger"] == ledger:
+            return False
+        transaction.set_properties({_LEDGER: ledger})
+        return True
+
+    change(where, stage)
 
 
 def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:

@@ -24,7 +24,7 @@ are compared with the table, once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,10 @@ class TableVersion(Protocol):
     @property
     def restored(self) -> str:
         """The `restored` of the register that it was made from: see `Register.restored`."""
+        ...
+
+    def said(self) -> Iterable[Mapping[str, str]]:
+        """What is noted in the newest versions, one after the other from this one back: see `LatestTable.change`."""
         ...
 
     @property

@@ -30,10 +30,30 @@ class PlainLatestRows(PlainFolders):
 
     versions_by_order = True
     rows_by_coordinate = True
+    owner_asked = True
 
     @abstractmethod
     def table(self, connections: Connections, place: Mapping[str, str]) -> LatestTable:
         """The table that a receipt names."""
+
+    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        from tidemark.sinks.latest.table import GENERATION_SHOWN, LANE_SHOWN
+
+        version, register = self.table(connections, place).opened(), book.register()
+        # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
+        if version is None or register is None or version.restored != register[1].restored:
+            return ()
+        said = next((one for one in version.said() if GENERATION_SHOWN in one), {})
+        return [(said[LANE_SHOWN], int(said[GENERATION_SHOWN]))] if said else ()
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        """In the history's folder, and in the table."""
+        super().take_over(connections, place, stream, ledger)
+        self.take_over_table(connections, place, ledger)
+
+    @abstractmethod
+    def take_over_table(self, connections: Connections, place: Mapping[str, str], ledger: str) -> None:
+        """Write another ledger of its stream into the mark of the table, if it is there."""
 
     @abstractmethod
     def table_place(self, settings: Any, base: str) -> dict[str, str]:

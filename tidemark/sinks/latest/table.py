@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, Committed, View
+from tidemark.ledger.forgetting import origin
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record, Register
@@ -21,6 +22,7 @@ from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.latest.history import BucketFileGone, History
 from tidemark.sinks.latest.merging import Merge, TableVersion, coordinates
 from tidemark.sinks.latest.rows import GENERATION, history_of
+from tidemark.sinks.owners import check_not_replaced
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
 from tidemark.sinks.parquet.files import Counts, exists, is_within
@@ -28,6 +30,8 @@ from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.row_lookup import tables_within
 
 T = TypeVar("T")
+# What a version says of the window that it was made for.
+LANE_SHOWN, GENERATION_SHOWN = "tidemark.lane", "tidemark.generation"
 # Writes all rows of a bucket into a file that no version names yet, and gives its name; None for no rows.
 Write = Callable[[int, pa.Table], str | None]
 
@@ -79,6 +83,7 @@ def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
     def stage(version: TableVersion, write: Write) -> Staged:
         # The version was loaded before.
         register = _in_use(book)
+        _check_not_replaced(table, version, register)
         window = Committed(record, book.covers(record.window))
         if not _stands_alone(book, register, sink, version, window):
             return _from_all(table, book, sink, version, write, {name})
@@ -158,6 +163,7 @@ def _from_all(
 
     def merged(parts: list[FolderPart], authority: Authority) -> Staged:
         register = _in_use(book)
+        _check_not_replaced(table, version, register)
         history = _history(table, parts, authority)
         changed = replace(_merge(version, history, windows, register, stale=True), lost=lost).changed()
         return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, register.restored)
@@ -183,6 +189,13 @@ def _in_use(book: Book) -> Register:
     return register
 
 
+def _check_not_replaced(table: LatestTable, version: TableVersion, register: Register) -> None:
+    """Raises OwnedByAnother where a ledger that was restored later has published already."""
+    if version.restored > register.restored:
+        theirs = {"ledger": f"{origin(register.ledger)}/{version.restored}"}
+        check_not_replaced(table.base, theirs, register.stream, register.ledger)
+
+
 def _register(book: Book) -> Register:
     versioned = book.register()
     if versioned is None:
@@ -197,9 +210,9 @@ def _history(table: LatestTable, parts: list[FolderPart], authority: Authority) 
 def said_of(record: Record) -> dict[str, str]:
     """The entry in a version of a table for the window that it shows."""
     return {
-        "tidemark.lane": record.lane,
+        LANE_SHOWN: record.lane,
         "tidemark.window": f"{record.lane}/{record.seq}",
-        "tidemark.generation": str(record.attempt.generation),
+        GENERATION_SHOWN: str(record.attempt.generation),
         "tidemark.attempt": record.attempt.token,
     }
 

@@ -14,6 +14,16 @@ from tidemark.sinks.contract import Erasing, PlainSink
 
 
 class InFolders(PlainSink):
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        from tidemark.sinks.parquet import files
+
+        return files.owner(place["base"])
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        from tidemark.sinks.parquet import files
+
+        files.take_over(place["base"], ledger)
+
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         from tidemark.sinks.parquet.folders import check_there
 

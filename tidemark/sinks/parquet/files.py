@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -157,7 +158,8 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
     if not (mark := owner(base)):
         marking.mark(base, folders.OWNER_FILE, mine)
         mark = owner(base)
-    check_owner(base, mark, stream, ledger)
+    if check_owner(base, mark, stream, ledger):
+        take_over(base, ledger)
     if mark.get("sink") != sink:
         raise WrongUse(
             f"{base} has the results of sink {mark.get('sink')}, and the stream file now has it for sink {sink}. Results are "
@@ -168,11 +170,28 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
 def owner(base: str) -> dict[str, str]:
     """Whose a base folder is, as `own` has marked it; empty while it has no mark."""
     with folders.opened(base) as (filesystem, path):
-        mark = f"{path}/{folders.OWNER_FILE}"
-        if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
+        names = [f"{path}/{name}" for name in (folders.OWNER_FILE, folders.LEDGER_FILE)]
+        mark, later = filesystem.get_file_info(names)
+        if mark.type == fs.FileType.NotFound:
             return {}
-        with filesystem.open_input_stream(mark) as stored:
-            return dict(json.loads(stored.read()))
+        said = dict(json.loads(_read(filesystem, mark.path)))
+        if later.type != fs.FileType.NotFound:
+            said |= json.loads(_read(filesystem, later.path))
+        return said
+
+
+def take_over(base: str, ledger: str) -> None:
+    """Write another ledger of its stream into the mark of a base folder."""
+    with folders.opened(base) as (filesystem, path):
+        beside = f"{path}/{folders.LEDGER_FILE}-{secrets.token_hex(8)}"
+        with filesystem.open_output_stream(beside) as out:
+            out.write(json.dumps({"ledger": ledger}).encode())
+        filesystem.move(beside, f"{path}/{folders.LEDGER_FILE}")
+
+
+def _read(filesystem: fs.FileSystem, path: str) -> bytes:
+    with filesystem.open_input_stream(path) as stored:
+        return bytes(stored.read())
 
 
 def sweep(base: str, record: Record) -> None:

@@ -22,6 +22,8 @@ from tidemark.errors import DiskFull, NotAuthorized, TidemarkError, Unreachable,
 from tidemark.ledger.records import Record
 
 OWNER_FILE = "_tidemark_owner.json"
+# The ledger that has taken the place of the one in the mark. The mark itself stays as it is: a folder is known by its time.
+LEDGER_FILE = "_tidemark_ledger.json"
 # Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # Of what was written, and is not where it belongs.

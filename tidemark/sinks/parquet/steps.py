@@ -95,6 +95,8 @@ def compact(
         made.append(structs.replace(folder, rows=rows))
         held = compactions.replace(book, held, made[-1])
         heard(CompactionStep.REPLACED)
+    # A ledger that took the place of this one meanwhile may name what is removed.
+    parquet_files.own(base, book.stream, register[1].ledger, sink.name)
     compacting.remove_replaced(book, held.value, base, _claim(held).generation)
     heard(CompactionStep.REMOVED)
     compactions.finish(book, held)

@@ -9,6 +9,7 @@ from tidemark.errors import EXIT_DONE
 from tidemark.runs.live.open_stream import open_stream
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import kind_of, sink_to_compact
+from tidemark.sinks.taking_over import check_sink
 
 
 def main(arguments: list[str]) -> int:
@@ -25,5 +26,6 @@ def main(arguments: list[str]) -> int:
     opened = open_stream(options.stream_file)
     asked = CompactionRequest(options.before, options.windows, options.again)
     sink = sink_to_compact(opened.stream.sinks, opened.stream.name, options.sink)
+    check_sink(opened, sink)
     kind_of(sink.type).with_spark().compact(opened, sink, options.run, asked)
     return EXIT_DONE

@@ -82,7 +82,8 @@ class LettersInSQL(DeadLetters):
 
         self._asked(make)
         make_view(self._where, _QUESTION_SECONDS, f"{self._table}_text", _as_text(self._where.kind, self._table))
-        check_owner(f"table {self._table} in {self._where}", self.owner(), stream, ledger)
+        if check_owner(f"table {self._table} in {self._where}", self.owner(), stream, ledger):
+            self.take_over(ledger)
 
     def owner(self) -> Mapping[str, Any]:
         import sqlalchemy as sa
@@ -91,6 +92,12 @@ class LettersInSQL(DeadLetters):
         question = sa.select(owners.c.stream, owners.c.ledger).where(owners.c.stream == self._stream)
         rows = self._rows_of(question)
         return rows[0] if rows else {}
+
+    def take_over(self, ledger: str) -> None:
+        """Write another ledger of the stream into its mark."""
+        owners = _owners(self._table)
+        change = owners.update().where(owners.c.stream == self._stream).values(ledger=ledger)
+        self._asked(lambda connection: connection.execute(change))
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows in one transaction; writing them again changes nothing. Raises Unreachable."""

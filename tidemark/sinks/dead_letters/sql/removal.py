@@ -21,6 +21,12 @@ class LettersInTables(PlainSink):
         # Whoever has the table may ask for any stream.
         letters_in(connections, place["connection"], place["table"], "").owner()
 
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        return letters_in(connections, place["connection"], place["table"], stream).owner()
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        letters_in(connections, place["connection"], place["table"], stream).take_over(ledger)
+
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         # A table that was dropped holds nothing.
         with suppress(NothingPrepared):

@@ -30,6 +30,12 @@ class PlainDeltaLatest(PlainLatestRows):
     def table_place(self, settings: DeltaLatestSink, base: str) -> dict[str, str]:
         return {"location": base}
 
+    def take_over_table(self, connections: Connections, place: Mapping[str, str], ledger: str) -> None:
+        from tidemark.sinks.delta import table
+
+        if table.exists(place["location"]):
+            table.take_over(place["location"], ledger)
+
     def check_fields(self, opened: Opened, settings: DeltaLatestSink) -> None:
         from tidemark.sinks.delta import table
 

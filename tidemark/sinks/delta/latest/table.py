@@ -11,7 +11,7 @@ all: delta-rs has its own retries switched off.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -26,7 +26,7 @@ from pyarrow import fs
 from tidemark.ledger.book import now_ms
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.latest.history import conformed, rows_of_file
-from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
+from tidemark.sinks.latest.marks import COMPRESSION, NOTES_READ, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, columns
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
@@ -78,6 +78,9 @@ class DeltaVersion:
     @property
     def restored(self) -> str:
         return self.table.metadata().configuration.get(RESTORED, "")
+
+    def said(self) -> Iterable[Mapping[str, str]]:
+        return self.table.history(NOTES_READ)
 
     @cached_property
     def key(self) -> tuple[str, ...]:

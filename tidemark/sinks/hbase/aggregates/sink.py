@@ -48,6 +48,12 @@ class PlainAggregates(PlainSink):
     looks_quickly = True
     left_by_erasing = ""
 
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        return aggregate_table(connections, place["connection"], place["table"]).owner()
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        aggregate_table(connections, place["connection"], place["table"]).take_over(ledger)
+
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         table, made_of = _to_erase(connections, place, [erasing])
         table.erase(made_of)

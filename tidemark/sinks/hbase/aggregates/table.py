@@ -107,14 +107,18 @@ class AggregateTable:
 
     def check(self, layout: Layout) -> None:
         """Raises WrongUse if the table was made with another layout. One that is not there yet can have any."""
-        if owner := self._owner():
+        if owner := self.owner():
             layout.check(f"HBase table {self.table}", owner)
 
     def block(self, unmade: int = 1) -> int:
         """The blocks that the table was made with. `unmade`: those of a table that is not there, and so has no cells."""
-        return int(self._owner().get(_BLOCK, unmade))
+        return int(self.owner().get(_BLOCK, unmade))
 
-    def _owner(self) -> dict[str, Any]:
+    def take_over(self, ledger: str) -> None:
+        """As `ResultTable.take_over`."""
+        self._rows.take_over(ledger)
+
+    def owner(self) -> dict[str, Any]:
         """The table's mark; empty for a table without one, and for one that is not there."""
         try:
             return self._rows.owner()

@@ -31,6 +31,17 @@ class PlainLatest(PlainSink):
 
         latest_table(connections, place["connection"], place["table"]).exists()
 
+    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
+        from tidemark.sinks.hbase.latest.table import latest_table
+
+        table = latest_table(connections, place["connection"], place["table"])
+        return table.owner() if table.exists() else {}
+
+    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
+        from tidemark.sinks.hbase.latest.table import latest_table
+
+        latest_table(connections, place["connection"], place["table"]).take_over(ledger)
+
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.hbase.latest.table import latest_table
 

@@ -76,15 +76,37 @@ class LatestInHBase:
             f"mark {self._table}",
             lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, None, put),
         )
-        get = thrift.TGet(row=OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
-        mark = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
-        owner = json.loads(mark.columnValues[0].value)
-        check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        owner = self.owner()
+        if check_owner(f"HBase table {self._table}", owner, stream, ledger):
+            self.take_over(ledger)
         if not same_names(self._was, owner.get("key") or (), key):
             raise WrongUse(
                 f"HBase table {self._table} was made with key {', '.join(owner.get('key') or ('none',))}, the stream file says "
                 f"{', '.join(key)}. Name another table, and fill it by a replay of everything"
             )
+
+    def owner(self) -> dict[str, Any]:
+        """The table's owner, and its key; empty while it has no mark."""
+        stored = self._mark()
+        return dict(json.loads(stored)) if stored else {}
+
+    def _mark(self) -> bytes | None:
+        table = self._table.encode()
+        get = thrift.TGet(row=OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
+        mark = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
+        return bytes(mark.columnValues[0].value) if mark.columnValues else None
+
+    def take_over(self, ledger: str) -> None:
+        """Write another ledger of its stream into the mark, if nobody else does so first."""
+        table, before = self._table.encode(), self._mark()
+        if before is None:
+            return
+        mine = json.dumps({**json.loads(before), "ledger": ledger}, sort_keys=True).encode()
+        put = thrift.TPut(row=OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
+        self._gateway.repeated(
+            f"mark {self._table}",
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, before, put),
+        )
 
     def exists(self) -> bool:
         return is_there(self._gateway, self._table)

@@ -39,6 +39,13 @@ class PlainIcebergLatest(PlainLatestRows):
         named = place_of(settings, base)
         return {"location": named.pop("base"), **named}
 
+    def take_over_table(self, connections: Connections, place: Mapping[str, str], ledger: str) -> None:
+        from tidemark.sinks.iceberg import table
+
+        where = located(connections, place)
+        if table.owner(where):
+            table.take_over(where, ledger)
+
     def check_fields(self, opened: Opened, settings: IcebergLatestSink) -> None:
         from tidemark.sinks.iceberg.latest.table import as_stored
 

@@ -10,7 +10,7 @@ library's own retries are off.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import uuid4
@@ -28,7 +28,7 @@ from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import Itself
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.latest.history import conformed, rows_of_file
-from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
+from tidemark.sinks.latest.marks import COMPRESSION, NOTES_READ, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
@@ -93,6 +93,15 @@ class IcebergVersion:
     @property
     def restored(self) -> str:
         return self.table.properties.get(RESTORED, "")
+
+    def said(self) -> Iterable[Mapping[str, str]]:
+        newest = self.table.current_snapshot()
+        for _ in range(NOTES_READ):
+            if newest is None:
+                return
+            yield newest.summary.additional_properties if newest.summary is not None else {}
+            parent = newest.parent_snapshot_id
+            newest = None if parent is None else self.table.snapshot_by_id(parent)
 
     @cached_property
     def key(self) -> tuple[str, ...]:

@@ -1,0 +1,397 @@
+"""A ledger that has forgotten something: restored from a backup, or put back by its database. And the one it has replaced."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.support.iceberg_in_memory import IcebergInMemory
+from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory, LatestInMemory
+from tests.support.memory import MemoryStore, TransactionalStore
+from tests.support.protocol_world import AT, NoWork, World, hold, plan
+from tests.support.streams_in_memory import StreamInMemory, offsets
+from tidemark.clients.sql import Database
+from tidemark.commit import protocol
+from tidemark.errors import ClockAhead, ClockBehind, LedgerContradiction, OwnedByAnother
+from tidemark.ledger.book import Book
+from tidemark.ledger.forgetting import replaces
+from tidemark.ledger.records import LaneKind, Record, Register, positions
+from tidemark.ledger.recovery.backup import back_up, restore, retire
+from tidemark.ledger.register import accept_generation, close_lane, draw_ordinal, open_lane
+from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.sql import SQLLedgerStore
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.owners import check_owner
+from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.taking_over import check_sink, take_over
+from tidemark.sinks.versions import versions_of
+
+DAY = 86_400_000
+LATEST = (DeltaLatestInMemory, IcebergLatestInMemory)
+
+
+def register_of(book: Book) -> Register:
+    stored = book.register()
+    assert stored is not None
+    return stored[1]
+
+
+def restored(world: World, path: Path, after: int = 60_000) -> World:
+    there = World(TransactionalStore())
+    there.now = world.now + after
+    restore(there.book, path)
+    return there
+
+
+# numbers that a lost attempt can have used
+
+
+def replay(world: World, run: str) -> Record:
+    lane = f"replay-{run}"
+    chosen = world.book.store_selection(RangeSet([OffsetRange(AT, 0, 10)]))
+    open_lane(world.book, lane, LaneKind.REPLAY, run=run, start=positions({AT: 0}), selection=chosen)
+    protocol.pin(world.book, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=chosen, run=run))
+    done = protocol.process(world.book, world.sweeps, NoWork(), hold, lane, 1, protocol.Run(run, "v1", "d"))
+    close_lane(world.book, lane)
+    return done
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("final", [True, False])
+def test_a_backup_that_is_restored_once_more_is_one_that_has_forgotten(final: bool, tmp_path: Path) -> None:
+    """A ledger moves; weeks later its new place is lost, and the final backup is all that there is."""
+    world = World(TransactionalStore())
+    world.one_window()
+    if final:
+        retire(world.book, "moved")
+    back_up(world.book, tmp_path / "backup")
+    one = restored(world, tmp_path / "backup")
+    lost = [replay(one, f"lost {number}") for number in range(3)]
+    two = restored(world, tmp_path / "backup", after=120_000)
+    anew = [replay(two, f"anew {number}") for number in range(3)]
+    assert not {record.attempt.generation for record in lost} & {record.attempt.generation for record in anew}
+    names = [register_of(found.book) for found in (world, one, two)]
+    assert len({register.restored for register in names}) == 3
+    assert len({register.ledger for register in names}) == 3
+    assert len({versions_of(found.book) for found in (world, one, two)}) == 3
+    # Each takes the place of those before it, and of no other.
+    assert [replaces(a.ledger, b.ledger) for a in names for b in names] == [
+        *(False, False, False),
+        *(True, False, False),
+        *(True, True, False),
+    ]
+
+
+@pytest.mark.covers("N13")
+def test_generations_that_were_counted_up_from_a_wrong_clock_are_not_drawn_again(tmp_path: Path) -> None:
+    world = World(TransactionalStore())
+    world.now = 1_700_000_000_000
+    world.open()
+    world.process(world.pin())
+    world.now += DAY
+    world.process(world.pin())
+    # The clock is right again.
+    world.now -= DAY - 60_000
+    world.store.server_time = lambda: world.now
+    with pytest.raises(ClockBehind):
+        world.process(world.pin())
+    accept_generation(world.book, "a wrong clock")
+    pending = world.head.pending
+    assert pending is not None
+    world.process(pending.window.seq)
+    back_up(world.book, tmp_path / "backup")
+    world.now += 60_000
+    lost = [world.process(world.pin()).attempt.generation for _ in range(3)]
+    there = restored(world, tmp_path / "backup", after=DAY // 2)
+    there.store.server_time = lambda: there.now
+    assert there.process(there.pin()).attempt.generation > max(lost)
+    there.now += 1_000
+    assert there.process(there.pin()).attempt.generation > max(lost)
+
+
+@pytest.mark.covers("N13")
+def test_more_ordinals_than_a_day_of_replays_takes_are_left_out(tmp_path: Path) -> None:
+    world = World(TransactionalStore())
+    world.one_window()
+    back_up(world.book, tmp_path / "backup")
+    lost = [draw_ordinal(world.book) for _ in range(300)]
+    assert draw_ordinal(restored(world, tmp_path / "backup").book) > max(lost)
+
+
+@pytest.mark.covers("N13")
+def test_a_restoration_by_a_wrong_clock_writes_nothing(tmp_path: Path) -> None:
+    """Each draw compares this clock with the server's; a restoration would stop all runs for a day."""
+    world = World(TransactionalStore())
+    world.now = 1_700_000_000_000
+    world.one_window()
+    back_up(world.book, tmp_path / "backup")
+    there = World(TransactionalStore())
+    right = world.now + 3_600_000
+    there.store.server_time = lambda: right
+    there.now = right + DAY
+    with pytest.raises(ClockAhead, match="this machine's clock is 86400 s ahead of that of the ledger's server"):
+        restore(there.book, tmp_path / "backup")
+    assert there.store.values == {}
+    there.now = right
+    restore(there.book, tmp_path / "backup")
+    assert there.process(there.pin()).seq == 2
+    # Another machine, whose clock is not ahead of anybody's, draws as well.
+    there.now = right - 1_000
+    assert there.process(there.pin()).seq == 3
+
+
+# the offsets that other tools are shown
+
+
+def in_sqlite(path: Path, table: str = "tidemark_ledger") -> SQLLedgerStore:
+    return SQLLedgerStore(Database("sqlite", str(path)), table, "s", "tidemark_offsets", Waits(5, 5))
+
+
+def shown(path: Path) -> list[tuple[int, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT partition, next_offset FROM tidemark_offsets").fetchall()
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("place", ["another table", "another database"])
+def test_a_restored_ledger_in_sql_shows_its_own_offsets(place: str, tmp_path: Path) -> None:
+    """Not those that were lost, nor none."""
+    here = tmp_path / "ledger.db"
+    world = World(in_sqlite(here))  # type: ignore[arg-type]
+    world.one_window()
+    back_up(world.book, tmp_path / "backup")
+    world.process(world.pin())
+    assert shown(here) == [(0, 20)]
+    there = here if place == "another table" else tmp_path / "other.db"
+    moved = World(in_sqlite(there, "restored"))  # type: ignore[arg-type]
+    moved.now = world.now + 60_000
+    restore(moved.book, tmp_path / "backup")
+    assert shown(there) == [(0, 10)]
+    moved.process(moved.pin())
+    assert shown(there) == [(0, 20)]
+
+
+def test_a_restored_ledger_in_hbase_shows_its_own_offsets(tmp_path: Path) -> None:
+    world = World()
+    world.one_window()
+    back_up(world.book, tmp_path / "backup")
+    there = World()
+    there.now = world.now + 60_000
+    restore(there.book, tmp_path / "backup")
+    assert there.store.published == [(there.now, {"logs": {0: 10}})]
+
+
+# the ledger that was replaced
+
+
+def stream(make: type[LatestInMemory], path: Path) -> LatestInMemory:
+    world = make(path)
+    world.code = lambda partition, offset: [Change(offset % 4, f"{partition}@{offset}")]
+    world.ends((0, 3), (0, 0))
+    world.ingest("run 3")
+    return world
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("make", LATEST)
+def test_a_ledger_that_was_replaced_writes_and_removes_nothing(
+    make: type[LatestInMemory], begun: bool, tmp_path: Path
+) -> None:
+    """Its server comes back, or a worker still has the old connection. `begun`: the new one has committed windows by then."""
+    world = stream(make, tmp_path)
+    back_up(world.opened.book, tmp_path / "backup")
+    old, committed = world.opened, dict(world.committed)
+    world.restore(tmp_path / "backup")
+    if begun:
+        for end in (6, 7):
+            world.ends((0, end), (0, 0))
+            world.ingest(f"run {end}")
+        committed = dict(world.committed)
+    new, world.opened = world.opened, old
+    world.ends((0, 9), (0, 0))
+    for act in (lambda: world.ingest("stale"), lambda: world.compact("stale"), lambda: check_sink(old, world.sink)):
+        with pytest.raises(OwnedByAnother, match="belongs to another ledger of stream orders, which took the place of"):
+            act()
+    world.opened, world.committed = new, committed
+    world.ingest("run 9")
+    assert world.counting() == world.shown() == world.wanted()
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("step", [protocol.Step.READ, protocol.Step.COMMITTED])
+@pytest.mark.parametrize("make", LATEST)
+def test_an_attempt_that_is_at_work_when_its_ledger_is_replaced_publishes_nothing(
+    make: type[LatestInMemory], step: protocol.Step, tmp_path: Path
+) -> None:
+    world = stream(make, tmp_path)
+    back_up(world.opened.book, tmp_path / "backup")
+    old, committed = world.opened, dict(world.committed)
+    real = protocol.process
+
+    def process(*arguments: Any, **more: Any) -> Record:
+        heard = more["on_step"]
+
+        def replaced(now: protocol.Step) -> None:
+            if now == step:
+                world.restore(tmp_path / "backup")
+            heard(now)
+
+        return real(*arguments, **{**more, "on_step": replaced})
+
+    world.ends((0, 6), (0, 0))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(protocol, "process", process)
+        with pytest.raises(OwnedByAnother, match="took the place of this one"):
+            world.ingest("stale")
+    assert world.opened is not old
+    world.committed = committed
+    assert world.counting() == world.shown() == world.wanted()
+    world.ingest("run 6")
+    assert world.counting() == world.shown() == world.wanted()
+
+
+def in_a_folder(path: Path) -> tuple[Callable[[str], object], Callable[[], Any]]:
+    base = f"file://{path}/files"
+    return lambda ledger: files.own(base, "orders", ledger, "sink"), lambda: files.owner(base)
+
+
+def in_delta(path: Path) -> tuple[Callable[[str], object], Callable[[], Any]]:
+    base = f"file://{path}/delta"
+    columns = delta_table.columns({"id": "string"})
+    return lambda ledger: delta_table.prepare(base, columns, "orders", ledger), lambda: delta_table.owner(base)
+
+
+def in_sql(path: Path) -> tuple[Callable[[str], object], Callable[[], Any]]:
+    letters = LettersInSQL(Database("sqlite", str(path / "letters.db")), "letters", "orders")
+    return lambda ledger: letters.prepare("orders", ledger), letters.owner
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("made", [in_a_folder, in_delta, in_sql])
+def test_a_mark_goes_over_to_the_ledger_that_was_restored_last(
+    made: Callable[[Path], tuple[Callable[[str], object], Callable[[], Any]]], tmp_path: Path
+) -> None:
+    own, owner = made(tmp_path)
+    first, second, third = "abc", "abc/000000001700000-aa", "abc/000000001800000-00"
+    own(first)
+    own(second)
+    assert owner()["ledger"] == second
+    for replaced in (first, "abc/000000001600000-ff"):
+        with pytest.raises(OwnedByAnother, match="took the place of this one"):
+            own(replaced)
+    own(third)
+    own(third)
+    assert owner()["ledger"] == third
+    with pytest.raises(LedgerContradiction, match="has written with ledger"):
+        own("another")
+    assert (owner()["stream"], owner()["ledger"]) == ("orders", third)
+
+
+def test_the_mark_of_a_folder_stays_the_one_that_a_job_knows_it_by(tmp_path: Path) -> None:
+    own, _ = in_a_folder(tmp_path)
+    own("abc")
+    before = folders.mark_of(f"file://{tmp_path}/files")
+    own("abc/000000001700000-aa")
+    assert folders.mark_of(f"file://{tmp_path}/files") == before
+
+
+def test_a_restored_ledger_takes_over_what_it_can(tmp_path: Path) -> None:
+    """The others are named, and taken over by the first window that writes there."""
+    world = stream(DeltaLatestInMemory, tmp_path)
+    back_up(world.opened.book, tmp_path / "backup")
+    book = Book(MemoryStore(), world.name, clock=lambda: world.now)
+    restore(book, tmp_path / "backup")
+
+    def away(*_: object) -> None:
+        raise OSError("no route to host")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "owner", away)
+        (left,) = take_over(book, world.opened.connections)
+    assert left.startswith("the sink delta_latest (delta_latest, ")
+    assert left.endswith(": no route to host")
+    assert take_over(book, world.opened.connections) == []
+    ledger = register_of(book).ledger
+    assert files.owner(world.sink.history(world.opened.connections).folder)["ledger"] == ledger
+    assert check_owner("here", {"stream": "orders", "ledger": ledger}, "orders", ledger) is False
+
+
+# a database that went back
+
+
+def rolled_back(world: StreamInMemory, values: dict[Any, bytes]) -> None:
+    """What a standby without the last commits holds, or a dump."""
+    store = MemoryStore()
+    store.values = values
+    world.opened = replace(world.opened, book=Book(store, world.name, clock=lambda: world.now))
+
+
+@pytest.mark.covers("I2")
+@pytest.mark.parametrize("lost", [1, 2])
+def test_an_iceberg_table_under_a_database_that_went_back_has_each_row_once(lost: int, tmp_path: Path) -> None:
+    world = IcebergInMemory(tmp_path)
+    world.ends((0, 3), (0, 0))
+    world.ingest("run 3")
+    values = dict(world.opened.book.store.values)  # type: ignore[attr-defined]
+    for number in range(lost):
+        world.now += 5_000
+        world.ends((0, 6 + number), (0, 0))
+        world.ingest(f"lost {number}")
+    world.now += 5_000
+    before = register_of(world.opened.book).ledger
+    rolled_back(world, values)
+    for end in (8, 9):
+        world.ends((0, end), (0, 0))
+        world.ingest(f"run {end}")
+        assert world.seen() == world.counting() == [(0, offset) for offset in range(end)]
+    after = register_of(world.opened.book)
+    assert replaces(after.ledger, before)
+    assert after.clock is not None
+    assert "has shown generation" in after.clock.reason
+    # It is noted once.
+    world.ends((0, 10), (0, 0))
+    world.ingest("run 10")
+    assert register_of(world.opened.book).restored == after.restored
+
+
+@pytest.mark.covers("L3")
+@pytest.mark.parametrize("make", LATEST)
+def test_newest_rows_of_a_replay_that_a_database_has_forgotten_go(make: type[LatestInMemory], tmp_path: Path) -> None:
+    world = stream(make, tmp_path)
+    world.ends((0, 6), (0, 0))
+    world.ingest("run 6")
+    values, before, code = dict(world.store.values), dict(world.committed), world.code
+    world.code = lambda partition, offset: [Change(9, "other code")]
+    world.replay(offsets((0, 2, 4)), "forgotten")
+    assert world.shown() == world.counting() == world.wanted()
+    rolled_back(world, values)
+    world.committed, world.code = before, code
+    world.ends((0, 7), (0, 0))
+    world.ingest("run 7")
+    assert world.shown() == world.counting() == world.wanted()
+
+
+@pytest.mark.parametrize("make", LATEST)
+def test_a_ledger_that_knows_all_that_was_shown_is_left_as_it_is(make: type[LatestInMemory], tmp_path: Path) -> None:
+    """Also after replays, erasures and compactions, whose lanes are closed."""
+    world = stream(make, tmp_path)
+    before = register_of(world.opened.book).ledger
+    world.replay(offsets((0, 1, 2)), "replay")
+    world.ends((0, 6), (0, 0))
+    world.ingest("run 6")
+    world.erase(offsets((0, 4, 5)))
+    world.compact("compaction")
+    world.vacuum()
+    world.ends((0, 8), (0, 0))
+    world.ingest("run 8")
+    assert register_of(world.opened.book).ledger == before
