@@ -30,12 +30,12 @@ def check_claims(oracle: Oracle, value: bytes) -> None:
         check(not shared, f"{one} and {other} have both claimed {said(shared)}")
 
 
-def pins_while_paused(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -> bool:
-    """Whether a head gets another pending window although the register has its lane as paused."""
+def takes_while_paused(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -> bool:
+    """Whether an attempt takes a window although the register has its lane as paused. To pin one reads and writes nothing."""
     if key[0] != "head" or expected is None:
         return False
-    before, after = (json.loads(one).get("pending") for one in (expected, value))
-    if after is None or before is not None:
+    before, after = ((json.loads(one).get("pending") or {}).get("attempt") for one in (expected, value))
+    if after is None or before == after:
         return False
     stored = oracle.world.store.values.get(REGISTER)
     entry = decode(stored, Register, "the register").lanes.get(key[1]) if stored is not None else None

@@ -15,7 +15,7 @@ from tests.simulation.actors import Actor, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
-from tests.simulation.invariants import pins_while_paused
+from tests.simulation.invariants import takes_while_paused
 from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
@@ -88,8 +88,8 @@ class Play:
         def proposed(key: Any, expected: bytes | None, value: bytes) -> bool:
             actor = current()
             if actor is not None and self.refusals.undisturbed(actor):
-                paused = pins_while_paused(self.oracle, key, expected, value)
-                check(not paused, f"{actor.name} has pinned a window of a lane that is paused")
+                paused = takes_while_paused(self.oracle, key, expected, value)
+                check(not paused, f"{actor.name} works on a window of a lane that is paused")
             if key[0] == "register":
                 self.oracle.proposed.setdefault(value, getattr(current(), "request", None))
             return asked(key, expected, value)

@@ -412,6 +412,11 @@ def _of_log(holds: Callable[[Refusals, Log, int], bool]) -> Callable[[Refusals, 
     return rule
 
 
+def _has_expired(world: Refusals, place: Place) -> bool:
+    log = world.log_of(place[0])
+    return log is None or place[1] < log.start
+
+
 def _is_covered(world: Refusals, place: Place) -> bool:
     return any(
         place[1] in range(*one) for window in world.oracle.book.committed() for one in window.covers.of(place[0])
@@ -434,7 +439,8 @@ def _unit_is_lost(world: Refusals, place: Place) -> bool:
 
 
 _ANSWERS: dict[str, Callable[[Refusals, Place], bool]] = {
-    answers.EXPIRED: _of_log(lambda world, log, offset: offset < log.start),
+    # Of a log that was recreated, too.
+    answers.EXPIRED: _has_expired,
     answers.NOT_YET: _of_log(lambda world, log, offset: offset >= world.readable(log)),
     answers.GONE: lambda world, place: world.log_of(place[0]) is None,
     answers.NO_PARTITION: lambda world, place: world.log_of(place[0]) is None,

@@ -405,7 +405,7 @@ def _attempt(name: str) -> str:
 def _delete(name: str) -> None:
     with folders.opened(name) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.File:
-            filesystem.delete_file(path)
+            folders.remove(filesystem, path)
 
 
 def listed(base: str, folder: str) -> Iterable[tuple[str, datetime]]:

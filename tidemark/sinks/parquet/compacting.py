@@ -180,7 +180,7 @@ def _remove_below(
     for lane in sorted({lane for lane, _ in held}):
         for seq, info in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
             if (lane, seq) in held:
-                filesystem.delete_dir(info.path)
+                folders.remove(filesystem, info.path)
     older = [
         (written, info)
         for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq")
@@ -193,7 +193,7 @@ def _remove_below(
     named = {folders.path_of(folder.folder) for value in (known, *others) for folder in value.folders}
     for written, info in older:
         if written not in claimed and info.path not in named:
-            filesystem.delete_dir(info.path)
+            folders.remove(filesystem, info.path)
 
 
 def _remove_dead(book: Book, base: str, generation: int) -> None:

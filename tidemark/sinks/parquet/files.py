@@ -74,8 +74,7 @@ def exists(folder: str) -> bool:
 def delete(folder: str) -> None:
     """Remove a folder, if it exists."""
     with folders.opened(folder) as (filesystem, path):
-        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
-            filesystem.delete_dir(path)
+        folders.remove(filesystem, path)
 
 
 def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
@@ -200,7 +199,7 @@ def sweep(base: str, record: Record) -> None:
         for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
             name, _, number = info.base_name.partition("=")
             if name == "generation" and number.isdecimal() and int(number) < record.attempt.generation:
-                filesystem.delete_dir(info.path)
+                folders.remove(filesystem, info.path)
 
 
 @dataclass(frozen=True)
@@ -297,8 +296,7 @@ def rewrite_without(folder: str, erased: RangeSet) -> None:
                 if left:
                     _write_without(parquet, gone, filesystem, beside)
             # Hadoop's checksum of the old file, which would be taken for that of the new one.
-            if filesystem.get_file_info(checksum := f"{above}/.{name}.crc").type != fs.FileType.NotFound:
-                filesystem.delete_file(checksum)
+            folders.remove(filesystem, f"{above}/.{name}.crc")
             if left:
                 filesystem.move(beside, path)
             else:

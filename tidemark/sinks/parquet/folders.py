@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -62,6 +62,10 @@ def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
         yield _located(folder)
 
 
+# So many programs may remove the same folder at once; each that comes late looks again.
+_REMOVERS = 5
+
+
 def is_read(one: fs.FileInfo, below: str = "") -> bool:
     """Whether readers of Parquet take a file: they pass over what begins with a dot or an underscore, and folders of this.
 
@@ -69,6 +73,22 @@ def is_read(one: fs.FileInfo, below: str = "") -> bool:
     """
     name = one.path.removeprefix(f"{below}/") if below else one.base_name
     return one.is_file and name.endswith(".parquet") and not any(part[:1] in "._" for part in name.split("/"))
+
+
+def remove(filesystem: fs.FileSystem, path: str) -> None:
+    """Remove a folder or a file, if it exists. Another program may remove it, or what is in it, at the same moment."""
+    for _ in range(_REMOVERS):
+        kind = filesystem.get_file_info(path).type
+        if kind == fs.FileType.NotFound:
+            return
+        with suppress(FileNotFoundError):
+            if kind == fs.FileType.Directory:
+                filesystem.delete_dir(path)
+            else:
+                filesystem.delete_file(path)
+            return
+    # It says itself what is wrong with a folder that is there and cannot be found.
+    filesystem.delete_dir(path)
 
 
 @contextmanager

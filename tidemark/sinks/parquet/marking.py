@@ -45,8 +45,7 @@ def mark(base: str, name: str, mine: Mapping[str, str]) -> None:
             if filesystem.get_file_info(f"{path}/{name}").type == fs.FileType.NotFound:
                 filesystem.move(beside, f"{path}/{name}")
         finally:
-            if filesystem.get_file_info(beside).type != fs.FileType.NotFound:
-                filesystem.delete_file(beside)
+            folders.remove(filesystem, beside)
 
 
 def _wanted(filesystem: fs.FileSystem, path: str, name: str, mine: str) -> Iterator[tuple[str, bytes]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from pyarrow import fs
 
@@ -40,8 +39,8 @@ def vacuum(opened: Opened, settings: DeltaLatestSink) -> None:
     """Remove files that only older versions of the table name: old ones, and all that hold what was erased. Repeatable."""
     base = settings.base(opened.connections)
     for name in _with_erased(opened, base):
-        with folders.opened(f"{base}/{name}") as (filesystem, path), suppress(FileNotFoundError):
-            filesystem.delete_file(path)
+        with folders.opened(f"{base}/{name}") as (filesystem, path):
+            folders.remove(filesystem, path)
     if delta_table.exists(base):
         table = delta_table.opened(base)
         # In full: files too that a process has left which died before it had committed them.
