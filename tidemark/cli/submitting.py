@@ -23,6 +23,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.answers import MOST_LINES, OffsetAnswer
 from tidemark.streams.engine import STAGES
 from tidemark.submit.command import WINDOW_JOB, job_environment, submit_command
+from tidemark.submit.ivy_lines import saying_without_ivy
 from tidemark.views.summary import committed_by, windows
 from tidemark.views.values import as_plain
 
@@ -64,12 +65,12 @@ def submit(
     connection = opened.connections(opened.stream.engine.spark)
     if verbose or not terminal.on_terminal():
         command = submit_command(opened.stream, connection, job, [*arguments])
-        return _ended(programs.run(command, job_environment(), error), "above", accepted)
+        return _ended(programs.run(command, job_environment(), saying_without_ivy(error)), "above", accepted)
     command = submit_command(opened.stream, connection, job, [*arguments], {STAGES: "true"})
     log, code = terminal.JobLog(opened.stream.name), None
     try:
         with terminal.displayed(look, log):
-            code = programs.run(command, job_environment(), log.write)
+            code = programs.run(command, job_environment(), saying_without_ivy(log.write))
     finally:
         log.close(keep=code != EXIT_DONE)
         if code is not None and code not in accepted:
@@ -143,7 +144,9 @@ def process_together(
     ]
     codes: list[int | None] = [None] * len(jobs)
     logs = [terminal.JobLog(opened.stream.name) for _ in jobs] if quiet else []
-    says = [log.write for log in logs] or [partial(_said_by, name) for name in named]
+    says = [saying_without_ivy(log.write) for log in logs] or [
+        saying_without_ivy(partial(_said_by, name)) for name in named
+    ]
     looks = [_windows_of(opened, lane, run) for job in jobs for lane in job]
     shown = (
         terminal.displayed(lambda: progress.lanes_progress([look() for look in looks]), None)

@@ -145,7 +145,9 @@ def _process_one(
 
     def heard(step: Step) -> None:
         work.progress.step = step.value
-        log.info("%s/%s window %s: %s", opened.book.stream, lane, seq, step.value)
+        # The work itself says which sink it has stored.
+        if step != Step.SINK_STORED:
+            log.info("%s/%s window %s: %s", opened.book.stream, lane, seq, step.value)
         on_step(step)
 
     with closing(work):

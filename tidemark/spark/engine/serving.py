@@ -20,13 +20,14 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-from tidemark.errors import EXIT_WRONG_USE
+from tidemark.errors import EXIT_WRONG_USE, WrongUse
 from tidemark.offsets.counting import number_of
 from tidemark.spark.engine.staleness import Code
 from tidemark.spark.engine.working import Process, environment_of
 from tidemark.spark.runtime import engine_run
 from tidemark.spark.runtime.engine_run import EngineRun
 from tidemark.submit.client import ENDED, EXIT_UNREACHABLE, send, taken
+from tidemark.submit.same_code import ASKING, check_same_code
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +181,14 @@ class EngineServer:
             return
         if len(client.files) != _FILES or not request["command"]:
             self._tell(client, {"say": "tidemark: WrongUse: a run without its files", "exit": EXIT_WRONG_USE})
+            return
+        try:
+            check_same_code(dict(request["environment"]).get(ASKING))
+        except WrongUse as problem:
+            self._tell(client, {"say": f"tidemark: WrongUse: {problem}"})
+            self._tell(client, {"exit": EXIT_WRONG_USE})
+            # All who know its socket have that code.
+            self._leave("it has other code than the command that asked")
             return
         run = _Run(f"{os.getpid()}-{next(self._numbers)}", client, request, time.time())
         client.run = run
