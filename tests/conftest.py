@@ -18,7 +18,8 @@ from tests.support.quick import MUTANTS, QUICK
 from tests.support.turns import Turns
 
 pytest_plugins = [
-    f"tests.support.{name}" for name in ("covering", "second_look", "servers", "stores", "live_streams", "secure")
+    f"tests.support.{name}"
+    for name in ("canary", "covering", "second_look", "servers", "stores", "live_streams", "secure")
 ]
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.avro_orders import ORDER, ROW, written
+from tests.support.canary import CANARY
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
 from tests.support.registry import serving
@@ -63,7 +64,7 @@ def produce(live: LiveStream, count: int, every: int) -> set[tuple[int, int]]:
     """So many messages, of which every n-th is bad in one of two ways; gives the places of those."""
     values = []
     for number in range(count):
-        word = "many" if number % (2 * every) == 0 else f"{number}"
+        word = CANARY if number % (2 * every) == 0 else f"{number}"
         values.append(f"{0 if number % (2 * every) == every else 7},{word}".encode())
     live.kafka.send((live.topics[0], number % 3, None, value) for number, value in enumerate(values))
     return {(number % 3, number // 3) for number in range(0, count, every)}
@@ -120,7 +121,7 @@ def test_jobs_do_not_grow_with_the_messages_that_a_transform_fails_on(make: Make
         ("failed", f"transform: {error}", error) for error in ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT")
     }
     assert found_dead[20 % 3, 20 // 3][3].startswith("[DIVIDE_BY_ZERO] Division by zero. Use `try_divide`")
-    assert found_dead[40 % 3, 40 // 3][3].startswith("[CAST_INVALID_INPUT] The value 'many' of the type")
+    assert found_dead[40 % 3, 40 // 3][3].startswith(f"[CAST_INVALID_INPUT] The value '{CANARY}' of the type")
 
 
 @pytest.mark.full

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from services import control, environment, processes
 from services.site import PORT_NAMES, REPOSITORY, Site
+from tests.support.canary import logs_that_tell
 from tests.support.quick_java import quick_java
 
 # In a run with several processes, each has a site of its own.
@@ -44,6 +45,9 @@ def site() -> Iterator[Site]:
             control.up(found, control.DATA_SERVERS)
         os.environ.update(environment.connections(found))
         yield found
+        # Not the data of servers, which are messages.
+        told = [path for name in ("airflow", "warm-logs", "warm-dags") for path in logs_that_tell(found.folder(name))]
+        assert not told, f"what a message says is in {told}"
     finally:
         if not os.environ.get("TIDEMARK_KEEP_SERVERS"):
             # Clients live as long as this process. Their warnings about servers that we have stopped do not matter.

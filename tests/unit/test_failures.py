@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PythonException, SparkRuntimeException, UnsupportedOperationException
 
+from tests.support.thrown import STAGE_FAILED, in_the_jvm
 from tidemark import errors
 from tidemark.errors import DiskFull, OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
 from tidemark.spark.rows.failing_messages import Cause, cause_of
 from tidemark.spark.runtime.failures import translate
 from tidemark.spark.runtime.single_computation import COMPUTED_AGAIN
 
-STAGE_FAILED = (
-    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times, most recent "
-    "failure: Lost task 0.0 in stage 8.0 (TID 8) (localhost executor driver): {}\n\nDriver stacktrace:"
-)
 LOST = (
     "org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been lost because they are not "
     "available in Kafka any more;\n"
@@ -34,26 +31,6 @@ NOT_CLOSED = "org.apache.parquet.util.AutoCloseables$ParquetCloseResourceExcepti
 NOT_IN_TIME = STAGE_FAILED.format(
     "java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 milliseconds"
 )
-
-
-class Thrown:
-    """Stands in for an exception in the JVM, of which py4j asks the text and the cause there."""
-
-    _target_id = "o42"
-
-    def __init__(self, text: str, *causes: str) -> None:
-        self.text = text
-        self.causes = causes
-
-    def getCause(self) -> Thrown | None:  # noqa: N802 (as in Java)
-        return Thrown(*self.causes) if self.causes else None
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def in_the_jvm(text: str, *causes: str) -> Py4JJavaError:
-    return Py4JJavaError("An error occurred while calling o42.save.\n", Thrown(text, *causes))
 
 
 def in_a_worker(last_lines: str) -> PythonException:
@@ -219,10 +196,10 @@ def test_a_time_out_is_no_loss(text: str) -> None:
     assert text.splitlines()[0] in str(found)
 
 
-def test_what_python_says_is_all_that_is_said() -> None:
-    assert str(translated(in_a_worker("ZeroDivisionError: division by zero"))) == (
-        "Spark failed: ZeroDivisionError: division by zero"
-    )
+def test_an_error_of_python_says_its_class_and_its_place() -> None:
+    """Its text may be the words of a message."""
+    said = str(translated(in_a_worker("ZeroDivisionError: division by zero")))
+    assert said == "Spark failed: ZeroDivisionError in __call__ (/opt/tidemark/tidemark/spark/sinks/hbase.py:130)"
 
 
 def test_a_wait_of_sparks_own_is_not_kafkas() -> None:
@@ -269,7 +246,7 @@ def test_what_a_write_has_lost_stands_in_its_causes() -> None:
         ),
         (Py4JNetworkError("Answer from Java side is empty"), "Answer from Java side is empty"),
         (Py4JError("An error occurred while calling o41.nothing. Trace:"), "calling o41.nothing"),
-        (in_a_worker("ZeroDivisionError: division by zero"), "ZeroDivisionError: division by zero"),
+        (in_a_worker("ZeroDivisionError: division by zero"), "ZeroDivisionError in __call__ ("),
         # java.util.Collections.emptyList().add(...), and many others of Java's own, say nothing.
         (UnsupportedOperationException(""), "UnsupportedOperationException"),
     ],

@@ -7,25 +7,26 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
-
-from pyspark.logger import PySparkLogger
 
 from tidemark.errors import EXIT_INTERNAL
 from tidemark.spark.runtime.failures import translate
+from tidemark.spark.runtime.masking import MaskedErrors, formatted
+from tidemark.submit.same_code import ASKING, check_same_code
 
 
 def run(main: Callable[[list[str]], int]) -> None:
     """Run a job's main function as the whole program, and exit."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("py4j", "kafka"):
+    for noisy in ("kafka", "pyiceberg"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    for at_length in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        # Spark logs a refused query with both stacks as JSON. The error already says what is wrong.
-        PySparkLogger.getLogger(at_length).setLevel(logging.CRITICAL)
+    # Where the JVM has gone, the error says so, once.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(MaskedErrors())
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
     try:
+        check_same_code(os.environ.get(ASKING))
         code = main(sys.argv[1:])
     except SystemExit:
         raise
@@ -41,7 +42,7 @@ def _report(error: BaseException) -> int:
     except Exception:
         known = None
     if known is None or known.exit_code == EXIT_INTERNAL:
-        traceback.print_exception(error)
+        print(formatted(error), end="", file=sys.stderr, flush=True)
         return EXIT_INTERNAL
     print(f"tidemark: {type(known).__name__}: {known}", file=sys.stderr, flush=True)
     return known.exit_code

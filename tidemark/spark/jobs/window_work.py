@@ -47,6 +47,7 @@ from tidemark.spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_
 from tidemark.spark.rows.pipeline import rows_of
 from tidemark.spark.rows.reading import ReadSoFar, counter, read_offsets
 from tidemark.spark.rows.tallying import tallies_and_blocks
+from tidemark.spark.runtime.masking import masked
 from tidemark.spark.runtime.progress import AttemptProgress
 from tidemark.spark.schemes.regex import MAY_DIFFER
 from tidemark.spark.sinks import Sink, refusals
@@ -181,7 +182,7 @@ class SparkWork:
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
             if cause_of(problem) is not None or (never and never in str(problem)):
-                raise LongerWay(f"a message of this window cannot go through one pass: {_line(problem)}") from problem
+                raise LongerWay(f"a message of this window cannot go through one pass: {masked(problem)}") from problem
             raise
         self._stored[first.name] = acknowledged
         self._tallies, self._blocks = rows.tallies_and_blocks
@@ -235,6 +236,8 @@ class SparkWork:
                 if sink.name not in self._stored:
                     self.progress.begin(f"storing {sink.name}")
                     self._stored[sink.name] = self._store(sink)
+                place = (self._opened.book.stream, self._lane, self._window.seq)
+                log.info("%s/%s window %s: sink %s stored", *place, sink.name)
                 on_step(Step.SINK_STORED)
 
     def _store(self, sink: Sink) -> Acknowledgements:
@@ -339,10 +342,6 @@ class SparkWork:
     _tallies: tuple[PartitionTally, ...]
     _blocks: tuple[PartitionBlocks, ...]
     _unknown: UnknownFields | None
-
-
-def _line(problem: Exception) -> str:
-    return str(problem).strip().partition("\n")[0]
 
 
 def _few(tallies: Sequence[PartitionTally]) -> bool:

@@ -38,6 +38,7 @@ from tidemark.spark.columns import (
 from tidemark.spark.rows.tallying import count_of, digest_of
 from tidemark.spark.runtime.compiling import compiled, new_instance
 from tidemark.spark.runtime.frames import frame_of
+from tidemark.spark.runtime.masking import masked_log
 from tidemark.streams.fetch import FetchSettings
 from tidemark.submit.command import local_cores
 
@@ -203,7 +204,7 @@ def _records(
     if read.tasks < len(read.ranges):
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
     ranges = _lines(read.ranges, incarnations)
-    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, counted)
+    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, counted, masked_log(spark.sparkContext))
     if wanted != read.offsets:
         context: Any = spark.sparkContext._jsc
         with NamedTemporaryFile(prefix="tidemark-wanted-") as file:

@@ -22,6 +22,7 @@ from tidemark.errors import (
     TidemarkError,
     Unreachable,
 )
+from tidemark.spark.runtime.masking import OF_NO_MESSAGE, masked, masked_text
 from tidemark.spark.runtime.single_computation import COMPUTED_AGAIN
 
 # The last lines of a Python traceback from a worker. The tracebacks of the error's causes stand before them.
@@ -50,30 +51,6 @@ _STAGE_FAILED = "org.apache.spark.SparkException: Job aborted due to stage failu
 _ENDED = re.compile(r"\(TID \d+\) \(\S+ executor \S+\): ([\w.$]+)([^\n]*)")
 _LOST_EXECUTOR = "ExecutorLostFailure"
 _MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
-# How classes of errors begin that no message causes: of servers, of networks, of Spark's own work, of a damaged JVM.
-_NOT_OF_ROWS = (
-    *_MEMORY,
-    _LOST_EXECUTOR,
-    "FetchFailed",
-    "TaskKilled",
-    "TaskCommitDenied",
-    "java.io.FileNotFoundException",
-    "java.lang.ClassNotFoundException",
-    "java.lang.InternalError",
-    "java.lang.InterruptedException",
-    "java.lang.ThreadDeath",
-    "java.lang.UnknownError",
-    "java.net.ConnectException",
-    "java.net.NoRouteToHostException",
-    "java.net.Socket",
-    "java.net.UnknownHostException",
-    "java.nio.file.",
-    "java.util.concurrent.TimeoutException",
-    "org.apache.hadoop.",
-    "org.apache.kafka.",
-    "org.apache.spark.SparkFileAlreadyExistsException",
-    "org.apache.spark.sql.kafka010.",
-)
 # Java's words for an array or a text that is longer than any may be, whatever memory there is. Older versions have none.
 _BEYOND_ARRAYS = re.compile(r"java\.lang\.OutOfMemoryError(?:: (?:Requested array size|Required )[^\n]*)?\s*(?:\n|\Z)")
 # How the SQL states begin of what lacks memory or disks, or was cancelled.
@@ -83,19 +60,35 @@ _MOST_CAUSES = 20
 
 
 def translate(error: BaseException) -> TidemarkError | None:
-    """The Tidemark error for an error of Spark; None for an error that is not Spark's."""
+    """The Tidemark error for an error of Spark; None for an error that is not Spark's.
+
+    Its text has nothing of what a message says.
+    """
     if isinstance(error, TidemarkError):
         return error
     if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
         return None
     causes = list(_causes(error))
-    text = "\n\n".join(causes)
+    if (ours := _of_ours("\n\n".join(causes))) is not None:
+        return ours
+    if isinstance(error, Py4JJavaError):
+        causes = [*map(masked_text, causes)]
+    elif may_be_of_a_message(error):
+        causes = [masked(error)]
+    return _of_others(error, causes)
+
+
+def _of_ours(text: str) -> TidemarkError | None:
+    """The error of Tidemark that a worker has raised."""
     raised = [*_RAISED.finditer(text)][-1:]
     kind = getattr(errors, raised[0].group(1), None) if raised else None
     if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
         return kind(raised[0].group(2).strip())
-    if COMPUTED_AGAIN in text:
-        return ComputedAgain(COMPUTED_AGAIN)
+    return ComputedAgain(COMPUTED_AGAIN) if COMPUTED_AGAIN in text else None
+
+
+def _of_others(error: BaseException, causes: list[str]) -> TidemarkError | None:
+    text = "\n\n".join(causes)
     if of_kafka := _of_kafka(text):
         return of_kafka
     if is_full(text):
@@ -127,7 +120,7 @@ def may_be_of_a_message(error: BaseException) -> bool:
         return False
     if isinstance(error, PySparkException):
         return isinstance(error, PythonException) or not (error.getSqlState() or "").startswith(_OF_RESOURCES)
-    return not any(one.startswith(_NOT_OF_ROWS) for one in _classes(causes))
+    return not any(one.startswith(OF_NO_MESSAGE) for one in _classes(causes))
 
 
 def _classes(causes: Iterable[str]) -> Iterator[str]:
