@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from tests import support
 from tests.support.avro_orders import written
+from tests.support.canary import CANARY
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import Example, Outcome
 from tests.support.registry import serving
@@ -29,6 +30,7 @@ from tests.support.throwing import (
     drawn,
     drawn_sinks,
     drawn_values,
+    query,
     transform,
     values,
     wide_transform,
@@ -41,6 +43,7 @@ from tidemark.schemes.json_depth import TOO_DEEP as NESTED
 from tidemark.spark.columns import FAILURE, INDEX, OFFSET, OUTCOME, REASON, VALUE, field
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.rows import outcomes
+from tidemark.spark.rows import transform as transforming
 from tidemark.spark.rows.failing_messages import SPARKS, cause_of
 from tidemark.spark.rows.one_pass import one_pass
 from tidemark.spark.rows.pipeline import check_rows, rows_of
@@ -266,6 +269,134 @@ def test_any_messages_under_any_expressions_commit(spark: SparkSession, seed: in
     found = became(spark, both, all_values)
     assert len(found) == len(all_values)
     passes(spark, both, all_values)
+
+
+@pytest.mark.full
+@pytest.mark.covers("C4", "E46", "E55")
+@pytest.mark.parametrize("seed", range(20))
+def test_any_messages_under_any_queries_commit(spark: SparkSession, seed: int) -> None:
+    """Where Spark chooses what it computes first, and where messages meet: a message that throws is taken out before."""
+    given = drawn(seed, 6)
+    stream = stream_of(
+        scheme=SCHEME, transform=query(seed, given), checks=[{"invalid_when": "s = '%z'", "reason": "it is refused"}]
+    )
+    sent = [*values(given), *values(given), b"{", b'{"which": 3}', b'{"at": -9223372036854775808, "s": "%z"}']
+    assert outcomes_of(spark, stream, sent).keys() == set(range(len(sent)))
+
+
+def outcomes_of(
+    spark: SparkSession, stream: Stream, given: Sequence[bytes | None]
+) -> dict[int, tuple[int, str | None]]:
+    """The outcome of each message, and its reason, whichever rows it has."""
+    made = rows_of(messages_of(spark, list(given)), stream)
+    try:
+        rows = made.frame.collect()
+    finally:
+        made.close()
+    places = [(row[OFFSET], row[INDEX]) for row in rows]
+    assert len(places) == len(set(places))
+    return {row[OFFSET]: (row[OUTCOME], row[REASON]) for row in rows if row[INDEX] == 0}
+
+
+TOGETHER = (
+    # A row is let through by another message, and throws.
+    f"SELECT {GIVEN_BACK}, int(s) AS made FROM messages WHERE s IN (SELECT substr(s, 2) FROM messages WHERE s LIKE '#%')",
+    # Two messages make a sum that does not fit.
+    f"SELECT {GIVEN_BACK}, sum(at) OVER (PARTITION BY s = '') AS made FROM messages",
+    # A value of all messages makes each of them throw.
+    f"SELECT {GIVEN_BACK}, 1 div (SELECT 2 - count_if(s = '{CANARY}') FROM messages) AS made FROM messages",
+)
+
+
+@pytest.mark.covers("C4", "E55")
+@pytest.mark.parametrize("sql", TOGETHER)
+def test_messages_on_which_a_transform_fails_only_together(spark: SparkSession, sql: str) -> None:
+    """None of them throws alone: as few as need be are dead letters, and the window commits."""
+    stream = stream_of(scheme=SCHEME, transform={"sql": sql, "fields": {"made": "integer"}})
+    texts = ["1", "#1", CANARY, f"#{CANARY}", "5", "#5", CANARY]
+    sent = [json.dumps({"at": 2**62 if text == CANARY else 1, "s": text}).encode() for text in texts]
+    found = outcomes_of(spark, stream, sent)
+    assert found.keys() == set(range(len(sent)))
+    dead = [reason or "" for outcome, reason in found.values() if outcome == FAILED]
+    assert 1 <= len(dead) <= 2
+    assert all(reason.startswith("transform: ") for reason in dead)
+
+
+@pytest.mark.covers("C4", "E55")
+@pytest.mark.parametrize("checks", [[], [{"invalid_when": "i > 5", "reason": "it is large"}]])
+def test_a_condition_that_spark_computes_first_stops_no_stream(
+    spark: SparkSession, checks: list[dict[str, str]]
+) -> None:
+    """The casts were found and marked, and then computed again before the mark was looked at."""
+    fields = {"s": "string", "z": "binary", "i": "integer"}
+    sql = (
+        f"SELECT {GIVEN_BACK}, c0 FROM (SELECT *, upper(s) AS c0 FROM messages WHERE s IN ('a','b','5') AND int(s) > 1) "
+        "WHERE upper(regexp_replace(hex(z), 'a+', 'b')) = CASE WHEN s RLIKE '^[a-z]+$' THEN if(i > 0, 'a', hex(z)) "
+        "ELSE '61' END"
+    )
+    stream = stream_of(
+        scheme={"type": "json", "fields": fields}, checks=checks, transform={"sql": sql, "fields": {"c0": "string"}}
+    )
+    sent = [b'{"s":"a","z":"YQ=="}', b'{"s":"a","z":"/w=="}', b'{"s":"5","z":"YQ=="}', b'{"s":"a"}']
+    found = outcomes_of(spark, stream, sent)
+    assert found[2] == (STORED, None)
+    assert all(outcome != STORED for offset, (outcome, _) in found.items() if offset != 2)
+
+
+@pytest.mark.covers("C4", "E55")
+def test_what_a_check_has_refused_is_not_computed(spark: SparkSession) -> None:
+    sql = f"SELECT {GIVEN_BACK}, sum(int(s)) OVER (PARTITION BY _offset) AS made FROM messages WHERE int(s) > 1"
+    checks = [{"invalid_when": "s RLIKE '[^0-9]'", "reason": "it is no number"}]
+    stream = stream_of(scheme=SCHEME, checks=checks, transform={"sql": sql, "fields": {"made": "integer"}})
+    found = outcomes_of(spark, stream, [b'{"s": "x"}', b'{"s": "7"}', b'{"s": "y"}'])
+    assert found == {0: (INVALID, "it is no number"), 1: (STORED, None), 2: (INVALID, "it is no number")}
+
+
+VIEW = "messages LATERAL VIEW posexplode(split(value, '\\n')) AS place, piece"
+_AT = GIVEN_BACK.replace("_index", "place AS _index")
+PIECES: dict[str, dict[str, Any]] = {
+    "explode": {"explode": {"lines": "\n"}},
+    "lateral view": {"transform": {"sql": f"SELECT {_AT}, piece FROM {VIEW}", "fields": {"piece": "string"}}},
+}
+
+
+@pytest.mark.covers("C4")
+@pytest.mark.parametrize("how", PIECES)
+def test_a_long_key_and_many_pieces_fill_no_disk(spark: SparkSession, how: str) -> None:
+    """Each piece keeps the key of its message: a message of a megabyte could keep 120 GB."""
+    stream = stream_of(scheme={"type": "string"}, **PIECES[how])
+    for lines, length, outcome in (
+        (500, 10, STORED),
+        (500, 100_000, None),
+        (3_000, 100_000, None),
+        (10_000, 36, STORED),
+    ):
+        message = messages_of(spark, [b"a\n" * lines, b"a"], b"k" * length)
+        made = rows_of(message, stream)
+        try:
+            kept = sum(one.memSize() + one.diskSize() for one in spark.sparkContext._jsc.sc().getRDDStorageInfo())
+            dead = made.frame.where(made.frame[OFFSET] == 0).where(made.frame[INDEX] == 0).collect()
+            assert made.frame.where(made.frame[OFFSET] == 1).collect()[0][OUTCOME] == STORED
+        finally:
+            made.close()
+        assert kept < 150 * (length + 2 * lines)
+        assert len(dead) == 1
+        if outcome is None:
+            assert dead[0][OUTCOME] in (INVALID, FAILED)
+            assert dead[0][REASON].endswith("for the length of its key")
+            assert dead[0][VALUE] == b"a\n" * lines
+        else:
+            assert dead[0][OUTCOME] == STORED
+
+
+@pytest.mark.covers("C4")
+def test_a_view_that_repeats_a_long_field_fills_no_disk(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transforming, "MOST_OF_ONE_MESSAGE", 1 << 20)
+    sql = f"SELECT {_AT}, concat(value, piece) AS piece FROM {VIEW}"
+    stream = stream_of(scheme={"type": "string"}, transform={"sql": sql, "fields": {"piece": "string"}})
+    found = outcomes_of(spark, stream, [b"a\n" * 3_000, b"a\nb", b"a\n" * 3_000])
+    assert found[1] == (STORED, None)
+    assert found[0] == found[2] == (FAILED, "transform: RowsTooLarge")
 
 
 @pytest.mark.full

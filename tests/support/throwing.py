@@ -113,6 +113,31 @@ def transform(given: Sequence[Throwing]) -> dict[str, Any]:
     return {"sql": sql, "fields": {"made": "integer"}}
 
 
+# Queries whose parts Spark may compute in another order, or for other rows than the text says.
+_QUERIES = (
+    "SELECT {columns}, made FROM (SELECT *, {cases} AS made FROM messages) WHERE made IS NULL OR made > -1",
+    "SELECT {columns}, {cases} AS made FROM messages WHERE at % 2 = 0 AND length(string({one})) > 0 OR which < 5",
+    "SELECT {columns}, {cases} AS made FROM messages WHERE s IN (SELECT s FROM messages WHERE at > 0) AND ({one}) IS NOT NULL",
+    "SELECT {columns}, {cases} AS made FROM messages WHERE which IN (SELECT max(which) FROM messages GROUP BY at % 3)",
+    "SELECT {columns}, {cases} AS made FROM messages WHERE EXISTS (SELECT 1 FROM messages m WHERE m.which > messages.which)",
+    "SELECT {columns}, max({cases}) OVER (ORDER BY _offset ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS made FROM messages",
+    "SELECT {columns}, if(s RLIKE '^[a-z]', {cases}, length(string({one}))) AS made FROM messages",
+    "SELECT {others}, n AS _index, {cases} + n AS made FROM messages LATERAL VIEW explode(sequence(0, abs(which) % 3)) AS n",
+    "SELECT {others}, n AS _index, {cases} AS made FROM messages LATERAL VIEW posexplode(split(string({one}), '')) AS n, piece",
+    "SELECT {columns}, {cases} AS made FROM messages JOIN (SELECT s AS t, count(*) AS n FROM messages GROUP BY s) ON s = t",
+)
+
+
+def query(seed: int, given: Sequence[Throwing]) -> dict[str, Any]:
+    """A transform with subqueries, guards, windows or generators, in which the expressions stand."""
+    chance = random.Random(seed)
+    cases = " ".join(f"WHEN which = {number} THEN length(string({sql}))" for number, (sql, *_) in enumerate(given))
+    others = GIVEN_BACK.replace(", _index", "")
+    one = chance.choice(given)[0]
+    sql = _QUERIES[seed % len(_QUERIES)].format(columns=GIVEN_BACK, others=others, cases=f"CASE {cases} END", one=one)
+    return {"sql": sql, "fields": {"made": "integer"}}
+
+
 # What a message has beside what a transform makes of it.
 BESIDE = {"which": "integer", "at": "integer", "s": "string", "t": "timestamp"}
 # Texts that are also keys, the names of folders and topics, and values of cells.

@@ -48,6 +48,38 @@ def test_exactly_those_that_fail_are_found(all_offsets: dict[TopicPartition, set
     }
 
 
+@pytest.mark.covers("C4")
+@pytest.mark.parametrize("count", [16, 1_000, 100_000])
+def test_one_message_among_many_is_found_by_log_n_computations(count: int) -> None:
+    """Also the second of two that fail only together, in whichever partition."""
+    everything = RangeSet(OffsetRange(at, 0, count) for at in PLACES)
+    places = [(PLACES[0], 3), (PLACES[2], count // 2)]
+    for wrong in (places[1:], places):
+        tried: list[int] = []
+
+        def compute(part: RangeSet, wrong: list[tuple[TopicPartition, int]] = wrong, tried: list[int] = tried) -> None:
+            tried.append(part.count())
+            if all(part & RangeSet([OffsetRange(at, offset, offset + 1)]) for at, offset in wrong):
+                raise OfState("too much", "22003", "ARITHMETIC_OVERFLOW")
+
+        found = failing(everything, compute)
+        assert found == {Coordinate(*places[1]): Cause("ARITHMETIC_OVERFLOW", "[ARITHMETIC_OVERFLOW] too much")}
+        assert len(tried) <= 3 * (3 * count).bit_length() + 3
+
+
+@pytest.mark.covers("C4")
+def test_the_search_goes_on_until_nothing_fails_together() -> None:
+    everything = RangeSet([OffsetRange(PLACES[0], 0, 50)])
+
+    def compute(part: RangeSet) -> None:
+        if part.count() > 45:
+            raise OfState("too many", "22003", "ARITHMETIC_OVERFLOW")
+
+    found = failing(everything, compute)
+    assert len(found) == 5
+    compute(everything - RangeSet(OffsetRange(one.partition, one.offset, one.offset + 1) for one in found))
+
+
 @pytest.mark.parametrize(
     ("problem", "cause"),
     [

@@ -26,7 +26,8 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Tries a computation on some messages, then on halves of those that fail, and so on, in one task: see trials.py.
+ * Tries a computation on some messages, then on halves of those that fail, and so on, in one task: see trials.py. One bad
+ * message among n is found by 2 log n tries at most.
  *
  * Rows come in with those of a message together, the first with index 0. For each message that the computation fails on,
  * its first row comes out, with the error's condition or class (null for an error of Python), and one line of the error's
@@ -71,20 +72,56 @@ public class Trial implements FlatMapFunction {
         return tried.iterator();
     }
 
-    /** `known`: the computation is known to fail on these messages, and need not be tried on all of them. */
-    private void addFailing(List messages, boolean known, List found) {
+    /**
+     * Adds the messages that the computation fails on alone, and says whether it fails on all of them.
+     *
+     * `known`: the computation is known to fail on these messages, and need not be tried on all of them.
+     */
+    private boolean addFailing(List messages, boolean known, List found) {
         int half = messages.size() / 2;
-        if (half > 0 && (known || failure(messages) != null)) {
-            int before = found.size();
-            addFailing(messages.subList(0, half), false, found);
-            addFailing(messages.subList(half, messages.size()), found.size() == before, found);
-        } else if (half == 0) {
-            Throwable problem = failure(messages);
-            if (problem != null) {
-                InternalRow first = (InternalRow) ((List) messages.get(0)).get(0);
-                found.add(new JoinedRow(first, new GenericInternalRow(said(problem))));
-            }
+        Throwable problem = known && half > 0 ? null : failure(messages);
+        if (problem == null && !(known && half > 0)) {
+            return false;
         }
+        if (half == 0) {
+            found.add(failed(messages, problem));
+            return true;
+        }
+        int before = found.size();
+        addFailing(messages.subList(0, half), false, found);
+        addFailing(messages.subList(half, messages.size()), found.size() == before, found);
+        return true;
+    }
+
+    /**
+     * Adds messages without which the computation fails no more, where it fails on some together: of the shortest beginning
+     * that fails, the last one. failing_messages.py does the same.
+     */
+    private void addTogether(List messages, List found) {
+        List rest = new ArrayList(messages);
+        Throwable problem = rest.isEmpty() ? null : failure(rest);
+        while (problem != null) {
+            int passing = 0;
+            int failing = rest.size();
+            while (failing - passing > 1) {
+                int middle = (passing + failing) / 2;
+                Throwable one = failure(rest.subList(0, middle));
+                if (one == null) {
+                    passing = middle;
+                } else {
+                    failing = middle;
+                    problem = one;
+                }
+            }
+            found.add(failed(rest.subList(failing - 1, failing), problem));
+            rest.remove(failing - 1);
+            problem = rest.isEmpty() ? null : failure(rest);
+        }
+    }
+
+    private static JoinedRow failed(List messages, Throwable problem) {
+        InternalRow first = (InternalRow) ((List) messages.get(0)).get(0);
+        return new JoinedRow(first, new GenericInternalRow(said(problem)));
     }
 
     /** The error that a message causes, or null. Throws any other error. */
@@ -192,7 +229,10 @@ public class Trial implements FlatMapFunction {
         public boolean hasNext() {
             while (!found.hasNext() && next != null) {
                 List failing = new ArrayList();
-                addFailing(someMessages(), false, failing);
+                List messages = someMessages();
+                if (addFailing(messages, false, failing) && failing.isEmpty()) {
+                    addTogether(messages, failing);
+                }
                 found = failing.iterator();
             }
             return found.hasNext();

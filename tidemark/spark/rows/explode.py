@@ -5,10 +5,10 @@ Pieces are bytes, so that any scheme can take them. Nothing is shuffled: a messa
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.spark.columns import FAILURE, INDEX, REASON, VALUE, detail
+from tidemark.spark.columns import FAILURE, HEADERS, INDEX, KEY, REASON, VALUE, detail
 from tidemark.spark.schemes.fields import NOT_UTF8, utf8_text
 from tidemark.spark.schemes.json_text import elements, elements_as_written, json_value, members, why_not_json
 from tidemark.streams.explode import Explode
@@ -18,6 +18,11 @@ from tidemark.streams.explode import Explode
 WHOLE = "_whole"
 # Whether a message has no pieces, and why its value cannot be split. VALUE is null in both cases.
 EMPTY, UNSPLIT = "_empty", "_unsplit"
+TOO_MANY_PIECES = "too many pieces for the length of its key"
+
+# What each row of a message carries with it (its key, and headers where the stream keeps them) is kept once for each row.
+# A message may carry this many times its own size, or this many bytes: more would let one message fill a disk.
+MOST_TIMES, MOST_CARRIED = 64, 256 * 1024
 
 _PIECES, _PARTS, _PIECE = "_pieces", "_parts", "_piece"
 _TEXT, _JSON = "_text", "_json"
@@ -25,14 +30,20 @@ _TEXT, _JSON = "_text", "_json"
 _BYTES = "ISO-8859-1"
 
 
-def in_pieces(messages: DataFrame, explode: Explode, whole: str = VALUE) -> DataFrame:
+def in_pieces(messages: DataFrame, explode: Explode, whole: str = VALUE, *, keeps_headers: bool = False) -> DataFrame:
     """A row for each piece, with the piece in VALUE and its number in INDEX. A message without pieces keeps one row.
 
     A tombstone keeps one row too, neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT. `whole` is the column of
-    the message's own value.
+    the message's own value. With `keeps_headers`, each row keeps the headers. A message whose pieces would carry too much
+    cannot be split.
     """
     columns = [name for name in messages.columns if name not in (VALUE, whole)]
     split = _lines(messages, explode.between) if explode.lines is not None else _array(messages, explode.json_array)
+    key = F.coalesce(F.octet_length(KEY), F.lit(0)).cast("long")
+    carried = key + _of_headers() if keeps_headers else key
+    many = carries_too_much(F.size(_PIECES), carried, F.octet_length(whole))
+    split = split.withColumn(UNSPLIT, F.coalesce(UNSPLIT, F.when(many, F.lit(TOO_MANY_PIECES))))
+    split = split.withColumn(_PIECES, F.when(~F.coalesce(many, F.lit(False)), F.col(_PIECES)))
     empty = F.coalesce(F.size(_PIECES) == 0, F.lit(False))
     none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(whole).alias("whole")))
     some = F.transform(
@@ -42,6 +53,20 @@ def in_pieces(messages: DataFrame, explode: Explode, whole: str = VALUE) -> Data
     exploded = with_pieces.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))
     return exploded.select(
         *columns, EMPTY, UNSPLIT, INDEX, F.col(f"{_PIECE}.piece").alias(VALUE), F.col(f"{_PIECE}.whole").alias(WHOLE)
+    )
+
+
+def carries_too_much(rows: Column, carried: Column, size: Column) -> Column:
+    """Whether so many rows of a message carry too much, with `carried` bytes on each. `size`: that of the message's value."""
+    most = F.lit(MOST_TIMES) * (carried + F.coalesce(size, F.lit(0)))
+    return rows * carried > F.greatest(F.lit(MOST_CARRIED).cast("long"), most)
+
+
+def _of_headers() -> Column:
+    # In base64, and each with its name.
+    each = F.transform(HEADERS, lambda one: F.octet_length(one["key"]) + 2 * F.octet_length(one["value"]))
+    return F.coalesce(
+        F.aggregate(each, F.lit(0).cast("long"), lambda sum_, one: sum_ + F.coalesce(one, F.lit(0))), F.lit(0)
     )
 
 

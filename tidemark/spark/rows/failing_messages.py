@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from tidemark.functions.caller import MOST_DETAIL
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.spark.runtime.failures import first_cause, may_be_of_a_message
 
 # Columns: the class of the error, and its text.
@@ -50,27 +50,62 @@ def cause_of(problem: Exception) -> Cause | None:
 
 
 def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Coordinate, Cause]:
-    """The messages at `offsets` that `compute` fails on when it gets them alone, and why.
+    """Messages at `offsets` that `compute` fails on, and why.
 
-    Each takes some twenty Spark jobs, so this is only for computations that `trials` cannot try. Raises errors that no
-    message causes.
+    These are those that it fails on when it gets them alone, each found by 2 log n computations at most. If there is none,
+    it fails on several together, as where one message lets another through a condition: then the last one of the shortest
+    beginning that fails is to blame, found by log n computations, until it fails no more. This is only for computations that
+    `trials` cannot try. Raises errors that no message causes.
     """
     causes: dict[Coordinate, Cause] = {}
-    parts = [offsets]
-    while parts:
-        part = parts.pop()
+
+    def cause(part: RangeSet) -> Cause | None:
         try:
             compute(part)
         except SPARKS as problem:
-            cause = cause_of(problem)
-            if cause is None:
+            if (found := cause_of(problem)) is None:
                 raise
-            if part.count() > 1:
-                parts += reversed(_halves(part))
-                continue
-            (only,) = part
-            causes[Coordinate(only.partition, only.start)] = cause
+            return found
+        return None
+
+    def search(part: RangeSet, *, known: bool) -> None:
+        """Find those that fail alone. `known`: some of a part do, and it need not be computed as a whole."""
+        if part.count() == 1:
+            if (why := cause(part)) is not None:
+                (only,) = part
+                causes[Coordinate(only.partition, only.start)] = why
+            return
+        if not known and cause(part) is None:
+            return
+        before = len(causes)
+        first, second = _halves(part)
+        search(first, known=False)
+        search(second, known=len(causes) == before)
+
+    search(offsets, known=False)
+    rest = offsets
+    while not (causes and rest is offsets) and (why := cause(rest)) is not None:
+        at = _last_of_shortest(rest, lambda part: cause(part) is not None)
+        causes[at] = why
+        rest -= RangeSet([OffsetRange(at.partition, at.offset, at.offset + 1)])
     return causes
+
+
+def _last_of_shortest(part: RangeSet, fails: Callable[[RangeSet], bool]) -> Coordinate:
+    """The last offset of the shortest beginning of a part that fails."""
+    passing, failing_ = 0, part.count()
+    while failing_ - passing > 1:
+        middle = (passing + failing_) // 2
+        if fails(_beginning(part, middle)):
+            failing_ = middle
+        else:
+            passing = middle
+    (only,) = _beginning(part, failing_) - _beginning(part, passing)
+    return Coordinate(only.partition, only.start)
+
+
+def _beginning(part: RangeSet, number: int) -> RangeSet:
+    return next(iter(part.pieces(number)), part) if number else part - part
 
 
 def _halves(offsets: RangeSet) -> list[RangeSet]:

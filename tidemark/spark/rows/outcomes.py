@@ -92,7 +92,8 @@ def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
     if explode is None:
         pieces = messages.withColumn(INDEX, F.lit(0))
     else:
-        pieces = in_pieces(messages, explode, WRAPPED if wrapped else VALUE)
+        keeps = "headers" in stream.scheme.keep.values()
+        pieces = in_pieces(messages, explode, WRAPPED if wrapped else VALUE, keeps_headers=keeps)
     parsed = parse(pieces, stream.scheme)
     with _null_where_not_computable(messages.sparkSession):
         refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream, apart=apart))

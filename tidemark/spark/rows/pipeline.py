@@ -28,7 +28,7 @@ from tidemark.spark.rows.reading import no_messages
 from tidemark.spark.rows.row_by_row import row_by_row
 from tidemark.spark.rows.selecting import only
 from tidemark.spark.rows.tallying import AS_READ, as_read, read_tallies
-from tidemark.spark.rows.transform import given_to, made_of, refuse_invented, repeats, transformed
+from tidemark.spark.rows.transform import apart, bounded, given_to, made_of, refuse_invented, repeats, transformed
 from tidemark.spark.rows.trials import failing_messages
 from tidemark.spark.runtime.single_computation import computed_once, draws, marked, repeatable
 from tidemark.spark.schemes.function import check_function
@@ -123,22 +123,21 @@ def _made(rows: DataFrame, stream: Stream, refusals: Sequence[Column], read: tup
         read = read or read_tallies(rows)
         rows = outcomes.settled(rows) if several else rows.drop(*AS_READ)
         once = once or not repeats(rows, scheme.fields, transform)
-        try:
-            return _finished(
-                transformed(rows, scheme.fields, transform), stream, refusals, read, once=once, joined=True
-            )
-        except SPARKS as problem:
-            if cause_of(problem) is None:
-                raise
-            log.warning("the transform fails on messages of this window; looking for them")
-            given = given_to(rows, scheme.fields)
-            causes = _kept(_failing(given, partial(made_of, transform=transform), read), scratch)
-            if not (number := causes.count()):
-                raise
-            rows = outcomes.failed(rows, causes, number)
-            return _finished(
-                transformed(rows, scheme.fields, transform), stream, refusals, read, once=once, joined=True
-            )
+        while True:
+            try:
+                made = transformed(rows, scheme.fields, transform)
+                return _finished(made, stream, refusals, read, once=once, joined=True)
+            except SPARKS as problem:
+                if cause_of(problem) is None:
+                    raise
+                log.warning("the transform fails on messages of this window; looking for them")
+                causes, number = _found(
+                    given_to(rows, scheme.fields), partial(bounded, transform=transform), read, scratch
+                )
+                if not number:
+                    raise
+                # What it fails on only beside others is found once these are out of its way.
+                rows = outcomes.failed(rows, causes, number)
 
 
 def _finished(
@@ -205,13 +204,32 @@ def _failing(
 ) -> DataFrame:
     """The coordinates of the messages that a computation fails on, with ERROR and DETAIL."""
     failed = failing_messages(given, compute, sum(one.read.number for one in read))
-    if failed is not None:
-        return failed
+    return _by_jobs(given, compute, read) if failed is None else failed
+
+
+def _found(
+    given: DataFrame,
+    compute: Callable[[DataFrame], DataFrame],
+    read: tuple[PartitionTally, ...],
+    scratch: ExitStack,
+) -> tuple[DataFrame, int]:
+    """As `_failing`, kept, and how many there are: at least one, where the computation fails on what it was given."""
+    causes = _kept(_failing(given, compute, read), scratch)
+    if number := causes.count():
+        return causes, number
+    # No single task has all of those that it fails on together.
+    causes = _kept(_by_jobs(given, compute, read), scratch)
+    return causes, causes.count()
+
+
+def _by_jobs(
+    given: DataFrame, compute: Callable[[DataFrame], DataFrame], read: tuple[PartitionTally, ...]
+) -> DataFrame:
     offsets = RangeSet(OffsetRange(one.at, one.first or 0, (one.last or 0) + 1) for one in read)
     causes = failing(
         offsets,
         # Computes all columns, and writes none.
-        lambda part: compute(only(given, part)).write.format("noop").mode("overwrite").save(),
+        lambda part: compute(apart(only(given, part))).write.format("noop").mode("overwrite").save(),
     )
     return outcomes.listed(given.sparkSession, causes)
 
@@ -228,6 +246,6 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
     outcomes.check_checks(rows, stream)
     if stream.transform is not None:
-        made = transformed(rows, stream.scheme.fields, stream.transform)
+        made = made_of(given_to(rows, stream.scheme.fields), stream.transform)
         if stream.transform.sql is not None and (wrong := wrong_constant(made)) is not None:
             raise WrongUse(f"transform.sql: {wrong}")

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -30,10 +31,15 @@ from tidemark.spark.columns import (
     TIMESTAMP,
     TOMBSTONE,
     TOPIC,
+    VALUE,
     code,
     field,
     has,
 )
+from tidemark.spark.rows.explode import carries_too_much
+from tidemark.spark.runtime.compiling import compiled, new_instance
+from tidemark.spark.runtime.frames import frame_of, rows_of
+from tidemark.spark.runtime.masking import masked
 from tidemark.spark.runtime.single_computation import depends_on_order, repeatable
 from tidemark.spark.schemes.fields import INTEGERS, accepted
 from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
@@ -41,6 +47,11 @@ from tidemark.types.fields import spark_type
 
 _IS_ROW, _ALONE, _NUMBER = "_is_row", "_alone", "_number"
 _PROBLEM = "_problem"
+# The size of a message's value, and whether its rows would keep its key too often.
+_SIZE, _TOO_MANY = "_size", "_too_many"
+# In bytes, of the rows that a transform makes of one message. Kafka's messages have a megabyte.
+MOST_OF_ONE_MESSAGE = 256 << 20
+_BOUNDED = Path(__file__).with_name("Bounded.java")
 _DECIDED = (OUTCOME, REASON, TOMBSTONE)
 # The columns that sinks may need on every row.
 _ON_EACH = (KEY, TIMESTAMP)
@@ -58,14 +69,20 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
     """
     fields = transform.declared()
     through = goes_through()
-    result = made_of(given_to(rows, given), transform)
+    result = bounded(apart(given_to(rows, given)), transform)
     # The other columns of a message: key, value, time, and those that a dead letter needs.
     carried = [column for column in rows.schema if column.name not in {*GIVEN_BACK, *_DECIDED, *given}]
     messages = rows.where(through & (F.col(INDEX) == 0)).select(
-        *GIVEN_BACK, *(column.name for column in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
+        *GIVEN_BACK,
+        *(column.name for column in carried),
+        *_nulls(fields).values(),
+        F.lit(False).alias(_IS_ROW),
+        F.octet_length(VALUE).alias(_SIZE),
     )
     nothing = [F.lit(None).cast(column.dataType).alias(column.name) for column in carried]
-    made = result.select(*GIVEN_BACK, *nothing, *map(field, fields), F.lit(True).alias(_IS_ROW))
+    made = result.select(
+        *GIVEN_BACK, *nothing, *map(field, fields), F.lit(True).alias(_IS_ROW), F.lit(None).cast("int").alias(_SIZE)
+    )
     null = _nulls(fields)
     beside = rows.where(~through).select(
         *GIVEN_BACK,
@@ -87,9 +104,28 @@ def given_to(rows: DataFrame, given: Fields) -> DataFrame:
     return rows.where(goes_through()).select(*GIVEN_BACK, *map(field, given))
 
 
+def apart(rows: DataFrame) -> DataFrame:
+    """The same rows, as if they came from a table: no expression over them is computed for a row that is not among them.
+
+    Otherwise Spark may compute a condition of the transform before the one that leaves out messages which it fails on, and
+    those that a check has refused.
+    """
+    return frame_of(rows.sparkSession, rows_of(rows), rows.schema)
+
+
 def made_of(given: DataFrame, transform: Transform) -> DataFrame:
     """A transform's result for the rows that it gets. Raises WrongUse as `transformed` does."""
     return _checked(_applied(given, transform), transform.declared())
+
+
+def bounded(given: DataFrame, transform: Transform) -> DataFrame:
+    """As `made_of`. Computing it fails for a message whose rows are larger together than any message needs.
+
+    A `LATERAL VIEW` may keep a long field of a message once for each of its pieces, and would fill a disk with it.
+    """
+    made = made_of(given, transform)
+    passing = new_instance(compiled(made.sparkSession.sparkContext, _BOUNDED), MOST_OF_ONE_MESSAGE)
+    return frame_of(made.sparkSession, rows_of(made).mapPartitions(passing), made.schema)
 
 
 def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFrame:
@@ -104,8 +140,20 @@ def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFram
                     true     9       index 1, stored, with key and time only
         offset 8    false    0       index 0, skipped: it is alone
     """
-    together = Window.partitionBy(*COORDINATE).orderBy(_IS_ROW, INDEX)
-    is_row = F.col(_IS_ROW)
+    is_row, whole = F.col(_IS_ROW), Window.partitionBy(*COORDINATE)
+    # Each row gets the key: see `explode`. What is dropped here was not counted yet.
+    both = both.withColumn(
+        _TOO_MANY,
+        F.coalesce(
+            carries_too_much(
+                F.count_if(is_row).over(whole),
+                F.max(F.coalesce(F.octet_length(KEY), F.lit(0))).over(whole).cast("long"),
+                F.max(_SIZE).over(whole),
+            ),
+            F.lit(False),
+        ),
+    ).where(~is_row | ~F.col(_TOO_MANY))
+    together = whole.orderBy(_IS_ROW, INDEX)
     problem = (
         F.when(is_row & F.first(_IS_ROW).over(together), F.lit("of a message that it was not given"))
         .when(is_row & F.col(INDEX).isNull(), F.lit("without an index"))
@@ -129,8 +177,11 @@ def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFram
         *COORDINATE,
         F.when(F.col(_PROBLEM).isNull(), F.col(_NUMBER)).otherwise(F.col(INDEX)).alias(INDEX),
         *carried,
-        F.when(is_row, code(Outcome.STORED)).otherwise(code(Outcome.SKIPPED)).alias(OUTCOME),
-        F.lit(None).cast("string").alias(REASON),
+        F.when(is_row, code(Outcome.STORED))
+        .when(F.col(_TOO_MANY), code(Outcome.FAILED))
+        .otherwise(code(Outcome.SKIPPED))
+        .alias(OUTCOME),
+        F.when(F.col(_TOO_MANY), F.lit("transform: too many rows for the length of its key")).alias(REASON),
         F.lit(False).alias(TOMBSTONE),
         _PROBLEM,
         *map(field, fields),
@@ -175,7 +226,7 @@ def _applied(given: DataFrame, transform: Transform) -> DataFrame:
         _refuse_statement(spark, transform.sql)
         return spark.sql(transform.sql)
     except PySparkException as problem:
-        raise WrongUse(f"transform.sql: {_line(problem)}") from problem
+        raise WrongUse(f"transform.sql: {masked(problem)}") from problem
     finally:
         spark.catalog.dropTempView(MESSAGES)
 
@@ -200,11 +251,13 @@ def _called(given: DataFrame, name: str) -> DataFrame:
     try:
         result = function(given)
     except PySparkException as problem:
-        raise WrongUse(f"transform.function: {name}: {_line(problem)}") from problem
+        raise WrongUse(f"transform.function: {name}: {masked(problem)}") from problem
     except TidemarkError:
         raise
     except Exception as problem:
-        raise ProcessingFailed(f"transform.function: {name} raised {type(problem).__name__}: {problem}") from problem
+        raise ProcessingFailed(
+            f"transform.function: {name} raised {type(problem).__name__}: {masked(problem)}"
+        ) from problem
     if not isinstance(result, DataFrame):
         raise WrongUse(f"transform.function: {name} gives {type(result).__name__}; expected a DataFrame")
     return result
@@ -233,8 +286,3 @@ def _checked(result: DataFrame, fields: Fields) -> DataFrame:
 
 def _nulls(fields: Fields) -> dict[str, Column]:
     return {name: F.lit(None).cast(spark_type(kind)).alias(name) for name, kind in fields.items()}
-
-
-def _line(problem: PySparkException) -> str:
-    # After the first line come the query, Spark's plan for it, and a stack.
-    return str(problem).strip().splitlines()[0].rstrip(";")
