@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from tests.support.servers import free_ports
 # Two names of this machine: Spark starts no second copy of a task on the same host.
 _HOSTS = ("127.0.0.1", "localhost")
 _READY_SECONDS = 300
+_SECRET = "_SPARK_AUTH_SECRET"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -40,15 +42,19 @@ class Cluster:
     def kill_executors(self) -> None:
         """Kill those that run now."""
         for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or ()
-            # Each works in a folder below that of its worker.
-            if _EXECUTOR in words and self.folder in Path(process.cwd()).parents:
+            if self.runs(process):
                 process.kill()
+
+    def runs(self, process: psutil.Process) -> bool:
+        """Whether a process is one of its executors. Each works in a folder below that of its worker."""
+        return _EXECUTOR in (process.info["cmdline"] or ()) and self.folder in Path(process.cwd()).parents
 
 
 @contextmanager
 def spark_cluster(folder: Path, cores: int = 1) -> Iterator[Cluster]:
     """Start a cluster of workers with so many cores each. At the end, end it with everything that it has started."""
+    # Who does not know it is let in nowhere. Drivers and daemons of Spark find it in their environment.
+    os.environ[_SECRET] = secrets.token_hex(16)
     port = free_ports()
     master, page = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}/json"
     cluster = Cluster(master, _python_without_this_project(folder / "nodes"), folder)
@@ -67,6 +73,7 @@ def spark_cluster(folder: Path, cores: int = 1) -> Iterator[Cluster]:
             process.terminate()
         for process in started:
             process.wait(120)
+        del os.environ[_SECRET]
 
 
 def _start(folder: Path, what: str, *options: str) -> subprocess.Popen[bytes]:
@@ -74,6 +81,7 @@ def _start(folder: Path, what: str, *options: str) -> subprocess.Popen[bytes]:
     command += [f"org.apache.spark.deploy.{what}.{what.capitalize()}", *options]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    environment["SPARK_DAEMON_JAVA_OPTS"] = "-Dspark.authenticate=true -Dspark.network.crypto.enabled=true"
     with (folder / f"{what}.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
 

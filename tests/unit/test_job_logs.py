@@ -10,8 +10,8 @@ import pytest
 from tidemark.submit.ivy_lines import saying_without_ivy, without_ivy
 
 IVY = """:: loading settings :: url = jar:file:/x/jars/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml
-Ivy Default Cache set to: /root/.ivy2.5.2/cache
-The jars for the packages stored in: /root/.ivy2.5.2/jars
+Ivy Default Cache set to: /ivy/.ivy2.5.2/cache
+The jars for the packages stored in: /ivy/.ivy2.5.2/jars
 org.apache.spark#spark-sql-kafka-0-10_2.13 added as a dependency
 :: resolving dependencies :: org.apache.spark#spark-submit-parent-7c;1.0
 \tconfs: [default]

@@ -19,7 +19,8 @@ from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.streams.parsing_limits import OF_A_STREAM, ParsingLimits, warning
-from tidemark.submit.command import WINDOW_JOB, local_cores, master, submit_command
+from tidemark.submit.address import FOLDER
+from tidemark.submit.command import WINDOW_JOB, WarmEngine, engine_command, local_cores, master, submit_command
 
 
 @pytest.fixture
@@ -50,12 +51,11 @@ def test_the_command_holds_settings_and_no_connection(stream: Stream) -> None:
     secret = Connection("spark_default", "local[2]", password="canary", extra={"queue": "nightly"})
     command = submit_command(stream, secret, WINDOW_JOB, ["--seq", "1"])
     assert Path(command[0]).name == "spark-submit"
-    assert command[1:11] == [
+    assert command[1:9] == [
         *("--master", "local[2]", "--name", "tidemark orders", "--queue", "nightly"),
-        # Spark's page has no login of its own: nobody ends a job there.
-        *("--conf", "spark.ui.killEnabled=false", "--conf", "spark.executor.memory=2g"),
+        *("--conf", "spark.executor.memory=2g"),
     ]
-    assert (Path(command[11]).name, command[12:]) == ("process_window.py", [WINDOW_JOB, "--seq", "1"])
+    assert (Path(command[9]).name, command[10:]) == ("process_window.py", [WINDOW_JOB, "--seq", "1"])
     assert "canary" not in str(command)
 
 
@@ -65,10 +65,16 @@ def test_the_command_holds_settings_and_no_connection(stream: Stream) -> None:
         (spark("spark://other", 7077), "local[2]", "gives master spark://other:7077; the stream file expects local"),
         (spark("yarn", None, **{"deploy-mode": "cluster"}), None, "jobs run in client mode"),
         (
-            spark("yarn", None, **{"spark-binary": "/bin/sh"}),
+            spark("local", None, **{"spark-binary": "/bin/sh"}),
             None,
             "spark-binary '/bin/sh'; expected one of spark-submit",
         ),
+        (
+            spark("sc://head", 15002),
+            None,
+            "gives sc://head:15002, which asks for Spark Connect; .* Give the connection a master",
+        ),
+        (spark("yarn"), None, "no folder with a yarn-site.xml is named in HADOOP_CONF_DIR or YARN_CONF_DIR"),
         (spark(""), None, "has no host, which is the Spark master"),
     ],
 )
@@ -76,6 +82,34 @@ def test_what_is_not_started(stream: Stream, connection: Connection, expected: s
     expecting = stream.model_copy(update={"engine": stream.engine.model_copy(update={"master": expected})})
     with pytest.raises(WrongUse, match=said):
         submit_command(expecting, connection, WINDOW_JOB, [])
+
+
+def test_yarn_with_its_configuration_is_started(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path))
+    with pytest.raises(WrongUse, match=r"no folder with a yarn-site\.xml"):
+        submit_command(stream, spark("yarn"), WINDOW_JOB, [])
+    (tmp_path / "yarn-site.xml").touch()
+    assert submit_command(stream, spark("yarn"), WINDOW_JOB, [])
+
+
+def test_spark_connect_is_refused_by_whatever_asks_for_it(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path / "engines"))
+    plain = spark("local[2]")
+    for settings, said in (
+        ({"spark.remote": "sc://head"}, "spark.remote is set"),
+        ({"spark.api.mode": "connect"}, "spark.api.mode is connect"),
+    ):
+        with pytest.raises(WrongUse, match=f"{said}.*, which asks for Spark Connect"):
+            submit_command(stream, plain, WINDOW_JOB, [], settings)
+        with pytest.raises(WrongUse, match=f"{said}.*, which asks for Spark Connect"):
+            engine_command(plain, WarmEngine(conf=settings), {})
+    monkeypatch.setenv("SPARK_REMOTE", "sc://head")
+    with pytest.raises(WrongUse, match="SPARK_REMOTE is set in the environment, which asks for Spark Connect"):
+        submit_command(stream, plain, WINDOW_JOB, [])
 
 
 def test_a_machine_without_java_is_told_before_anything_starts(

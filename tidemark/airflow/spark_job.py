@@ -12,9 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tidemark import errors
 from tidemark.airflow.connections import exported, from_airflow
 from tidemark.airflow.steps import keep_answer
-from tidemark.clients import on_one_machine
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.streams.engine import GUARDED
 from tidemark.submit.command import (
     PYTHONS,
     check_machine,
@@ -22,8 +20,11 @@ from tidemark.submit.command import (
     job_environment,
     job_script,
     refused,
+    settings_of,
     warm_engine,
 )
+from tidemark.submit.ivy_lines import without_ivy
+from tidemark.submit.same_code import ASKING, asking_code
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -43,7 +44,7 @@ def of_stream(stream: Stream) -> dict[str, Any]:
     """The arguments of a stream's job. Plain values: Airflow stores those of a mapped task with the DAG."""
     return {
         "conn_id": stream.engine.spark,
-        "conf": {**GUARDED, **stream.engine.conf},
+        "conf": dict(stream.engine.conf),
         "name": f"tidemark {stream.name}",
         "connections": sorted(stream.connections()),
         "expected_master": stream.engine.master,
@@ -104,6 +105,10 @@ class SparkJob(SparkSubmitOperator):
         except WrongUse as problem:
             raise SparkJobRefused(str(problem)) from problem
         self._take_warm_engine()
+        hook: Any = self._hook
+        follow = hook._process_spark_submit_log  # noqa: SLF001
+        hook._process_spark_submit_log = lambda lines: follow(without_ivy(lines))  # noqa: SLF001
+        self._hook._env = {ASKING: asking_code(), **(self._hook._env or {})}
         try:
             with exported(self.connections):
                 super().execute(context)
@@ -140,7 +145,8 @@ class SparkJob(SparkSubmitOperator):
                 "connection gives. If YARN is meant, write `master: yarn` under `engine` in the stream file; otherwise "
                 'correct the connection, as JSON: {"conn_type": "spark", "host": "local[2]"}'
             )
-        if refusal := refused(str(self._conn_id), master, connection.get("deploy_mode"), self.expected_master):
+        conf = self.conf or {}
+        if refusal := refused(str(self._conn_id), master, connection.get("deploy_mode"), self.expected_master, conf):
             raise SparkJobRefused(refusal)
 
     def _take_warm_engine(self) -> None:
@@ -150,16 +156,14 @@ class SparkJob(SparkSubmitOperator):
         except ConnectionMissing:
             # The provider takes YARN then, which the stream file has to expect.
             return
-        if alone := on_one_machine.spark_settings(connection):
-            self.conf = {**alone, **(self.conf or {})}
-            self._hook = self._get_hook()
         try:
+            if more := settings_of(connection):
+                self.conf = {**more, **(self.conf or {})}
+                self._hook = self._get_hook()
             engine = warm_engine(connection)
             if engine is None:
                 return
-            # An engine has its own settings of the page.
-            settings = {name: value for name, value in (self.conf or {}).items() if GUARDED.get(name) != value}
-            command = engine_command(connection, engine, settings)
+            command = engine_command(connection, engine, self.conf or {})
         except WrongUse as problem:
             raise SparkJobRefused(str(problem)) from problem
 

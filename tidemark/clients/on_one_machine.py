@@ -19,12 +19,6 @@ HOME = "TIDEMARK_HOME"
 SQL, LAKE, SPARK = "sql_default", "lake_default", "spark_default"
 
 _SPARK = "local[*]"
-# Nobody else reaches it, and it has no page.
-_ALONE = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-}
 # Without settings of its own, Spark says what it does in hundreds of lines.
 _QUIET = {"spark.log.level": "WARN"}
 
@@ -138,16 +132,15 @@ def spark_settings(connection: Connection) -> dict[str, str]:
     """
     if not begun() or not (connection.host or "").startswith("local"):
         return {}
-    alone = _ALONE if is_stand_in(connection) else {}
     try:
         spark = version("pyspark")
     except PackageNotFoundError:
-        return alone
+        return {}
     if _has_settings():
-        return alone
+        return {}
     # pyspark has what they leave out.
     left_out = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
-    said = {**alone, **_QUIET} if alone else {}
+    said = _QUIET if is_stand_in(connection) else {}
     return {**said, "spark.jars.packages": connector(spark, avro=True), "spark.jars.excludes": left_out}
 
 

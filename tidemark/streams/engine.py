@@ -14,8 +14,6 @@ from tidemark.settings.parts import ConnectionName, Part, Text
 _WITHIN = re.compile(rf"[\s-][^\s=]*(?:{SENSITIVE[4:]})[^\s=]*=", re.IGNORECASE)
 _LOGIN_IN_ADDRESS = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 _DEPLOY_MODE = "spark.submit.deployMode"
-# Spark's own page is open to whoever reaches its port, on all interfaces: nobody ends a stage or a job there.
-GUARDED = {"spark.ui.killEnabled": "false"}
 # The setting by which Spark prints how many tasks of its stages are done.
 STAGES = "spark.ui.showConsoleProgress"
 

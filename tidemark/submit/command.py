@@ -22,10 +22,11 @@ from tidemark.settings import wording
 from tidemark.settings.parts import Part, Text
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
-from tidemark.streams.engine import GUARDED, shown_to_people
+from tidemark.streams.engine import shown_to_people
 from tidemark.streams.model import Stream
 from tidemark.submit import client
 from tidemark.submit.address import socket_path
+from tidemark.submit.same_code import ASKING, asking_code
 
 # The one script of all jobs, and the words by which it knows them. Without one, it processes windows.
 _SCRIPT = "process_window.py"
@@ -39,7 +40,12 @@ PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 # The extra of a Spark connection that says that its jobs run in a warm engine.
 WARM = "engine"
 
-_PAGE = "spark.ui.enabled"
+# What makes pyspark a client of Spark Connect, by a setting or a variable.
+_API_MODE = "spark.api.mode"
+_CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+_YARNS_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+# The setting by which an application knows that the connection says `allow_insecure`.
+INSECURE = "spark.tidemark.allowInsecure"
 
 # As in Airflow's provider: a connection cannot name any other program.
 _BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
@@ -68,8 +74,10 @@ def local_cores(master: str) -> int | None:
     return int(words) if words.isdecimal() else (os.cpu_count() if words == "*" else 1)
 
 
-def refused(connection: str, master: str | None, deploy_mode: object, expected: str | None) -> str | None:
-    """Why a Spark connection is refused for jobs; None when it is accepted."""
+def refused(
+    connection: str, master: str | None, deploy_mode: object, expected: str | None, conf: Mapping[str, str]
+) -> str | None:
+    """Why a Spark connection is refused for jobs with these settings; None when it is accepted."""
     if expected is not None and master != expected:
         return f"the Spark connection {connection} gives master {master}; the stream file expects {expected}"
     if deploy_mode == "cluster":
@@ -77,7 +85,33 @@ def refused(connection: str, master: str | None, deploy_mode: object, expected: 
             f"the Spark connection {connection} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
             "so that their connections need not stand on a command line"
         )
+    connect = [f"the Spark connection {connection} gives {master}"] if str(master).startswith("sc://") else []
+    connect += [f"{name} is set among the settings" for name in ("spark.remote",) if name in conf]
+    connect += [f"{name} is {conf[name]}" for name in (_API_MODE,) if conf.get(name, "classic") != "classic"]
+    connect += [f"{name} is set in the environment" for name in _CONNECT_VARIABLES if os.environ.get(name)]
+    if connect:
+        return (
+            f"{connect[0]}, which asks for Spark Connect; Tidemark's jobs need Spark's own JVM beside them, and that has "
+            "none. Give the connection a master: local[2], spark://HOST:7077, yarn or k8s://..."
+        )
+    if master == "yarn" and not _has_spark_env() and not any(map(_is_yarns, _YARNS_FOLDERS)):
+        named = " or ".join(_YARNS_FOLDERS)
+        return (
+            f"the Spark connection {connection} gives master yarn, and no folder with a yarn-site.xml is named in {named}, so "
+            f"nothing says where YARN is: set {_YARNS_FOLDERS[0]} to the folder of the cluster's configuration"
+        )
     return None
+
+
+def _is_yarns(variable: str) -> bool:
+    folder = os.environ.get(variable)
+    return bool(folder) and (Path(str(folder)) / "yarn-site.xml").is_file()
+
+
+def _has_spark_env() -> bool:
+    """Whether Spark's scripts read a file of settings of their own, which may set any variable."""
+    named = [os.environ[name] for name in ("SPARK_CONF_DIR", "SPARK_HOME") if name in os.environ]
+    return any((Path(folder) / file).exists() for folder in named for file in ("spark-env.sh", "conf/spark-env.sh"))
 
 
 class WarmEngine(Part):
@@ -116,8 +150,7 @@ def check_machine(sinks: Iterable[str], dead_letters: str | None = None) -> None
     if dead_letters is not None:
         DEAD_LETTER_KINDS[dead_letters].check_packages()
     # As Spark's scripts look for Java. Their own file of settings may still name one.
-    named = [os.environ[name] for name in ("SPARK_CONF_DIR", "SPARK_HOME") if name in os.environ]
-    if any((Path(folder) / file).exists() for folder in named for file in ("spark-env.sh", "conf/spark-env.sh")):
+    if _has_spark_env():
         return
     home = os.environ.get("JAVA_HOME")
     if home and not (Path(home) / "bin" / "java").is_file():
@@ -143,10 +176,10 @@ def submit_command(
     `more` are settings of this one start.
     """
     check_machine((sink.type for sink in stream.sinks), stream.dead_letters.type)
-    url = master(connection)
-    if refusal := refused(connection.name, url, connection.extra.get("deploy-mode"), stream.engine.master):
+    url, settings = master(connection), {**stream.engine.conf, **(more or {})}
+    if refusal := refused(connection.name, url, connection.extra.get("deploy-mode"), stream.engine.master, settings):
         raise WrongUse(refusal)
-    settings, words = {**stream.engine.conf, **(more or {})}, [str(job_script()), job, *arguments]
+    words = [str(job_script()), job, *arguments]
     engine = warm_engine(connection)
     if engine is not None:
         return [*engine_command(connection, engine, settings), *words]
@@ -156,10 +189,12 @@ def submit_command(
 def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping[str, str]) -> list[str]:
     """The command that hands a run to the warm engine of a connection, up to the script, and starts the engine if needed.
 
-    Without a script, it only starts the engine.
+    Without a script, it only starts the engine. Raises WrongUse as `submit_command` does.
     """
-    # An engine lives for long and serves many streams: it has no page, unless its settings say so.
-    submit = _spark_submit(connection, f"tidemark engine {connection.name}", {_PAGE: "false", **engine.conf})
+    asked = {**engine.conf, **settings}
+    if refusal := refused(connection.name, master(connection), connection.extra.get("deploy-mode"), None, asked):
+        raise WrongUse(refusal)
+    submit = _spark_submit(connection, f"tidemark engine {connection.name}", engine.conf)
     ours = ["--runs", str(engine.runs), "--idle-minutes", str(engine.idle_minutes)]
     # The same words start the same engine, of the same installation and with the same files of settings.
     path = socket_path(connection.name, [*submit, *ours, *_files_of_spark()])
@@ -181,7 +216,7 @@ def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) ->
     options = ["--master", master(connection), "--name", name]
     if queue := connection.extra.get("queue"):
         options += ["--queue", str(queue)]
-    settings = {**GUARDED, **on_one_machine.spark_settings(connection), **conf}
+    settings = {**settings_of(connection), **conf}
     if namespace := connection.extra.get("namespace"):
         settings["spark.kubernetes.namespace"] = str(namespace)
     for key, value in settings.items():
@@ -189,9 +224,15 @@ def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) ->
     return [_submit(connection), *options]
 
 
+def settings_of(connection: Connection) -> dict[str, str]:
+    """Spark's settings for whatever is started with a connection; those of the stream file have precedence."""
+    insecure = {INSECURE: "true"} if connection.flag("allow_insecure") else {}
+    return {**on_one_machine.spark_settings(connection), **insecure}
+
+
 def job_environment() -> dict[str, str]:
-    """This process's environment. Spark's Python is this one, unless the environment names another."""
-    return {**dict.fromkeys(PYTHONS, sys.executable), **os.environ}
+    """This process's environment. Spark's Python is this one, unless the environment names another, and the code is its own."""
+    return {**dict.fromkeys(PYTHONS, sys.executable), **os.environ, ASKING: asking_code()}
 
 
 def _submit(connection: Connection) -> str:

@@ -36,7 +36,7 @@ def check_same_code(asking: str | None) -> None:
     raise WrongUse(
         f"the command that asked has Tidemark {version} in {folder}, and the job would run Tidemark {tidemark.__version__} in "
         f"{here}, which is other code; nothing was read. Have both find the same: take {folder} out of PYTHONPATH, give the "
-        "command in another folder, or remove one of the two (`pip uninstall tidemark`)"
+        "command in another folder, or remove one of the two"
     )
 
 

@@ -35,6 +35,8 @@ _RUNS = Path(__file__).with_name("Runs.java")
 # The engine keeps less of what is over than one application does, whose page people look at.
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
+    # An engine lives for long, and serves many streams.
+    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tidemark.clients.connections import keep_quiet
@@ -19,7 +21,9 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.spark.runtime.connectors import check_connectors
 from tidemark.spark.runtime.engine_run import EngineRun, attach, current
+from tidemark.spark.runtime.guarding import guarded
 from tidemark.spark.runtime.java_calls import look_up_once
+from tidemark.spark.runtime.masking import masked_log
 from tidemark.spark.runtime.shipping import PY_FILES, own_modules, ship_code
 from tidemark.streams.engine import STAGES
 
@@ -119,6 +123,7 @@ def open_session(
     `files` are Hadoop's settings for file systems, which may be secrets. They are set on the running application, because
     people can see the command line that starts it. Spark sends them to the executors with the work on files. `token_urls`
     are the only addresses that Kafka's Java clients may get OAUTHBEARER tokens from. `more` are settings of a new application.
+    Nobody else reaches its ports, see `guarding`.
 
     In a run of a warm engine, the session is one of this run. `places` are the file systems that it writes to. With
     `own_code`, Python workers may import modules of the user's, and end with the run. Raises WrongUse for what the engine
@@ -126,6 +131,9 @@ def open_session(
     """
     # py4j logs all calls of Java, with their arguments.
     keep_quiet("py4j")
+    for at_length in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        # PySpark logs each error of an expression as JSON, with its text and both stacks.
+        PySparkLogger.getLogger(at_length).setLevel(logging.CRITICAL)
     if current() is not None:
         return _in_engine(name, files or {}, token_urls, places, own_code=own_code)
     spark = _in_application(name, files or {}, token_urls, more or {})
@@ -146,6 +154,8 @@ def _in_application(
         # Connects to the Java of spark-submit, which knows what the user has set.
         SparkContext._ensure_initialized()
         given = SparkConf()
+        for name, value in guarded(given).items():
+            builder = builder.config(name, value)
         for redacted, default in _REDACTED.items():
             builder = builder.config(redacted, _redaction(given.get(redacted, default), files))
         for name, default in ((_ORIGINS, "false"), (_PAGE, _PAGE_SIZE)):
@@ -163,6 +173,7 @@ def _in_application(
     jvm.java.lang.System.setProperty(_ALLOWED_URLS, ",".join(token_urls))
     look_up_once(spark.sparkContext)
     ship_code(spark.sparkContext)
+    masked_log(spark.sparkContext).run()
     _take_few_tasks(spark)
     return spark
 

@@ -1,0 +1,184 @@
+"""Whoever reaches the ports of a Spark of ours gets nothing, whichever way it was started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark import SparkConf
+
+from tests.support.peers_of_spark import fetched
+from tests.support.spark_cluster import spark_cluster
+from tidemark.clients.connections import Connection
+from tidemark.errors import EXIT_WRONG_USE, WrongUse
+from tidemark.spark.runtime.guarding import guarded
+from tidemark.submit.address import FOLDER
+from tidemark.submit.command import INSECURE, engine_command, settings_of, warm_engine
+from tidemark.submit.status import ask
+
+pytestmark = pytest.mark.slow
+JOB = Path(__file__).parent.parent / "jobs" / "listening_job.py"
+SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
+# A machine whose own settings would have the driver listen for others.
+OPEN = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "0.0.0.0", "spark.authenticate": "false"}
+BLOCKS = ["broadcast_0_piece0", "broadcast_1_piece0"]
+
+
+@contextmanager
+def listening(command: list[str], **variables: str) -> Iterator[list[tuple[str, int]]]:
+    """Where the JVM of a job listens, while it does."""
+    own = {**os.environ, "PYSPARK_PYTHON": sys.executable, **variables}
+    job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=own, text=True)
+    assert job.stdout is not None
+    try:
+        line = next((one for one in iter(job.stdout.readline, "") if one.startswith("LISTENS")), "")
+        assert line, f"the job ended with {job.wait()}"
+        yield [(host.removeprefix("::ffff:"), port) for host, port in json.loads(line.removeprefix("LISTENS"))]
+    finally:
+        # spark-submit is the JVM, and its Python driver ends with it. A run of an engine ends with its client.
+        job.kill()
+        job.communicate(timeout=120)
+
+
+def gives_something(ports: list[tuple[str, int]]) -> bool:
+    hosts = {"::": "127.0.0.1", "0.0.0.0": "127.0.0.1"}
+    return any(fetched(hosts.get(host, host), port, block) for host, port in ports for block in BLOCKS)
+
+
+def assert_nobody_gets_anything(ports: list[tuple[str, int]]) -> None:
+    assert ports
+    assert {host for host, _ in ports} == {"127.0.0.1"}
+    assert not gives_something(ports)
+
+
+def words(conf: dict[str, str]) -> list[str]:
+    return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+
+
+def test_without_our_settings_anybody_gets_what_tasks_are_made_of() -> None:
+    """The peer of the other tests can do it."""
+    with listening([SUBMIT, "--master", "local[2]", str(JOB)], AS_SPARK_DOES="yes") as ports:
+        assert gives_something(ports)
+
+
+@pytest.mark.covers("Q40")
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]"])
+def test_a_job_of_a_local_spark_lets_nobody_in(master: str) -> None:
+    with listening([SUBMIT, "--master", master, *words(OPEN), str(JOB)]) as ports:
+        assert_nobody_gets_anything(ports)
+
+
+@pytest.mark.covers("Q40")
+def test_an_engine_lets_nobody_in() -> None:
+    connection = Connection("spark_default", "local[2]", extra={"engine": {"conf": OPEN}})
+    engine = warm_engine(connection)
+    assert engine is not None
+    with tempfile.TemporaryDirectory(prefix="engines-") as folder:
+        os.environ[FOLDER] = folder
+        try:
+            command = engine_command(connection, engine, {})
+            with listening([*command, str(JOB)], **{FOLDER: folder}) as ports:
+                assert_nobody_gets_anything(ports)
+            ask(Path(command[4]), "stop", now=True)
+        finally:
+            del os.environ[FOLDER]
+
+
+@pytest.mark.covers("Q40")
+def test_a_cluster_with_a_secret_lets_nobody_else_in(tmp_path: Path) -> None:
+    """The driver, and the executors, which are other programs."""
+    with spark_cluster(tmp_path) as cluster:
+        own = {
+            "PYSPARK_PYTHON": str(cluster.python),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with listening([SUBMIT, "--master", cluster.master, str(JOB)], **own) as ports:
+            executors = [one for one in psutil.process_iter(["cmdline"]) if cluster.runs(one)]
+            assert len(executors) == 2
+            assert not any(str(os.environ["_SPARK_AUTH_SECRET"]) in " ".join(one.cmdline()) for one in executors)
+            theirs = [port for one in executors for port in listened(one)]
+            assert theirs
+            assert not gives_something([*ports, *theirs])
+        refused = subprocess.run(
+            [SUBMIT, "--master", cluster.master, "--conf", "spark.authenticate=false", str(JOB)],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    assert refused.returncode == EXIT_WRONG_USE
+    assert b"without authentication: whoever reaches the ports" in refused.stderr
+
+
+def listened(process: psutil.Process) -> list[tuple[str, int]]:
+    found = process.net_connections("tcp")
+    return [(one.laddr.ip.removeprefix("::ffff:"), one.laddr.port) for one in found if one.status == psutil.CONN_LISTEN]
+
+
+def given(master: str, **settings: str) -> SparkConf:
+    conf = SparkConf(loadDefaults=False, _jvm=None)
+    conf.setMaster(master)
+    for name, value in settings.items():
+        conf.set(name, value)
+    return conf
+
+
+CLUSTERS = ["spark://head:7077", "local-cluster[2,1,1024]", "mesos://head"]
+
+
+@pytest.mark.covers("Q40")
+@pytest.mark.parametrize("master", CLUSTERS)
+def test_a_cluster_that_lets_anybody_in_is_refused(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("_SPARK_AUTH_SECRET", raising=False)
+    for settings in ({}, {"spark.authenticate": "true"}, {"spark.authenticate": "false"}):
+        with pytest.raises(WrongUse, match=r"without authentication: .* spark-defaults\.conf .*allow_insecure"):
+            guarded(given(master, **settings))
+    with pytest.raises(WrongUse, match="without authentication"):
+        guarded(given(master, **{"spark.authenticate": "false", "spark.authenticate.secret": "s"}))
+    assert "spark.authenticate" not in guarded(given(master, **{INSECURE: "true"}))
+    for one in (given(master, **{"spark.authenticate.secret": "s"}), given(master)):
+        made = guarded(one)
+        assert made["spark.authenticate"] == made["spark.network.crypto.enabled"] == "true"
+        assert made["spark.authenticate.secret"] == "s"
+        # As Spark's own daemons have it.
+        monkeypatch.setenv("_SPARK_AUTH_SECRET", "s")
+
+
+@pytest.mark.covers("Q40")
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://cluster"])
+def test_a_cluster_that_makes_secrets_lets_nobody_in(master: str) -> None:
+    for settings in ({}, {"spark.authenticate": "true"}, {INSECURE: "true"}):
+        made = guarded(given(master, **settings))
+        assert made["spark.authenticate"] == made["spark.network.crypto.enabled"] == "true"
+    refused = {"spark.authenticate": "false"}
+    with pytest.raises(WrongUse, match=r"take spark\.authenticate: false out of its settings"):
+        guarded(given(master, **refused))
+    assert "spark.authenticate" not in guarded(given(master, **refused, **{INSECURE: "true"}))
+    own = {"spark.network.crypto.enabled": "false"}
+    assert "spark.network.crypto.enabled" not in guarded(given(master, **own))
+
+
+@pytest.mark.covers("Q40")
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://cluster"])
+def test_nobody_ends_a_stage_on_sparks_page_unless_the_settings_say_so(master: str) -> None:
+    made = guarded(given(master))
+    assert made["spark.ui.killEnabled"] == "false"
+    assert made.get("spark.ui.enabled") == ("false" if master == "local[2]" else None)
+    own = {"spark.ui.enabled": "true", "spark.ui.killEnabled": "true"}
+    assert not own.keys() & guarded(given(master, **own)).keys()
+
+
+@pytest.mark.covers("Q40")
+def test_only_the_connection_allows_what_is_insecure() -> None:
+    assert settings_of(Connection("spark_default", "spark://head:7077")) == {}
+    insecure = Connection("spark_default", "spark://head:7077", extra={"allow_insecure": True})
+    assert settings_of(insecure) == {INSECURE: "true"}
