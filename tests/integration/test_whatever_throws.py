@@ -308,6 +308,7 @@ TOGETHER = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E55")
 @pytest.mark.parametrize("sql", TOGETHER)
 def test_messages_on_which_a_transform_fails_only_together(spark: SparkSession, sql: str) -> None:
@@ -343,6 +344,7 @@ def test_a_condition_that_spark_computes_first_stops_no_stream(
     assert all(outcome != STORED for offset, (outcome, _) in found.items() if offset != 2)
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E55")
 def test_what_a_check_has_refused_is_not_computed(spark: SparkSession) -> None:
     sql = f"SELECT {GIVEN_BACK}, sum(int(s)) OVER (PARTITION BY _offset) AS made FROM messages WHERE int(s) > 1"
