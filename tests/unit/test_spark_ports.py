@@ -116,7 +116,8 @@ def test_a_cluster_with_a_secret_lets_nobody_else_in(tmp_path: Path) -> None:
             check=False,
         )
     assert refused.returncode == EXIT_WRONG_USE
-    assert b"without authentication: whoever reaches the ports" in refused.stderr
+    # spark-submit passes on what its driver prints, all on standard output.
+    assert b"without authentication: whoever reaches the ports" in refused.stdout
 
 
 def listened(process: psutil.Process) -> list[tuple[str, int]]:
