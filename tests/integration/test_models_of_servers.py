@@ -22,6 +22,7 @@ from tests.simulation import hbase, lake
 from tests.simulation.kafka import Kafka as Model
 from tests.simulation.kafka import Message
 from tests.simulation.lake import InMemory, Lake
+from tests.support.delta_in_memory import add
 from tests.support.live_streams import Kafka
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.stores import Stores
@@ -35,6 +36,7 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.ledger.stores.contract import Key
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.changing import FileChange
 
 CALLS = 500
 Call = Callable[[Any], Any]
@@ -308,12 +310,16 @@ def test_a_table_meets_its_own_commit_as_that_of_another(tmp_path: Path) -> None
     delta_table.prepare(base, columns, "orders", "here")
     folder = Path(delta_table.partition_folder(base, 5).removeprefix("file://"))
     folder.mkdir()
-    pq.write_table(pa.Table.from_pylist([], schema=columns.remove(len(columns) - 1)), folder / "part-0.parquet")
+    pq.write_table(
+        pa.Table.from_pylist([{"id": 1}], schema=columns.remove(len(columns) - 1)), folder / "part-0.parquet"
+    )
     first, second = DeltaTable(base), DeltaTable(base)
     properties = CommitProperties(app_transactions=[Transaction("orders/ingest", 5)])
 
     def commit(table: DeltaTable) -> None:
-        actions: list[AddAction | RemoveAction] = [*delta_table._actions(base, 5)]
+        change = FileChange(base)
+        change.add("_generation=5/part-0.parquet", 5)
+        actions: list[AddAction | RemoveAction] = [*change.added]
         table.create_write_transaction(actions, "append", table.schema(), ["_generation"], commit_properties=properties)
 
     commit(first)
@@ -321,5 +327,5 @@ def test_a_table_meets_its_own_commit_as_that_of_another(tmp_path: Path) -> None
     with pytest.raises(CommitFailedError):
         commit(second)
     # Whoever looks again finds it, and adds nothing.
-    delta_table.add(base, "orders/ingest", 5, "ingest/1")
+    add(base, "orders/ingest", 5, "ingest/1")
     assert DeltaTable(base).version() == version

@@ -118,7 +118,7 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
         "hbase_aggregates": newest,
         "keys": both,
         "parquet": both,
-        "delta": both,
+        "delta": ["0.5"],
         "kafka": both,
     }
     assert counting(live) == {key: ["0.5"] for key in SINKS}

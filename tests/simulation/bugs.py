@@ -297,7 +297,7 @@ PLANTED: dict[str, Bug] = {
 }
 FILES, PARTS = "tidemark.sinks.parquet.files", "tidemark.sinks.parquet.parts"
 COMPACTING, COMPACTIONS = "tidemark.sinks.parquet.compacting", "tidemark.sinks.parquet.compactions"
-DELTA, IN_DELTA = "tidemark.sinks.delta.table", "tidemark.sinks.delta.attempts"
+DELTA, PUBLISHING = "tidemark.sinks.delta.table", "tidemark.sinks.delta.publishing"
 # Of the sinks of files.
 PLANTED |= {
     "an erasure leaves what dead attempts have written to folders": Bug(
@@ -313,7 +313,7 @@ PLANTED |= {
     ),
     "no compaction removes the folders of cancelled attempts": Bug(
         "3",
-        ((COMPACTING, "        _remove_dead(book, at, generation)\n", ""),),
+        ((COMPACTING, "        remove_dead(book, at, generation)\n", ""),),
         seed=242,
     ),
     "a compaction that counts is said to be fenced": Bug(
@@ -332,15 +332,21 @@ PLANTED |= {
         ((FILES, "int(number) < record.attempt.generation", "int(number) <= record.attempt.generation"),),
         seed=14,
     ),
-    "a sweep of a table removes the window's own rows": Bug(
+    "a replay leaves the older rows in a table": Bug(
         "r",
-        ((DELTA, 'lower = f"{GENERATION} < {generation}', 'lower = f"{GENERATION} <= {generation}'),),
-        seed=50,
+        ((PUBLISHING, "                self._leave_out(change, there, others)\n", "                pass\n"),),
+        seed=36,
     ),
-    "a lost answer of a table's commit is taken for none": Bug(
+    "a publication removes an attempt's files before the table has them": Bug(
         "r",
-        ((DELTA, "    if generation not in files_of(base):\n", "    if generation:\n"),),
-        seed=673,
+        (
+            (
+                PUBLISHING,
+                "    change_files(base, publication.stage)\n",
+                "    files.delete(folder)\n    change_files(base, publication.stage)\n",
+            ),
+        ),
+        seed=36,
     ),
     "a compaction leaves what was erased in a compacted folder": Bug(
         "r",
@@ -418,7 +424,7 @@ PLANTED |= {
                 "            changes(table)\n",
             ),
         ),
-        seed=406,
+        seed=1015,
     ),
     "a compaction removes folders of attempts that may commit": Bug(
         "r",
@@ -711,16 +717,6 @@ PLANTED |= {
             ),
         ),
     ),
-    "a file that was rewritten by delta-rs is an error of the program": Bug(
-        "new",
-        (
-            (
-                FILES,
-                "    dataset = uniform(there)\n    for at in wanted",
-                "    dataset = there\n    for at in wanted",
-            ),
-        ),
-    ),
     "a topic of unknown id that is gone is an error of the program": Bug(
         "new",
         (("tidemark.ledger.incarnations", "    if change.topic not in topics:\n", "    if False:\n"),),
@@ -960,7 +956,6 @@ KEPT_FOR: dict[str, str] = {
     "a_cut_that_was_seen_from_an_older_head": "a cut is accepted by positions that others have left behind",
     "a_disk_goes_away_under_a_writer": "what was written below a disk that went away is committed",
     "a_log_is_cut_before_the_ingest_has_read_of_it": "a log is cut before the ingest has read of it",
-    "a_file_that_delta_rs_has_rewritten": "a file that was rewritten by delta-rs is an error of the program",
     "a_topic_without_a_window_is_deleted_before_a_rebuild": "a topic of unknown id that is gone is an error of the program",
     "a_rebuilt_ledger_settles_a_window_that_was_replayed": "a restored ledger publishes what was replayed",
     "an_erasure_names_what_was_erased_before_too": "a longer list of messages clears nothing that was erased before",

@@ -28,6 +28,7 @@ from pyarrow._fs import _MockFileSystem
 
 from tests.simulation.actors import COMMIT_LOST, COMMIT_UNSURE, COMMITS, current, effect, reached, written
 from tidemark.clients.connections import Connection
+from tidemark.sinks.delta import changing
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.parquet import files, folders
@@ -296,7 +297,10 @@ def stored(of: Callable[[], Lake]) -> Iterator[None]:
         by_changes = _remembered(delta_table.files_of, lambda here, base: (base, here.changes))
         stack.enter_context(patch.object(delta_table, "files_of", by_changes))
         # Names of files come from the world, too.
-        stack.enter_context(patch.object(delta_latest, "uuid4", lambda: f"{lake().changes:08}-{next(_names)}"))
+        for module in (delta_latest, changing):
+            stack.enter_context(patch.object(module, "uuid4", lambda: f"{lake().changes:08}-{next(_names)}"))
+        link = changing.link
+        stack.enter_context(patch.object(changing, "link", lambda *there: changed(lambda: link(*there))))
         stack.enter_context(patch.object(delta_table, "random", SimpleNamespace(uniform=lambda least, most: most)))
         yield
 

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tests.simulation.others import DELTA, ICEBERG, PARQUET, everything, iceberg_files
+from tidemark.clients.lake import beside
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneState
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.erasing import Remaining, remaining
-from tidemark.sinks.delta import table
+from tidemark.sinks.delta import remains, table
 from tidemark.sinks.parquet import compactions, files
 
 if TYPE_CHECKING:
@@ -25,12 +26,7 @@ def erased_in(world: World, erased: Collection[Place]) -> dict[str, set[Place]]:
         for path, rows in world.lake.files(base):
             if held := {*everything(rows)} & {*erased}:
                 found.setdefault(path.rpartition("/")[0], set()).update(held)
-    for base in _bases(world, DELTA):
-        for paths in table.files_of(base).values():
-            for path in paths:
-                if held := {*everything(world.lake.contents(path))} & {*erased}:
-                    found.setdefault(base, set()).update(held)
-    for base, path in _of_newest_snapshots(world):
+    for base, path in (*_of_newest_versions(world), *_in_no_version(world), *_of_newest_snapshots(world)):
         if held := {*everything(world.lake.contents(path))} & {*erased}:
             found.setdefault(base, set()).update(held)
     return found
@@ -41,6 +37,24 @@ def _of_newest_snapshots(world: World) -> Iterator[tuple[str, str]]:
         if sink.type == ICEBERG:
             base = sink.base(world.opened.connections)  # type: ignore[attr-defined]
             yield from ((base, path) for path in iceberg_files(world.opened, sink))
+
+
+def _of_newest_versions(world: World) -> Iterator[tuple[str, str]]:
+    for base in _bases(world, DELTA):
+        for paths in table.files_of(base).values():
+            yield from ((base, path) for path in paths)
+
+
+def _in_no_version(world: World) -> Iterator[tuple[str, str]]:
+    """What attempts have left beside a table, and what publications have left in its folder."""
+    for base in _bases(world, DELTA):
+        found = [path for paths in files.by_attempt(beside(base)).values() for path in paths]
+        if table.exists(base):
+            found += [f"{base}/{name}" for _, name in remains.unnamed(base)]
+        for path in found:
+            # Such files are written again.
+            world.lake.known.pop(path, None)
+            yield base, path
 
 
 def dead_folders(world: World, book: Book, before: int) -> set[str]:
@@ -101,14 +115,24 @@ def _check_compacted_tables(world: World, erased: Collection[Place]) -> None:
                 check(told, f"after a compaction {path} still holds erased messages: {said(held)}; {remains}")
 
 
-def check_seen_by_others(world: World, expected: Collection[Place]) -> None:
-    """Programs that know nothing of the ledger find in the newest snapshot what counts, once, and nothing else."""
+def check_seen_by_others(world: World, sink: str, expected: Collection[Place]) -> None:
+    """Programs that know nothing of the ledger find in the newest version what counts, once, and nothing else."""
     from tests.simulation.oracle import check, said
 
-    found = [place for _, path in _of_newest_snapshots(world) for place in everything(world.lake.contents(path))]
-    check(len({*found}) == len(found), f"the newest snapshot has rows twice: {said(found)}")
+    found = [place for _, path in _VERSIONS[sink](world) for place in everything(world.lake.contents(path))]
+    check(len({*found}) == len(found), f"the newest version of the table of {sink} has rows twice: {said(found)}")
     other = {*found} ^ {*expected}
-    check(not other, f"the newest snapshot has other rows than those that count: {said(other)}")
+    check(not other, f"the newest version of the table of {sink} has other rows than those that count: {said(other)}")
+
+
+def check_seen_meanwhile(world: World, sink: str, committed: Collection[int]) -> None:
+    """Between a commit and its publication too: no row twice, and none of an attempt that has not committed."""
+    from tests.simulation.oracle import check, said
+
+    found = [place for _, path in _VERSIONS[sink](world) for place in everything(world.lake.contents(path))]
+    check(len({*found}) == len(found), f"the newest version of the table of {sink} has rows twice: {said(found)}")
+    generations = {one for base in _bases(world, DELTA) for one in table.files_of(base)} if sink == DELTA else set()
+    check(generations <= {*committed}, f"a table has rows of attempts that have not committed: {generations}")
 
 
 def _bases(world: World, kind: str) -> list[str]:
@@ -117,3 +141,6 @@ def _bases(world: World, kind: str) -> list[str]:
         for one in world.opened.stream.sinks
         if one.type == kind
     ]
+
+
+_VERSIONS = {ICEBERG: _of_newest_snapshots, DELTA: _of_newest_versions}

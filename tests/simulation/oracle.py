@@ -19,8 +19,8 @@ from tests.simulation.actors import REFUSED, current
 from tests.simulation.clocks import BEGIN
 from tests.simulation.invariants import check_claims, check_verify_sees_damage
 from tests.simulation.kafka import Log, Message
-from tests.simulation.leftovers import check_seen_by_others, dead_folders, erased_in, is_named
-from tests.simulation.others import ICEBERG, LAKES, OTHERS
+from tests.simulation.leftovers import check_seen_by_others, check_seen_meanwhile, dead_folders, erased_in, is_named
+from tests.simulation.others import DELTA, ICEBERG, LAKES, OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.remembering import Steady
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
@@ -554,6 +554,8 @@ class Oracle:
         for sink in ("hbase", None, *OTHERS):
             if sink in self.expected and self._is_new(sink, windows):
                 self._check_rows(sink, self.rows(sink), self.expected[sink])
+                if sink in (DELTA, ICEBERG) and self.follows:
+                    check_seen_meanwhile(self.world, sink, {generation for generation, _ in windows})
         if SUMS in self.expected and not self.unsure[SUMS] and self._is_new(SUMS, windows):
             found, want = self.sums(), self.states[-1].sums()
             check(found == want, f"totals are {found}, and should be {want}")
@@ -732,9 +734,10 @@ class Oracle:
         for sink in LAKES.keys() & self.expected.keys():
             held = others.newest_at(self.world.opened, self._settings(sink)) & self.erased.keys()
             check(not held, f"the newest version of {sink} has erased messages: {said(held)}")
-        if ICEBERG in self.expected and not self.unsure[ICEBERG] and self.follows:
-            check_seen_by_others(self.world, self.expected[ICEBERG])
-            self.met["tables of Iceberg seen by others"] += 1
+        for sink in (ICEBERG, DELTA):
+            if sink in self.expected and not self.unsure[sink] and self.follows:
+                check_seen_by_others(self.world, sink, self.expected[sink])
+                self.met[f"tables of {sink.title()} seen by others"] += 1
         self._copies()
         self._coverage()
         self._ordinals()

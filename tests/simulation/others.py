@@ -27,7 +27,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import SinkSettings
-from tidemark.sinks.delta import attempts as delta
+from tidemark.sinks.delta import publishing as delta
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.kafka.messages import Origin, kafka_messages
@@ -163,13 +163,8 @@ class Writer:
     def discard(self) -> None:
         """As SparkWork does: what it cannot remove stays."""
         with suppress(TidemarkError, OSError):
-            if self.settings.type == "delta":
-                delta.discard(self._base(), self._window, self._generation)
-            elif self.settings.type in (PARQUET, ICEBERG):
+            if self.settings.type in FILES:
                 files.delete(self.receipt().place["folder"])
-
-    def _base(self) -> str:
-        return cast("str", self.settings.base(self.work.opened.connections))
 
     def _store_parquet(self) -> Acknowledgements:
         self.work.fence.check()
@@ -178,15 +173,17 @@ class Writer:
         return _held(folder)
 
     def _store_delta(self) -> Acknowledgements:
-        held = delta.store(
-            self._base(),
-            delta_table.versions_of(self.work.opened.book),
-            self._window,
-            self._generation,
-            self.work.fence.check,
-            lambda folder: write(folder, self._rows()),
-        )
-        return _held(*held) if held else {}
+        """As `DeltaResults`: with `at_most_once`, what comes after the commit is published now."""
+        self.work.fence.check()
+        place = self.receipt().place
+        write(place["folder"], self._rows())
+        held = _held(place["folder"])
+        book = self.work.opened.book
+        if (record := book.record(*self._window)) is not None:
+            self.work.fence.check()
+            if not delta.publish(book, place["base"], self.name, record[1], place["folder"]):
+                raise Fenced(f"{place['base']} has a later window of {self.work.lane} already")
+        return held
 
     def _store_iceberg(self) -> Acknowledgements:
         """As `IcebergResults`: with `at_most_once`, what comes after the commit is published now."""

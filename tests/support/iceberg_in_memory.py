@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +42,9 @@ class IcebergInMemory(StreamInMemory):
     first: int = 0
     text: str = TEXT.replace("  - type: hbase\n    table: orders\n", SINK).replace(*LETTERS)
 
+    # Those that the files of an attempt have.
+    columns: ClassVar[Sequence[str]]
+
     def __post_init__(self) -> None:
         super().__post_init__()
         before = self.opened
@@ -66,7 +70,7 @@ class IcebergInMemory(StreamInMemory):
         book = self.opened.book
         found = book.head(lane)
         assert found is not None
-        iceberg_table.prepare(self.where, self.opened.fields, book.stream, "ledger")
+        self.prepare()
         work = Writing(self, lane, found.head.seq + 1, run)
 
         def heard(step: Step) -> None:
@@ -76,6 +80,14 @@ class IcebergInMemory(StreamInMemory):
         self.now += 1
         this = Run(run, "v1", "d")
         return protocol.process(book, self.opened.sweeper, work, hold, lane, work.seq, this, on_step=heard)
+
+    def prepare(self) -> None:
+        iceberg_table.prepare(self.where, self.opened.fields, self.opened.book.stream, "ledger")
+
+    def receipt(self, lane: str, seq: int, generation: int) -> SinkReceipt:
+        base = self.where.base
+        folder = iceberg_table.attempt_folder(base, lane, seq, generation)
+        return SinkReceipt(name="iceberg", type="iceberg", place={**place_of(self.sink, base), "folder": folder})
 
     def ingest(self, run: str = "run 1", *, until: Step | None = None) -> Record | None:
         self.now += 1
@@ -129,8 +141,7 @@ class Writing:
         self._covers = covers
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        base = self.world.where.base
-        self._folder = iceberg_table.attempt_folder(base, self.lane, self.seq, attempt.generation)
+        self._receipt = self.world.receipt(self.lane, self.seq, attempt.generation)
         offsets = [(one.partition, offset) for one in self._covers for offset in range(one.start, one.until)]
         rows = {
             "_topic": [at.topic for at, _ in offsets],
@@ -143,13 +154,12 @@ class Writing:
             "id": [self.world.first + offset for _, offset in offsets],
             "_generation": [attempt.generation] * len(offsets),
         }
-        there = Path(self._folder.removeprefix("file://"))
+        there = Path(self._receipt.place["folder"].removeprefix("file://"))
         there.mkdir(parents=True)
-        pq.write_table(pa.table(rows, schema=COLUMNS), there / "part-0.parquet")
+        pq.write_table(pa.table(rows, schema=COLUMNS).select(self.world.columns), there / "part-0.parquet")
         on_step(Step.SINK_STORED)
 
     def verify(self) -> Receipt:
-        place = {**place_of(self.world.sink, self.world.where.base), "folder": self._folder}
         tallies = tuple(
             PartitionTally(
                 topic=at.topic,
@@ -159,8 +169,7 @@ class Writing:
             )
             for at in self._covers.partitions
         )
-        sink = SinkReceipt(name="iceberg", type="iceberg", place=place)
-        return Receipt(tallies=tallies, sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)
+        return Receipt(tallies=tallies, sinks=(self._receipt,), dead_letters=None, started_at=1, finished_at=2)
 
 
 COLUMNS = pa.schema(
@@ -170,6 +179,7 @@ COLUMNS = pa.schema(
         *[("id", pa.int64()), ("_generation", pa.int64())],
     ]
 )
+IcebergInMemory.columns = COLUMNS.names
 
 
 def as_the_library_does(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support import lakes
+from tests.support.delta_in_memory import add
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.dead_letters.delta.letters import COLUMNS, WINDOW
@@ -54,7 +55,7 @@ def add_file(
     schema = SCHEMA.append(pa.field(WINDOW, pa.string()))
     folder = delta_table.partition_folder(base, generation)
     path = _written(folder, generation, offsets, at, part, schema, {WINDOW: f"{lane}/{seq}", **fields})
-    delta_table.add(base, f"orders/{generation}/{part}", generation, f"{lane}/{seq}")
+    add(base, f"orders/{generation}/{part}", generation, f"{lane}/{seq}")
     return path
 
 

@@ -26,6 +26,7 @@ from tidemark.sinks.contract import Erasing
 from tidemark.sinks.dead_letters.delta.letters import LettersInDelta
 from tidemark.sinks.dead_letters.parquet import letters as letters_module
 from tidemark.sinks.dead_letters.parquet.letters import LettersInFiles, LettersInParquet
+from tidemark.sinks.delta.publishing import take_out
 from tidemark.sinks.kinds import plain_of
 from tidemark.sinks.parquet import files
 from tidemark.sinks.parquet import folders as folders_module
@@ -216,14 +217,14 @@ def test_readers_list_the_files_once_for_each_state_of_the_ledger(
 
 @pytest.mark.covers("O11", "N27")
 def test_a_delta_table_loses_what_does_not_count_and_what_is_erased(table: InTable) -> None:
-    """A sweep and an erasure are deletes. What is left in the files that they write again is read as it was."""
+    """What is left in the files that are written again is read as it was."""
     letters = table.letters()
     table.write(3, 5, 6, 7, value=b"\x00\xfe", reason="ü")
     table.write(4, 6, 8)
     assert counting(letters, (3, 0, 7), (4, 8, 100)) == [(5, 3), (6, 3), (8, 4)]
     window = committed(table.base, 9, range(6, 9), lane="replay-1", generation=9)
     plain = plain_of("delta_dead_letters")
-    plain.sweep(from_environment, {"base": table.base}, window.record, window.covers)
+    take_out(table.base, window.record, window.covers)
     # By an authority of before the commit: its readers ask again.
     assert counting(table.letters(), (3, 0, 8), (4, 8, 100)) == [(5, 3)]
     assert counting(letters, (3, 0, 8), (4, 8, 100)) == [(5, 3)]

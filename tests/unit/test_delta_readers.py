@@ -14,7 +14,7 @@ from tidemark.commit import protocol
 from tidemark.ledger.records import LaneKind, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.delta import table
+from tidemark.sinks.delta import reading
 from tidemark.sinks.parquet.parts import FolderPart, parts
 
 
@@ -54,9 +54,9 @@ def test_only_what_takes_something_makes_a_reader_begin_again(
             commit(world)
         return parts(*given, **more)
 
-    monkeypatch.setattr(table, "parts", beside)
+    monkeypatch.setattr(reading, "parts", beside)
     before = world.book.view("delta").authority
-    authority, _ = table.parts_that_count(world.book, "delta")
+    authority, _ = reading.parts_that_count(world.book, "delta")
     assert len(seen) == looks
     assert (authority == before) == (commit is ingest)
     assert before.holds_in(authority) == (commit is ingest)

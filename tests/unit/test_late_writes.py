@@ -13,6 +13,7 @@ from tests.simulation.playing import Play, stage
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import ROWS
 from tests.simulation.world import Setting
+from tests.support.delta_in_memory import add
 from tests.support.lakes import Lake
 from tests.support.streams_in_memory import offsets
 from tests.support.sums_in_memory import ANN, REASON
@@ -102,7 +103,7 @@ def test_what_came_late_into_tables(erased: tuple[Lake, str, int]) -> None:
         folder = Path(delta_table.partition_folder(base, one).removeprefix("file://"))
         folder.mkdir()
         pq.write_table(pa.Table.from_pylist([row], schema), folder / "part-0.parquet")
-        delta_table.add(base, f"of {one}", one, "late/1")
+        add(base, f"of {one}", one, "late/1")
     # Of the newer generation nobody knows yet whether it counts.
     place = {"base": base}
     assert PlainDelta().late(opened.connections, place, [erasing_of]) == 1

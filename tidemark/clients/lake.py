@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from tidemark.clients.connections import Connection
@@ -15,6 +16,20 @@ OBJECT_STORE = "aws"
 _OF_BUCKETS = ("endpoint_url", "region_name", "aws_session_token", "allow_insecure")
 _ROLES = "Give a key's id as login and its secret as password, or neither: then the machine's own role is used."
 _NO_ROLES = dict.fromkeys(("role_arn", "assume_role_method", "assume_role_kwargs", "profile_name"), _ROLES)
+
+# What attempts write for a table stands beside the table: see `beside`.
+_BESIDE = re.compile(r"/_([^/]+)\.attempts(?=/|$)")
+
+
+def beside(folder: str) -> str:
+    """The folder with what attempts write before their windows are committed. No listing of the table's folder has it."""
+    above, _, name = folder.rpartition("/")
+    return f"{above}/_{name}.attempts"
+
+
+def of_table(folder: str) -> str:
+    """The folder itself; of one that stands beside a table, or lies in such a folder, that of the table."""
+    return _BESIDE.sub(r"/\1", folder)
 
 
 def lake_folder(connection: Connection) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tidemark.clients.connections import Connection, Connections
-from tidemark.clients.lake import OBJECT_STORE, lake_folder
+from tidemark.clients.lake import OBJECT_STORE, lake_folder, of_table
 from tidemark.errors import WrongUse
 
 _SCHEMES = ("s3a", "s3")
@@ -186,6 +186,7 @@ def access_to(folder: str) -> Access | None:
     with different keys, and no stream's file names it: the choice would be left to chance. And where it lies below the path of
     a connection that cannot be used.
     """
+    folder = of_table(folder)
     parts = urlsplit(folder)
     if parts.scheme not in _SCHEMES:
         return None

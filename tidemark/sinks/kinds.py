@@ -53,6 +53,7 @@ _BUILT_IN: dict[str, Kind] = {
         "tidemark.sinks.delta.sink:PlainDelta",
         "tidemark.spark.sinks.delta:SparkDelta",
         requires=(DELTALAKE,),
+        publishes=True,
     ),
     "delta_latest": Kind(
         DeltaLatestSink,
@@ -103,8 +104,8 @@ def plain_of(type_: str) -> PlainSink:
 
 
 def publishes(type_: str) -> bool:
-    """Whether windows in a sink of this type are published after their commit. No for a type that is not known here."""
-    return type_ in KINDS and KINDS[type_].publishes
+    """Whether windows in a place of this type are published after their commit. No for a type that is not known here."""
+    return dead_letters.publishes(type_) or (type_ in KINDS and KINDS[type_].publishes)
 
 
 def by_order(type_: str) -> bool:

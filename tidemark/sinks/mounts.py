@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.clients.lake import beside
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record, SinkReceipt
@@ -64,12 +65,12 @@ class Mounts:
         """
         for one in self._places:
             self._compare(one, self._mark(one))
-        bases = tuple(f"{self._base(one)}/" for one in self._places)
+        bases = tuple(f"{folder}/" for one in self._places for folder in (self._base(one), beside(self._base(one))))
         for place in places:
             folder = place.place.get("folder", "")
             # A sink of another package may make no folder for no rows.
             must = place.type in _ALWAYS or place.name in holding
-            if must and folder.startswith(bases) and not files.exists(folder):
+            if must and folder.startswith(bases) and not files.exists(folder) and not _is_published(place):
                 raise Unreachable(f"{folder} was written, and is not there: {folders.MEANWHILE}")
 
     def _compare(self, settings: FolderSettings, mark: str | None) -> None:
@@ -103,6 +104,16 @@ class Mounts:
                 return None if mine is None or history is None else f"{mine} {history}"
             case _:
                 return folders.mark_of(base)
+
+
+def _is_published(place: SinkReceipt) -> bool:
+    """Whether what was written beside a Delta table is in it by now, as of a window that was committed before."""
+    base, folder = place.place.get("base", ""), place.place.get("folder", "")
+    if not base or not folder.startswith(f"{beside(base)}/"):
+        return False
+    from tidemark.sinks.delta.table import files_of
+
+    return int(folder.rpartition("=")[2]) in files_of(base)
 
 
 def check_mounted(book: Book, connections: Connections, places: Iterable[Any]) -> None:

@@ -162,20 +162,18 @@ def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
 def delta_tables(book: Book, sink: str) -> list[pa.Table]:
     """The rows of a Delta table that count, one table for each window."""
     # Needs an extra of the package, which other readers do not need.
-    from tidemark.sinks.delta.table import parts_that_count
+    from tidemark.sinks.delta.reading import of_parts
     from tidemark.sinks.parquet.files import tables_that_count
 
-    authority, parts = parts_that_count(for_readers(book), sink)
-    return list(tables_that_count(parts, authority, NEVER))
+    return of_parts(for_readers(book), sink, lambda parts, authority: list(tables_that_count(parts, authority, NEVER)))
 
 
 def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
     """The first rows of a Delta table that count, at most `limit`, window by window; times are texts."""
-    from tidemark.sinks.delta.table import parts_that_count
+    from tidemark.sinks.delta.reading import of_parts
     from tidemark.sinks.parquet.files import tables_that_count
 
-    authority, parts = parts_that_count(book, sink)
-    return first_rows(tables_that_count(parts, authority, NEVER), limit)
+    return of_parts(book, sink, lambda parts, authority: first_rows(tables_that_count(parts, authority, NEVER), limit))
 
 
 def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:

@@ -1,8 +1,22 @@
-"""The name of a lane's versions in a table, which takes nothing of a lane that is older than what it has of it."""
+"""The name of a lane's versions in a table, which takes nothing of a lane that is older than what it has of it.
+
+And what is said of a version.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from tidemark.ledger.book import Book
+from tidemark.ledger.records import Record
+
+T = TypeVar("T")
+Where = TypeVar("Where")
+# What a version says of the window that it was made for.
+LANE_SHOWN, GENERATION_SHOWN = "tidemark.lane", "tidemark.generation"
+# In what is said of a version that takes out what was erased.
+ERASES = "tidemark.erases"
 
 
 def versions_of(book: Book) -> str:
@@ -23,3 +37,27 @@ def was_restored(book: Book) -> bool:
 def _restored(book: Book) -> str:
     register = book.register()
     return register[1].restored if register else ""
+
+
+def said_of(record: Record) -> dict[str, str]:
+    """The entry in a version of a table for the window that it shows."""
+    return {
+        LANE_SHOWN: record.lane,
+        "tidemark.window": f"{record.lane}/{record.seq}",
+        GENERATION_SHOWN: str(record.attempt.generation),
+        "tidemark.attempt": record.attempt.token,
+    }
+
+
+def steadily(read: Callable[[dict[Where, object]], T], now: Callable[[Where], object]) -> T:
+    """The result of a reader, which begins again if it fails and a table has another version `now` than it has seen.
+
+    A later version may have moved or removed files.
+    """
+    while True:
+        seen: dict[Where, object] = {}
+        try:
+            return read(seen)
+        except Exception:
+            if all(now(where) == version for where, version in seen.items()):
+                raise

@@ -111,7 +111,7 @@ class DeadLettersKind:
     `store` is a function of a place, as receipts name it, Book and Connections that returns a DeadLetters. `plain` is the
     PlainSink that sweeps and erases places. `spark` is a class made of settings, DeadLetters and Connections: see
     `tidemark.spark.sinks.dead_letters.Writer`. `requires` is what pip is given for the packages that only this type needs.
-    `refused` says why a package's type cannot be used.
+    `refused` says why a package's type cannot be used. `publishes`: as of `tidemark.sinks.contract.Kind`.
     """
 
     settings: type[DeadLetterSettings]
@@ -120,6 +120,7 @@ class DeadLettersKind:
     spark: str
     requires: tuple[str, ...] = ()
     refused: str = ""
+    publishes: bool = False
 
     def opened(self, place: Mapping[str, str], book: Book, connections: Connections) -> DeadLetters:
         """The dead letters in a place. Opening them asks no server."""

@@ -35,9 +35,10 @@ _BUILT_IN: dict[str, DeadLettersKind] = {
     "delta": DeadLettersKind(
         DeltaDeadLetters,
         f"{_WITHOUT}.delta.letters:open_letters",
-        "tidemark.sinks.delta.sink:PlainDelta",
+        "tidemark.sinks.delta.sink:DeltaLetters",
         f"{_WITH}.delta:InDelta",
         requires=(DELTALAKE,),
+        publishes=True,
     ),
     "sql": DeadLettersKind(
         SQLDeadLetters,
@@ -59,6 +60,11 @@ def kind_of_receipts(type_: str) -> DeadLettersKind | None:
     if known is not None and known.refused:
         raise WrongUse(f"the places of type {type_!r}: {known.refused}")
     return known
+
+
+def publishes(type_: str) -> bool:
+    """Whether windows in places that receipts name so are published after their commit."""
+    return any(kind.publishes for kind in KINDS.values() if kind.settings.receipts() == type_)
 
 
 def required_kind(type_: str) -> DeadLettersKind:

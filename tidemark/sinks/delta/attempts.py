@@ -1,41 +1,30 @@
-"""The steps of an attempt on a Delta table, whoever writes its files."""
+"""What attempts write for a Delta table: folders as those of the sink `parquet`, beside the table and never within it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 
-from tidemark.sinks.delta import table
+from tidemark.clients.lake import beside
 from tidemark.sinks.parquet import files
 
 
-def store(
-    base: str,
-    versions: str,
-    window: tuple[str, int],
-    generation: int,
-    check: Callable[[], None],
-    write: Callable[[str], None],
-) -> Sequence[str]:
-    """Have the files written to the generation's folder, and add them to the table. Returns those that the table has then.
-
-    `versions`: see `table.versions_of`. `window`: lane and number. `check` raises Fenced when the attempt has lost its window.
-    """
-    lane, seq = window
-    check()
-    write(table.partition_folder(base, generation))
-    check()
-    table.add(base, f"{versions}/{lane}", generation, f"{lane}/{seq}")
-    # What the table holds, not what was written: `add` may have skipped this version.
-    return held(base, generation)
+def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
+    return files.attempt_folder(beside(base), lane, seq, generation)
 
 
-def held(base: str, generation: int) -> Sequence[str]:
-    """The files that the table has of an attempt."""
-    return table.files_of(base).get(generation, ())
+def is_beside(base: str, folder: str) -> bool:
+    """Whether an attempt's folder is one of these. Attempts of earlier versions of Tidemark wrote into the table itself."""
+    return folder.startswith(f"{beside(base)}/")
 
 
-def discard(base: str, window: tuple[str, int], generation: int) -> None:
-    """Remove what an attempt that never counts has written."""
-    lane, seq = window
-    if not table.remove(base, generation, f"{lane}/{seq}"):
-        files.delete(table.partition_folder(base, generation))
+def published(base: str, file: str) -> str | None:
+    """The name in the table of a file that an attempt has written beside it; None for a file of the table itself."""
+    if not is_beside(base, file):
+        return None
+    folder, _, name = file.rpartition("/")
+    return f"{base}/_generation={folder.rpartition('=')[2]}/{name}"
+
+
+def written(base: str) -> Mapping[int, list[str]]:
+    """The files that attempts have written and that are not in the table yet, by generation."""
+    return {one.generation: paths for one, paths in files.by_attempt(beside(base)).items()}

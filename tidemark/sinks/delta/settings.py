@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from pydantic import Field
 
+from tidemark.clients.lake import beside
 from tidemark.settings.parts import Name
-from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.contract import Owned, Surroundings
 from tidemark.sinks.parquet.settings import Compression, FolderSettings
 from tidemark.types.ddl import Type
 from tidemark.types.fields import type_of
@@ -23,6 +24,13 @@ class DeltaSink(FolderSettings):
 
     def problem_with(self, others: Surroundings) -> str | None:
         return no_column(self.name, others) or super().problem_with(others)
+
+    def owned(self) -> Iterable[Owned]:
+        for one in super().owned():
+            yield one
+            # What attempts write stands beside the table.
+            *above, name = one.place
+            yield Owned((*above, beside(f"/{name}")[1:]), one.problem, one.said)
 
 
 def no_column(sink: str, others: Surroundings) -> str | None:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Standing
+from tidemark.clients.lake import beside
+from tidemark.ledger.book import Book, Standing
+from tidemark.ledger.erasures import places_to_clear
 from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.reading import delta_rows
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import of_file
 from tidemark.types.renamed_fields import NEVER
 
+# Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
+
 
 class PlainDelta(PlainSink):
     rows_by_coordinate = True
     owner_asked = True
-    left_by_erasing = "the rows are deleted; files of older versions of the table keep their bytes until it is vacuumed"
+    # The type that receipts give.
+    kind: ClassVar[str] = "delta"
 
     def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
         from tidemark.sinks.delta import table
@@ -34,31 +42,54 @@ class PlainDelta(PlainSink):
         table.take_over(place["base"], ledger)
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
-        # Needs an extra of the package, which other sinks do not need.
         from tidemark.sinks.delta import table
 
         table.check_there(place["base"], (one.record for one in standing.windows))
 
-    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
-        self.reach(connections, place, erasing.standing)
-        super().erase(connections, place, erasing)
-
-    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        """Remove the folders of older attempts at the window, which nobody has published."""
         from tidemark.sinks.delta import table
         from tidemark.sinks.parquet import files
 
-        # Also of a window of which other rows count: one that was committed before it was written may have come late.
-        by_generation = sorted(table.files_of(place["base"]).items())
-        gone = ((_older_than(done, generation), paths) for generation, paths in by_generation)
-        return sum(1 for erased, paths in gone if erased and files.have(paths, erased))
+        table.check_there(place["base"], [record])
+        files.sweep(beside(place["base"]), record)
 
-    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         from tidemark.sinks.delta import table
+        from tidemark.sinks.delta.publishing import publish
 
         table.check_there(place["base"], [record])
+        publish(book, place["base"], self.sink_of(record, place), record, place["folder"])
+
+    def sink_of(self, record: Record, place: Mapping[str, str]) -> str | None:
+        """The name of the sink that a place of a receipt is of; None for that of the dead letters."""
+        return next(one.name for one in record.places if one.type == self.kind and one.place == place)
+
+    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
+        from tidemark.sinks.delta import remains, table
+        from tidemark.sinks.delta.publishing import take_out
+
+        self.reach(connections, place, erasing.standing)
         # An attempt may have died before it made the table.
         if table.exists(place["base"]):
-            table.sweep(place["base"], record, covers)
+            take_out(place["base"], erasing.record, erasing.erased)
+        remains.clear(place["base"], erasing)
+
+    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
+        from tidemark.sinks.delta.remains import came_late
+
+        return came_late(place["base"], done)
+
+    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        from tidemark.sinks.delta.remains import only_in_older
+
+        written = (one.place for one in places_to_clear(opened.book))
+        bases = {one.place["base"] for one in written if (one.type, one.name) == (self.kind, sink)}
+        older = sum(len(only_in_older(base, erased)) for base in bases)
+        if not older:
+            return ""
+        hold = number_of(older, "file", "of older versions holds", "of older versions hold")
+        return f"no reader of the newest version sees it; {hold} it until the table is vacuumed"
 
     def check_fields(self, opened: Opened, settings: DeltaSink) -> None:
         from tidemark.sinks.delta import table
@@ -66,21 +97,20 @@ class PlainDelta(PlainSink):
         table.check_columns(settings.base(opened.connections), opened.fields, opened.was)
 
     def place(self, opened: Opened, settings: DeltaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
-        from tidemark.sinks.delta import table
+        from tidemark.sinks.delta.attempts import attempt_folder
 
         base = settings.base(opened.connections)
-        return {"base": base, "folder": table.partition_folder(base, generation)}
+        return {"base": base, "folder": attempt_folder(base, lane, seq, generation)}
 
     def rows_at(self, opened: Opened, settings: DeltaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
-        from tidemark.sinks.delta.table import check_there, files_of
+        from tidemark.sinks.delta.reading import files_of_window
         from tidemark.sinks.parquet.row_lookup import rows_of_message
 
         place = next((one.place for one in record.places if one.name == settings.name), None)
-        if place is not None:
-            check_there(place["base"], [record])
-        # What no longer counts is deleted, so a window may have no file left. A file is removed by a vacuum alone.
-        paths = [] if place is None else files_of(place["base"]).get(record.attempt.generation, [])
-        return rows_of_message(paths, at, record, compacted=False)
+        if place is None:
+            return []
+        # What no longer counts is taken out, so a window may have no file left. A file is removed by a vacuum alone.
+        return files_of_window(record, place, lambda paths: rows_of_message(paths, at, record, compacted=False))
 
     def rows(self, opened: Opened, settings: DeltaSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, delta_rows(opened.book, settings.name, limit))
@@ -88,13 +118,19 @@ class PlainDelta(PlainSink):
     def rows_within(
         self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
     ) -> Taken:
-        from tidemark.sinks.delta.table import parts_that_count
+        from tidemark.sinks.delta.reading import of_parts
         from tidemark.sinks.parquet.row_lookup import rows_within
 
-        authority, parts = parts_that_count(opened.book, settings.name)
-        return take(rows_within(parts, authority, within, NEVER))
+        def read(parts: list[FolderPart], authority: Authority) -> Taken:
+            return take(rows_within(parts, authority, within, NEVER))
+
+        return of_parts(opened.book, settings.name, read)
 
 
-def _older_than(done: Sequence[Erasing], generation: int) -> RangeSet:
-    """The offsets that erasures have taken of whatever a generation has written."""
-    return RangeSet(part for one in done if generation < one.generation for part in one.erased)
+class DeltaLetters(PlainDelta):
+    """Dead letters in a Delta table."""
+
+    kind = "delta_dead_letters"
+
+    def sink_of(self, record: Record, place: Mapping[str, str]) -> None:
+        return None

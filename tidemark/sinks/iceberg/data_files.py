@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
@@ -32,13 +32,8 @@ from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg.catalog import LakeIO
 from tidemark.sinks.iceberg.partitions import partition_of
 from tidemark.sinks.iceberg.schema import GENERATION, older_names, today
-from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet import folders, rewriting
 from tidemark.sinks.parquet.files import COORDINATE, are_in
-
-# How many rows of a file are in memory at a time.
-_AT_A_TIME = 20_000
-# What Parquet calls files that are not compressed, and Arrow.
-_PLAIN = {"UNCOMPRESSED": "none"}
 
 
 def in_folder(folder: str) -> list[str]:
@@ -109,16 +104,14 @@ def without(base: str, metadata: TableMetadata, original: str, wanted: RangeSet,
 
     It is empty where no row is left, and None where the file has no such row.
     """
-    with folders.opened(original) as (filesystem, path):
-        dropped = [taken_out(batch, wanted, below) for batch in _batches(filesystem, path, [*COORDINATE, GENERATION])]
-        gone = sum(int(mask.sum()) for mask in dropped)
-        if not gone:
-            return None
-        if gone == sum(map(len, dropped)):
-            return ""
-        name = f"{base}/data/rewritten/{uuid4()}.parquet"
-        _copy(filesystem, path, LakeIO().new_output(name), dropped, metadata)
-    return name
+    return rewriting.copied_without(
+        original,
+        [*COORDINATE, GENERATION],
+        lambda batch: taken_out(batch, wanted, below),
+        lambda: f"{base}/data/rewritten/{uuid4()}.parquet",
+        lambda name: LakeIO().new_output(name).create(),
+        partial(today, metadata),
+    )
 
 
 def hold(name: str, wanted: RangeSet, below: int = MAX_OFFSET) -> bool:
@@ -131,14 +124,14 @@ def hold_if_there(name: str, wanted: RangeSet, below: int = MAX_OFFSET) -> bool 
     with folders.opened(name) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return None
-        batches = _batches(filesystem, path, [*COORDINATE, GENERATION])
+        batches = rewriting.batches(filesystem, path, [*COORDINATE, GENERATION])
         return any(taken_out(batch, wanted, below).any() for batch in batches)
 
 
 def generations(name: str) -> set[int]:
     """The generations whose rows a file has."""
     with folders.opened(name) as (filesystem, path):
-        batches = _batches(filesystem, path, [GENERATION])
+        batches = rewriting.batches(filesystem, path, [GENERATION])
         return {int(one) for batch in batches for one in np.unique(batch.column(GENERATION).to_numpy())}
 
 
@@ -146,49 +139,24 @@ def rows_beside(name: str, known: Collection[int]) -> int:
     """How many rows of a file have another generation than some, or none."""
     wanted, found = pa.array(sorted(known), pa.int64()), 0
     with folders.opened(name) as (filesystem, path):
-        for batch in _batches(filesystem, path, [GENERATION]):
+        for batch in rewriting.batches(filesystem, path, [GENERATION]):
             ours = GENERATION in batch.schema.names
             mine = pc.sum(pc.is_in(batch.column(GENERATION), wanted)).as_py() if ours and len(batch) else 0
             found += len(batch) - (mine or 0)
     return found
 
 
-def _batches(filesystem: fs.FileSystem, path: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    with filesystem.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
-        yield from parquet.iter_batches(_AT_A_TIME, columns=columns)
-
-
 def batches_of(metadata: TableMetadata, name: str) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with the names that its columns have today."""
     with folders.opened(name) as (filesystem, path):
-        for batch in _batches(filesystem, path):
+        for batch in rewriting.batches(filesystem, path):
             yield batch.rename_columns([today(metadata, column) for column in batch.schema.names])
 
 
 def compression_of(name: str) -> str:
     """How a file is compressed, as Arrow names it."""
     with folders.opened(name) as (filesystem, path), filesystem.open_input_file(path) as file:
-        return _compression(pq.read_metadata(file))
-
-
-def _compression(footer: pq.FileMetaData) -> str:
-    codec = str(footer.row_group(0).column(0).compression)
-    return _PLAIN.get(codec, codec.lower())
-
-
-def _copy(
-    filesystem: fs.FileSystem, path: str, copy: OutputFile, dropped: list[np.ndarray], metadata: TableMetadata
-) -> None:
-    with filesystem.open_input_file(path) as file:
-        footer = pq.read_metadata(file)
-    schema = footer.schema.to_arrow_schema()
-    names = [today(metadata, name) for name in schema.names]
-    renamed = pa.schema([one.with_name(name) for one, name in zip(schema, names, strict=True)])
-    with copy.create() as stream, pq.ParquetWriter(stream, renamed, compression=_compression(footer)) as writer:
-        for batch, mask in zip(_batches(filesystem, path), dropped, strict=True):
-            if not mask.all():
-                kept = batch.filter(pa.array(~mask))
-                writer.write_batch(pa.RecordBatch.from_arrays(kept.columns, schema=renamed))
+        return rewriting.compression(pq.read_metadata(file))
 
 
 def taken_out(batch: pa.RecordBatch, wanted: RangeSet, below: int) -> np.ndarray:

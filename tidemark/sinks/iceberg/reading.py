@@ -17,6 +17,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
+from tidemark.sinks import versions
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.catalog import CatalogTable, located, opened, version_of
 from tidemark.sinks.iceberg.lanes import published
@@ -32,7 +33,7 @@ from tidemark.types.renamed_fields import NEVER, Names, both
 
 T = TypeVar("T")
 # Tables that were read, each with the metadata of its version; None where there was none.
-Seen = dict[CatalogTable, str | None]
+Seen = dict[CatalogTable, object]
 
 
 def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
@@ -62,13 +63,7 @@ def steadily(read: Callable[[Seen], T]) -> T:
 
     A compaction removes what no snapshot names any more: after an erasure, all that was there before it, however new.
     """
-    while True:
-        seen: Seen = {}
-        try:
-            return read(seen)
-        except Exception:
-            if all(version_of(opened(where)) == version for where, version in seen.items()):
-                raise
+    return versions.steadily(read, lambda where: version_of(opened(where)))
 
 
 def names_of_tables(folder_parts: list[FolderPart], sink: str, connections: Connections) -> Names:

@@ -39,12 +39,11 @@ from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, old
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.types import other_type, refuse_other_case
+from tidemark.sinks.versions import ERASES, said_of
 from tidemark.types.fields import FieldType, joined, leaves, type_of
 from tidemark.types.renamed_fields import NEVER, Names
 
 TYPE = "iceberg"
-# Of a snapshot that takes out what was erased.
-ERASES = "tidemark.erases"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
 _MAPPING = "schema.name-mapping.default"
 _SETTINGS = {
@@ -367,7 +366,7 @@ def publish(
         if (gone := forget(table.properties)) is not None:
             transaction.set_properties({below_property(versions): str(gone.below)})
             transaction.remove_properties(*gone.properties)
-        summary = {**_summary(record), "tidemark.ranges": _ranges(record)}
+        summary = {**said_of(record), "tidemark.ranges": _ranges(record)}
         snapshot(table, transaction, old, new, summary)
         return True
 
@@ -414,7 +413,7 @@ def remove(where: CatalogTable, record: Record, wanted: RangeSet) -> None:
     def stage(table: Table, transaction: Transaction, made: list[str]) -> bool:
         old = _without(where, table, wanted, generation, made)
         if old:
-            snapshot(table, transaction, old, [], {**_summary(record), ERASES: "true"})
+            snapshot(table, transaction, old, [], {**said_of(record), ERASES: "true"})
         return bool(old)
 
     change(where, stage)
@@ -445,15 +444,6 @@ def snapshot(
     kept = (data_files.described(table.metadata, copy, one.file.partition) for one, copy in old if copy)
     added = [*filter(None, kept), *new]
     snapshots.replace(transaction, [one.file for one, _ in old], added, summary)
-
-
-def _summary(record: Record) -> dict[str, str]:
-    return {
-        "tidemark.lane": record.lane,
-        "tidemark.window": f"{record.lane}/{record.seq}",
-        "tidemark.generation": str(record.attempt.generation),
-        "tidemark.attempt": record.attempt.token,
-    }
 
 
 def _ranges(record: Record) -> str:

@@ -20,8 +20,6 @@ KEY_HASH = "_key_hash"
 # The hash, modulo the number of buckets.
 BUCKET = "_bucket"
 GENERATION = "_generation"
-# In what is said of a version that takes out what was erased.
-ERASES = "tidemark.erases"
 
 # Arrow takes a third of a second to load, and stream files are read without it.
 

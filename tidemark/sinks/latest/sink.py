@@ -12,7 +12,7 @@ from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, Taken
-from tidemark.sinks.latest.rows import DELETED, ERASES, history_of
+from tidemark.sinks.latest.rows import DELETED, history_of
 from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.parquet.sink import PlainFolders
 from tidemark.sinks.texts import of_file
@@ -82,7 +82,8 @@ class PlainLatestRows(PlainFolders):
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         """Take out the rows of erased messages, and bring back what they had overwritten."""
-        from tidemark.sinks.latest.table import said_of, take_out
+        from tidemark.sinks.latest.table import take_out
+        from tidemark.sinks.versions import ERASES, said_of
 
         super().erase(connections, place, erasing)
         for sink in _names(place, (one.record for one in erasing.standing.windows)):

@@ -28,10 +28,11 @@ from tidemark.sinks.parquet.compactions import WindowName
 from tidemark.sinks.parquet.files import Counts, exists, is_within
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.row_lookup import tables_within
+from tidemark.sinks.versions import GENERATION_SHOWN as GENERATION_SHOWN
+from tidemark.sinks.versions import LANE_SHOWN as LANE_SHOWN
+from tidemark.sinks.versions import said_of as said_of
 
 T = TypeVar("T")
-# What a version says of the window that it was made for.
-LANE_SHOWN, GENERATION_SHOWN = "tidemark.lane", "tidemark.generation"
 # Writes all rows of a bucket into a file that no version names yet, and gives its name; None for no rows.
 Write = Callable[[int, pa.Table], str | None]
 
@@ -205,16 +206,6 @@ def _register(book: Book) -> Register:
 
 def _history(table: LatestTable, parts: list[FolderPart], authority: Authority) -> History:
     return History.of(parts, authority, history_of(table.base))
-
-
-def said_of(record: Record) -> dict[str, str]:
-    """The entry in a version of a table for the window that it shows."""
-    return {
-        LANE_SHOWN: record.lane,
-        "tidemark.window": f"{record.lane}/{record.seq}",
-        GENERATION_SHOWN: str(record.attempt.generation),
-        "tidemark.attempt": record.attempt.token,
-    }
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
         held = {name for folder in known.folders if folder.base == at for name in folder.names()}
         with folders.opened(at) as (filesystem, path):
             _remove_below(book, known, filesystem, path, held, generation)
-        _remove_dead(book, at, generation)
+        remove_dead(book, at, generation)
 
 
 def _remove_below(
@@ -196,7 +196,7 @@ def _remove_below(
             folders.remove(filesystem, info.path)
 
 
-def _remove_dead(book: Book, base: str, generation: int) -> None:
+def remove_dead(book: Book, base: str, generation: int) -> None:
     """Remove what attempts have left that can never commit, in lanes that have gone on without them, or were cancelled."""
     listed = [attempt for attempt in on_disk(base) if not attempt.compacted]
     # Read after the folders were listed: an attempt is in its head before it makes its folder.

@@ -15,13 +15,12 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction, WrongUse
@@ -33,7 +32,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.contract import Erasing, gone_of_dead
 from tidemark.sinks.owners import check_owner
-from tidemark.sinks.parquet import folders, marking, types
+from tidemark.sinks.parquet import folders, marking, rewriting, types
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import TYPE, FolderPart
 from tidemark.types.renamed_fields import NEVER, Names, by_today
@@ -284,31 +283,25 @@ def rewrite_without(folder: str, erased: RangeSet) -> None:
 
     A file is replaced in one step, so a reader meets the old one or the new one.
     """
-    with folders.naming(folder):
-        for filesystem, path in of_attempt(folder):
-            with filesystem.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
-                gone = [are_in(batch, erased) for batch in parquet.iter_batches(_AT_A_TIME, columns=[*COORDINATE])]
-                if not any(mask.any() for mask in gone):
-                    continue
-                above, _, name = path.rpartition("/")
-                beside = f"{above}/_erasing-{name}"
-                left = not all(mask.all() for mask in gone)
-                if left:
-                    _write_without(parquet, gone, filesystem, beside)
+    for filesystem, path in of_attempt(folder):
+        above, _, name = path.rpartition("/")
+        beside = f"{above}/_erasing-{name}"
+        copy = rewriting.copied_without(
+            f"{folder}/{name}",
+            COORDINATE,
+            partial(are_in, wanted=erased),
+            partial(str, beside),
+            filesystem.open_output_stream,
+        )
+        if copy is None:
+            continue
+        with folders.naming(folder):
             # Hadoop's checksum of the old file, which would be taken for that of the new one.
             folders.remove(filesystem, f"{above}/.{name}.crc")
-            if left:
+            if copy:
                 filesystem.move(beside, path)
             else:
                 filesystem.delete_file(path)
-
-
-def _write_without(parquet: pq.ParquetFile, gone: Sequence[np.ndarray], filesystem: fs.FileSystem, path: str) -> None:
-    """Copy a file without some rows: `gone` is a mask for each of its batches."""
-    with pq.ParquetWriter(path, parquet.schema_arrow, filesystem=filesystem) as writer:
-        for batch, mask in zip(parquet.iter_batches(_AT_A_TIME), gone, strict=True):
-            if not mask.all():
-                writer.write_batch(batch.filter(pa.array(~mask)))
 
 
 def are_in(batch: pa.RecordBatch, wanted: RangeSet) -> np.ndarray:
@@ -432,7 +425,6 @@ def _table(part: FolderPart, was: Names = NEVER) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="permissive")
 
 
-_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _LOCAL, _ZONED = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
@@ -463,21 +455,10 @@ def alike(dataset: ds.FileSystemDataset) -> pa.Schema:
         local = [name for name in local if unmarked.field(name).type == _LOCAL]
     return pa.schema(
         [
-            one.with_type(_ZONED if one.type == _LOCAL and one.name not in local else _without_views(one.type))
+            one.with_type(_ZONED if one.type == _LOCAL and one.name not in local else rewriting.without_views(one.type))
             for one in schema
         ]
     )
-
-
-def _without_views(kind: pa.DataType) -> pa.DataType:
-    """A type without views, which files have that delta-rs has rewritten; Arrow hardly supports them yet."""
-    if pa.types.is_map(kind):
-        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_without_views(one.type)) for one in kind])
-    return _VIEWS.get(kind, kind)
 
 
 class Counts:

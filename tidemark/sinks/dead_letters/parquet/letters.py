@@ -84,8 +84,9 @@ class LettersInFiles(DeadLetters):
     def _window_of(self, file: str, row: Mapping[str, Any]) -> tuple[str, int]:
         """The lane and the number of the window that has written a dead letter."""
 
-    def _gone(self, file: str) -> None:
-        """A file is gone that was listed: erased meanwhile, unless the store says otherwise. Then readers ask again."""
+    def _gone(self, file: str) -> str | None:
+        """Where a file is now that was listed, and is gone from there; None if it was erased. Then readers ask again."""
+        return None
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         """As `DeadLetters.rows`. Without debris: a file of which nothing counts is not opened.
@@ -138,8 +139,8 @@ class LettersInFiles(DeadLetters):
                 with filesystem.open_input_file(path) as opened:
                     return _described(file, pq.ParquetFile(opened))
             except FileNotFoundError:
-                self._gone(file)
-                return _LetterFile(file, {}, 1)
+                now = self._gone(file)
+                return _LetterFile(file, {}, 1) if now is None else self._met(now)
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{file} cannot be read: {problem}") from problem
 
@@ -172,7 +173,8 @@ class LettersInFiles(DeadLetters):
                 plain = files.uniform(files.dataset_at(filesystem, path))
                 table = plain.to_table(columns=columns, filter=chosen)
             except FileNotFoundError:
-                self._gone(file)
+                if (now := self._gone(file)) is not None:
+                    yield from self._rows_of(now, at, offsets)
                 return
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{file} cannot be read: {problem}") from problem

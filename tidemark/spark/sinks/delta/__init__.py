@@ -7,10 +7,13 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
+from tidemark.offsets.authority import Authority
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
+from tidemark.sinks.delta.reading import of_parts, parts_that_count
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.delta.table import as_stored, parts_that_count, versions_of
+from tidemark.sinks.delta.table import as_stored
+from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
@@ -23,8 +26,7 @@ class SparkDelta:
     by_sums = True
 
     def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
-        base = settings.base(opened.connections)
-        return DeltaResults(settings, base, versions_of(opened.book), opened.fields, opened.was)
+        return DeltaResults(settings, settings.base(opened.connections), opened.book, opened.fields, opened.was)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
         fields = _checked(opened, settings)
@@ -33,14 +35,22 @@ class SparkDelta:
 
     def audit(self, audit: Audit, settings: DeltaSink) -> AuditedPlace:
         fields = _checked(audit.opened, settings)
-        _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
-        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, NEVER), {})
+
+        def compared(parts: list[FolderPart], _: Authority) -> AuditedPlace:
+            return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, NEVER), {})
+
+        # A retry repeats the whole comparison: Spark lists the files of a window, and they move when it is published.
+        return of_parts(audit.opened.book, settings.name, compared, gone=True)
 
     def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
         fields = _checked(comparing.opened, settings)
-        _, parts = parts_that_count(comparing.opened.book, settings.name, gone=True)
-        rows = values_of(comparing.spark, parts, fields, comparing.offsets)
-        return comparing.rows_of(settings.name, rows)
+
+        def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
+            rows = values_of(comparing.spark, parts, fields, comparing.offsets)
+            return comparing.rows_of(settings.name, rows)
+
+        # As for the audit.
+        return of_parts(comparing.opened.book, settings.name, compared, gone=True)
 
 
 def _checked(opened: OpenStream, settings: DeltaSink) -> Fields:

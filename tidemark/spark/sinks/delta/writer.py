@@ -1,6 +1,6 @@
-"""Results in a Delta table: Spark writes the files, delta-rs adds them to the table in one commit.
+"""Results in a Delta table: Spark writes the files of an attempt, and the table has them once its window is committed.
 
-Tidemark does not use Delta's own jars: those do not say what they have written, nor that they have skipped a version.
+Tidemark does not use Delta's own jars: their writes are seen by others before the ledger's commit.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.errors import Fenced
+from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.delta import attempts
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.attempts import attempt_folder
+from tidemark.sinks.delta.publishing import publish
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.parquet import files as parquet_files
 from tidemark.spark.readers.parquet import schema_of
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ALL_DIFFER, as_stored, read_back, written_rows
@@ -24,13 +28,16 @@ from tidemark.types.renamed_fields import NEVER, Names
 class DeltaResults:
     """The sink `delta`. Its fields keep their types; the coordinate, the digest and the generation are columns too."""
 
-    def __init__(self, config: DeltaSink, base: str, versions: str, fields: Fields, was: Names = NEVER) -> None:
-        """`versions`: what the table's versions of a lane stand under; see `delta_table.versions_of`."""
+    def __init__(
+        self, config: DeltaSink, base: str, book: Book, fields: Fields, was: Names = NEVER, *, letters: bool = False
+    ) -> None:
+        """`letters`: the rows are dead letters."""
         self._config = config
         self._base = base
-        self._versions = versions
+        self._book = book
         self._fields = fields
         self._was = was
+        self._letters = letters
 
     @property
     def name(self) -> str:
@@ -45,27 +52,39 @@ class DeltaResults:
         delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger, self._was)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        context.fence.check()
+        folder = self._folder(context)
         written = as_stored(rows, self._fields, self._stored).write.mode("errorifexists")
-        written.options(compression=self._config.compression, **ALL_DIFFER)
-        held = attempts.store(
-            self._base,
-            self._versions,
-            (context.lane, context.seq),
-            context.generation,
-            context.fence.check,
-            written.parquet,
-        )
-        return read_back(rows, *held) if held else {}
+        written.options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
+        held = read_back(rows, folder)
+        # As with `at_most_once`: what comes after the commit is published now.
+        committed = self._book.record(context.lane, context.seq)
+        if committed is not None and committed[1].attempt.generation == context.generation:
+            context.fence.check()
+            if not publish(self._book, self._base, None if self._letters else self.name, committed[1], folder):
+                raise Fenced(
+                    f"{self._base} has a later window of {context.lane} already, and takes none of before it: nothing that "
+                    f"this attempt wrote there counts. A replay of window {context.lane}/{context.seq} reads its offsets again"
+                )
+        return held
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
-        return written_rows(spark, schema_of(self._stored), *attempts.held(self._base, context.generation))
+        folder = self._folder(context)
+        paths = (
+            [folder] if parquet_files.exists(folder) else delta_table.files_of(self._base).get(context.generation, [])
+        )
+        return written_rows(spark, schema_of(self._stored), *paths)
 
     def discard(self, context: WriteContext) -> None:
-        attempts.discard(self._base, (context.lane, context.seq), context.generation)
+        parquet_files.delete(self._folder(context))
 
     def refusal(self, fields: Fields) -> None:
         return None
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
-        place = {"base": self._base, "folder": delta_table.partition_folder(self._base, context.generation)}
-        return SinkReceipt(name=self.name, type=delta_table.TYPE, place=place)
+        return SinkReceipt(
+            name=self.name, type=delta_table.TYPE, place={"base": self._base, "folder": self._folder(context)}
+        )
+
+    def _folder(self, context: WriteContext) -> str:
+        return attempt_folder(self._base, context.lane, context.seq, context.generation)
