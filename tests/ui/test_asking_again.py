@@ -133,7 +133,7 @@ def test_a_text_stays_selected_on_the_page_of_a_run_while_it_goes_on(airflow: Ai
 
     page.route("**/api/streams/cdn_logs/progress?*", answer)
     page.goto(f"{airflow.url}/tidemark/run?stream=cdn_logs&run=replay-1")
-    partitions, windows = page.locator("#lanes tbody").first, page.locator("#lanes tbody").last
+    windows, partitions = page.locator("#lanes tbody").first, page.locator("#lanes tbody").last
     offsets = partitions.locator("tr").first.locator("td").first
     offsets.evaluate(SELECT)
     windows.get_by_role("link", name="replay-1/2").focus()
