@@ -35,6 +35,7 @@ from tidemark.errors import (
     LedgerContradiction,
     OutcomeUnknown,
     StaleLedger,
+    TidemarkError,
     Unreachable,
     WrongUse,
 )
@@ -587,7 +588,7 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
 
 
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
-    """Steps 3 to 5. An attempt that has lost its window is told so, whatever else it has met: others remove what it wrote."""
+    """Steps 3 to 5. An attempt that has lost its window is told so, whatever refusal it has met: others remove what it wrote."""
     window = taken.pending.window
     try:
         work.read(window, book.reads(window), taken.attempt, fence)
@@ -595,7 +596,7 @@ def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener)
         fence.check()
         work.store(taken.attempt, fence, on_step)
         receipt = work.verify()
-    except Exception:
+    except TidemarkError:
         with suppress(Unreachable, OutcomeUnknown):
             fence.check()
         raise
