@@ -588,7 +588,7 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
 
 
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
-    """Steps 3 to 5. An attempt that has lost its window is told so, whatever refusal it has met: others remove what it wrote."""
+    """Steps 3 to 5. An attempt that has lost its window is told so, whatever it is refused: others remove its work."""
     window = taken.pending.window
     try:
         work.read(window, book.reads(window), taken.attempt, fence)
