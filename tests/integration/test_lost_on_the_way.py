@@ -74,8 +74,8 @@ def test_a_step_that_loses_a_message(
     live.produce(60)
     honest: Callable[..., DataFrame] = getattr(module, step)
 
-    def loses_one(*given: Any) -> DataFrame:
-        return honest(*given).where((F.col(PARTITION) != 1) | (F.col(OFFSET) != 7))
+    def loses_one(*given: Any, **named: Any) -> DataFrame:
+        return honest(*given, **named).where((F.col(PARTITION) != 1) | (F.col(OFFSET) != 7))
 
     monkeypatch.setattr(module, step, loses_one)
     run = live.new_run()
