@@ -596,6 +596,8 @@ def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener)
         fence.check()
         work.store(taken.attempt, fence, on_step)
         receipt = work.verify()
+    except Fenced:
+        raise
     except TidemarkError:
         with suppress(Unreachable, OutcomeUnknown):
             fence.check()
