@@ -53,7 +53,7 @@ def order(number: int, **more: Any) -> bytes:
     ("messages", "said", "fields"),
     [
         ([(b"k", None)] * 3, "looked at 3 messages of {}: no value: tombstones, or keys alone", {"key", "value"}),
-        ([(b"k", gzip.compress(order(1)))], "looked at 1 message of {}: bytes that are no text", {"key", "value"}),
+        ([(b"k", gzip.compress(order(1)))], "looked at 1 message of {}: JSON objects, compressed with gzip", {"id"}),
         ([(None, order(1, text="x" * (12 << 20)))], "1 of them would be rows, 0 dead letters", {"id", "text"}),
         (
             [(None, order(1, **{f"field_{one}": one for one in range(500)}))],
