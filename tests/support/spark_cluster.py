@@ -53,8 +53,10 @@ class Cluster:
 @contextmanager
 def spark_cluster(folder: Path, cores: int = 1) -> Iterator[Cluster]:
     """Start a cluster of workers with so many cores each. At the end, end it with everything that it has started."""
-    # Who does not know it is let in nowhere. Drivers and daemons of Spark find it in their environment.
-    os.environ[_SECRET] = secrets.token_hex(16)
+    # Who does not know it is let in nowhere. Drivers and daemons of Spark find it in their environment. A cluster beside
+    # another one takes the same.
+    is_first = _SECRET not in os.environ
+    os.environ.setdefault(_SECRET, secrets.token_hex(16))
     port = free_ports()
     master, page = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}/json"
     cluster = Cluster(master, _python_without_this_project(folder / "nodes"), folder)
@@ -73,7 +75,8 @@ def spark_cluster(folder: Path, cores: int = 1) -> Iterator[Cluster]:
             process.terminate()
         for process in started:
             process.wait(120)
-        del os.environ[_SECRET]
+        if is_first:
+            del os.environ[_SECRET]
 
 
 def _start(folder: Path, what: str, *options: str) -> subprocess.Popen[bytes]:
