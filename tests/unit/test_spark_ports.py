@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,7 @@ from tests.support.spark_cluster import spark_cluster
 from tidemark.clients.connections import Connection
 from tidemark.errors import EXIT_WRONG_USE, WrongUse
 from tidemark.spark.runtime.guarding import guarded
-from tidemark.submit.address import FOLDER
-from tidemark.submit.command import INSECURE, engine_command, settings_of, warm_engine
-from tidemark.submit.status import ask
+from tidemark.submit.command import INSECURE, settings_of
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).parent.parent / "jobs" / "listening_job.py"
@@ -74,22 +71,6 @@ def test_without_our_settings_anybody_gets_what_tasks_are_made_of() -> None:
 def test_a_job_of_a_local_spark_lets_nobody_in(master: str) -> None:
     with listening([SUBMIT, "--master", master, *words(OPEN), str(JOB)]) as ports:
         assert_nobody_gets_anything(ports)
-
-
-@pytest.mark.covers("Q40")
-def test_an_engine_lets_nobody_in() -> None:
-    connection = Connection("spark_default", "local[2]", extra={"engine": {"conf": OPEN}})
-    engine = warm_engine(connection)
-    assert engine is not None
-    with tempfile.TemporaryDirectory(prefix="engines-") as folder:
-        os.environ[FOLDER] = folder
-        try:
-            command = engine_command(connection, engine, {})
-            with listening([*command, str(JOB)], **{FOLDER: folder}) as ports:
-                assert_nobody_gets_anything(ports)
-            ask(Path(command[4]), "stop", now=True)
-        finally:
-            del os.environ[FOLDER]
 
 
 @pytest.mark.covers("Q40")
