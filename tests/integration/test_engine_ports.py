@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_spark_ports import JOB, OPEN, assert_nobody_gets_anything, listening
+from tests.support.listening_jobs import JOB, OPEN, assert_nobody_gets_anything, listening
 from tidemark.clients.connections import Connection
 from tidemark.submit.address import FOLDER
 from tidemark.submit.command import engine_command, warm_engine
