@@ -14,8 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import happybase
 import yaml
+from deltalake import DeltaTable
 from kafka import KafkaAdminClient
 from rich.console import Console
 from rich.table import Table
@@ -304,7 +306,7 @@ class Story:
         return open_stream(path)
 
     def on_one_machine(self) -> None:
-        """The same topic with Kafka and a folder alone: SQLite and Parquet files"""
+        """The same topic with Kafka and a folder alone: SQLite and a Delta table"""
         home = self.site.folder("demo", "home")
         shutil.rmtree(home)
         known = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_CONN_")}
@@ -331,6 +333,9 @@ class Story:
         number = sum(self._ends().values())
         clean = f"expected {number}," in proof and "missing 0, different 0, extra 0, twice 0" in proof
         self._claim(clean, f"the ledger in a file and the rows in {home} account for all {number} messages")
+        table = DeltaTable(home / "lake" / ALONE).to_pyarrow_dataset()
+        ((seen,),) = duckdb.from_arrow(table).count("*").fetchall()
+        self._claim(f"stored {seen}," in proof, f"DuckDB finds {seen} rows in the Delta table, as many as the audit")
 
     def _show_window(self, record: Record) -> None:
         table = Table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.browsed import browsed, places_of
 from tests.support.command_line import asked
+from tests.support.covering import REPOSITORY
 from tests.support.cuts import Cut, crash, cut_after
 from tests.support.independent import _text
 from tests.support.live_streams import LiveStream, Make
@@ -89,7 +91,7 @@ def test_a_refused_window_leaves_no_row_that_a_reader_sees(make: Make, spark: Sp
     assert_each_once(live, spark)
 
 
-@pytest.mark.covers("E43")
+@pytest.mark.covers("E43", "I10")
 def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledger: str, spark: SparkSession) -> None:
     live = make(example, ledger=LEDGERS[ledger])
     with_table(live, compression="zstd")
@@ -116,6 +118,7 @@ def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledge
     # Settled: other readers too see each row once, and of the newest attempt.
     assert plainly(live) == Counter(dict.fromkeys(live.expected().rows, 1))
     assert_each_once(live, spark)
+    assert_queries_of_the_documents(live, spark)
     shown = asked("results", str(live.file), "--sink", "delta", "--limit", "1000")
     assert {one["coordinate"] for one in shown} == {f"{t}/{p}@{o}" for t, p, o, _ in live.expected().rows}
     looked_through = places_of(browsed(live.opened, "delta", count=7))
@@ -128,6 +131,19 @@ def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledge
     DeltaTable(base(live)).delete(f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}")
     report = audit(live.opened, "again")
     assert report.places[0].missing_at == (f"{topic}/{partition}@{offset}",)
+
+
+def assert_queries_of_the_documents(live: LiveStream, spark: SparkSession) -> None:
+    """Each query in Python of docs/readers.md counts the rows of partition 0."""
+    text = (REPOSITORY / "docs" / "readers.md").read_text()
+    assert text.count("/data/lake/orders") >= 6
+    queries = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(queries) == 4
+    wanted = sum(partition == 0 for _, partition, _, _ in live.expected().rows)
+    for query in queries:
+        names: dict[str, Any] = {"spark": spark}
+        exec(query.replace("/data/lake/orders", base(live).removeprefix("file://")), names)
+        assert names["number"] == wanted, query
 
 
 def assert_found_by_each_column(live: LiveStream, spark: SparkSession) -> None:

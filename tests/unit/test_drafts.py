@@ -44,7 +44,7 @@ def objects(*given: object) -> list[bytes | None]:
     return [json.dumps(one).encode() for one in given]
 
 
-@pytest.mark.covers("N70")
+@pytest.mark.covers("I10", "N70")
 def test_json_has_the_type_that_fits_each_key(tmp_path: Path) -> None:
     one = {"id": 1, "price": 2, "name": "a", "at": "2026-11-27T07:00:00Z", "paid": True, "no": None}
     two = {"id": 2, "price": 2.5, "name": "b", "at": "2026-11-27 07:00:00.123", "paid": False, "no": "x"}
@@ -58,6 +58,8 @@ def test_json_has_the_type_that_fits_each_key(tmp_path: Path) -> None:
         "paid": "boolean",
         "no": "string",
     }
+    # Right for every reader, whatever reads it.
+    assert ([one.type for one in stream.sinks], stream.dead_letters.type) == (["delta"], "delta")
     assert dead == []
 
 

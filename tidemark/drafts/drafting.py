@@ -59,7 +59,7 @@ def doubts(made: DraftOutcome) -> tuple[str, ...]:
 
 
 def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOutcome, today: date) -> str:
-    """A stream file with comments, which reads the topic into Parquet files and has its ledger in SQL."""
+    """A stream file with comments, which reads the topic into a Delta table and has its ledger in SQL."""
     number = made.rows + len(made.dead)
     source: dict[str, Any] = {"topics": [topic], "start": "earliest"}
     if kafka != _KAFKA:
@@ -87,11 +87,12 @@ def text_of(stream: str, topic: str, kafka: str, format_: Format, made: DraftOut
         lines += ["", "# Each piece of a message is a row.", *_block("explode", dict(format_.explode))]
     lines += [
         "",
-        "# One row a message, in files that any reader of Parquet knows. docs/sinks.md has the other sinks.",
-        *_block("sinks", [{"type": "parquet", "folder": stream}]),
+        "# One row a message, in a Delta table below the path of the connection lake_default. Every reader sees what is",
+        "# committed, each row once: docs/readers.md has queries for DuckDB, polars, pandas, Spark and Trino.",
+        *_block("sinks", [{"type": "delta", "folder": stream}]),
         "",
         "# What does not fit is kept, with the reason, and can be read again.",
-        *_block("dead_letters", {"type": "parquet", "folder": f"{stream}_dead"}),
+        *_block("dead_letters", {"type": "delta", "folder": f"{stream}_dead"}),
         "",
         "# Where positions and windows are kept: the connection sql_default, or a file on this machine.",
         *_block("ledger", {"type": "sql"}),

@@ -45,7 +45,7 @@ def init(
 ) -> None:
     """Look at a topic's newest messages, and write a stream file that reads them. It replaces no file.
 
-    Results go to Parquet files. Without the connections sql_default and lake_default, ledger and results are on this
+    Results go to a Delta table. Without the connections sql_default and lake_default, ledger and results are on this
     machine alone, below TIDEMARK_HOME (~/.tidemark).
 
     Example: tidemark init orders --topic orders
