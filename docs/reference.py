@@ -146,7 +146,8 @@ def _all() -> Iterator[tuple[str, str, list[str], str, list[Any]]]:
     """Each command: its name, its first sentences, what more it says, its example, and its parameters."""
 
     def walk(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
-        for name, command in group.commands.items():
+        for name in group.list_commands(None):
+            command = group.get_command(None, name)
             if hasattr(command, "commands"):
                 yield from walk(command, *names, name)
             else:

@@ -10,6 +10,7 @@ import atexit
 import gc
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -110,8 +112,11 @@ if __name__ == "__main__":
     import kafka  # noqa: F401
     import kazoo.client  # noqa: F401
 
-    import tidemark.runs.live.open_stream
+    from tidemark.cli import commands
     from tidemark.cli.app import main
+
+    for module in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}."):
+        import_module(module.name)
 
     # As `python -m tidemark` calls itself.
     __package__ = "tidemark"

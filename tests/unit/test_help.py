@@ -5,10 +5,15 @@ from __future__ import annotations
 import io
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from typing import Any
+from unittest import mock
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from tests.support.commands import COMMANDS
@@ -119,3 +124,25 @@ def test_an_option_says_the_names_of_other_options_as_they_are_typed() -> None:
     texts = {option: parameter.help for parameter in COMMANDS[("replay",)].params for option in parameter.opts}
     assert "--if-none has no effect" in texts["--since"]
     assert "since or --until-time" in texts["--dead-letters"]
+
+
+def test_the_help_of_the_program_imports_no_command() -> None:
+    """And says of each what the command says of itself, whose first sentences are read from the source."""
+    program = (
+        "import sys; from tidemark.cli.app import main; sys.argv = ['tidemark', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'pydantic', 'kafka', 'happybase', 'httpx', 'yaml'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    group: Any = get_command(app)
+    context = group.make_context("tidemark", ["status"])
+    real = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    with mock.patch.object(group, "_listing", new=True):
+        for name, command in real.items():
+            described = group.get_command(context, name)
+            assert (described.name, described.help, described.rich_help_panel) == (
+                command.name,
+                command.help,
+                command.rich_help_panel,
+            )

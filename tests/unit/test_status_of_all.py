@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
-from tidemark.cli import app, stream_lookup
-from tidemark.cli.commands import ledger
+from tidemark.cli import stream_lookup
+from tidemark.cli.commands import ledger, status
 from tidemark.errors import Unreachable
 from tidemark.ledger.recovery.backup import retire
 from tidemark.runs.live.open_stream import OpenStream
@@ -43,13 +43,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
         return made.opened
 
     monkeypatch.setattr(stream_lookup, "folders", lambda: [streams])
-    monkeypatch.setattr(app, "open_stream", opened)
+    monkeypatch.setattr(status, "open_stream", opened)
     for name in ("open_transactions", "retention", "timestamps"):
         monkeypatch.setattr(type(made.kafka), name, getattr(LookedAt, name), raising=False)
     return made
 
 
-@pytest.mark.parametrize("command", [app.status, ledger.show])
+@pytest.mark.parametrize("command", [status.status, ledger.show])
 def test_a_ledger_that_has_moved_says_so(
     made: StreamInMemory,
     command: Callable[[str], None],
@@ -72,7 +72,7 @@ def test_a_stream_that_cannot_be_asked_hides_no_other(capsys: pytest.CaptureFixt
     from typer import Exit
 
     with pytest.raises(Exit) as ended:
-        app.status()
+        status.status()
     said = capsys.readouterr()
     heading, *rows = said.out.splitlines()
     assert [row.split()[:3] for row in rows] == [
@@ -95,7 +95,7 @@ def test_a_stream_that_cannot_be_asked_hides_no_other(capsys: pytest.CaptureFixt
     # That of the first one, in the order of the files.
     assert ended.value.exit_code == Unreachable.exit_code
     with pytest.raises(Exit):
-        app.status(as_json=True)
+        status.status(as_json=True)
     paid, away, _, orders = json.loads(capsys.readouterr().out)
     assert (away["problem"], orders["lag"]) == ("Unreachable: ZooKeeper at zk:2181 does not answer", "5")
     assert [one["state"] for one in (paid, away, orders)] == ["INVALID", "UNREACHABLE", "OK"]

@@ -34,7 +34,7 @@ class LineageOfWindows(SparkJob):
         super().__init__(**kwargs)
         self.lineage: Lineage | None = None
 
-    def execute(self, context: Context) -> int:  # type: ignore[override]
+    def execute(self, context: Context) -> int:
         try:
             return super().execute(context)
         finally:

@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tidemark.offsets.times import in_utc
-from tidemark.views.values import as_plain
 
 # What is wider than this is no name or range that anybody copies: it is folded.
 _MOST_WHOLE = 300
@@ -27,6 +26,9 @@ _GAP = 2
 def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), columns: Sequence[str] = ()) -> None:
     """Print `value` as JSON, or `rows` as a table."""
     if as_json:
+        # It needs pydantic, which takes as long to import as the rest of a command that only prints its help.
+        from tidemark.views.values import as_plain
+
         sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=True, default=as_plain) + "\n")
         return
     table(rows, columns, sys.stdout)

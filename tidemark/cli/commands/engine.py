@@ -20,10 +20,6 @@ from tidemark.submit.address import sockets
 from tidemark.submit.command import WARM, WarmEngine, engine_command, job_environment, warm_engine
 from tidemark.submit.status import ask
 
-app = typer.Typer(
-    help="Warm engines: Spark applications that stay, for the runs of many streams.", no_args_is_help=True
-)
-
 _LOOK_SECONDS = 0.1
 # How long an engine with nothing to do, or told to end now, may take to be gone.
 _PATIENCE_SECONDS = 60.0
@@ -32,7 +28,6 @@ Connection = Annotated[str, typer.Option("--connection", help="the Spark connect
 Which = Annotated[str, typer.Option("--connection", help="only engines of this Spark connection")]
 
 
-@app.command()
 def start(connection: Connection = "spark_default") -> None:
     """Start the engine of a Spark connection, unless it runs already, and return when it accepts runs.
 
@@ -50,7 +45,6 @@ def start(connection: Connection = "spark_default") -> None:
         raise EngineEnded(f"the engine of {connection} did not start")
 
 
-@app.command()
 def status(as_json: Json = False) -> None:
     """The engines of this user on this machine: what each works on, and what waits.
 
@@ -80,7 +74,6 @@ def status(as_json: Json = False) -> None:
                 error(f"{engine['connection']}: process {run['pid']}: {' '.join(run['command'])}")
 
 
-@app.command()
 @changes(when=lambda given: bool(given["now"]))
 def stop(
     asking: Confirmation,

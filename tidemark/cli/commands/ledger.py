@@ -31,10 +31,7 @@ from tidemark.offsets.times import read_time
 from tidemark.runs import erasing, skipping
 from tidemark.views.events import events as events_of
 
-app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
 
-
-@app.command()
 def show(
     stream: Stream,
     closed: Annotated[bool, typer.Option("--closed", help="closed lanes too")] = False,
@@ -78,7 +75,6 @@ def show(
         error(f"{number_of(others, 'lane', 'is', 'are')} closed: --closed shows {'it' if others == 1 else 'them'} too")
 
 
-@app.command()
 def coverage(stream: Stream, as_json: Json = False) -> None:
     """For each partition: which lane has read which offsets, what a policy has jumped over, and the holes.
 
@@ -114,7 +110,6 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
     data(plain, as_json=as_json, rows=rows, columns=("partition", "lane", "offsets"))
 
 
-@app.command()
 def verify(stream: Stream) -> None:
     """Check that every record is there, and is the one that the next record followed. Ends with 7 if not.
 
@@ -130,7 +125,6 @@ def verify(stream: Stream) -> None:
     line(f"{opened.book.stream}: {number_of(windows, 'window')}, all of them there and unchanged")
 
 
-@app.command()
 @changes()
 def abandon(
     stream: Stream,
@@ -162,7 +156,6 @@ def abandon(
         line(f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ...")
 
 
-@app.command()
 @changes(when=lambda given: bool(given["accept"]))
 def clock(
     stream: Stream,
@@ -199,7 +192,6 @@ def _show_clocks(book: Book, *, as_json: bool) -> None:
     data(value, as_json=as_json, rows=rows, columns=("clock", "time"))
 
 
-@app.command("forget-place")
 @changes()
 def forget_place(
     stream: Stream,
@@ -235,7 +227,6 @@ def forget_place(
     line(f"{words}: {noted.said()}. What it holds of erased messages is not cleared")
 
 
-@app.command()
 def events(stream: Stream, as_json: Json = False) -> None:
     """Show what was lost, skipped, given up, or accepted by a policy of the stream file.
 
@@ -246,7 +237,6 @@ def events(stream: Stream, as_json: Json = False) -> None:
     data(values, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
 
 
-@app.command()
 @changes()
 def skip(
     stream: Stream,
