@@ -33,7 +33,9 @@ def test_without_our_settings_anybody_gets_what_tasks_are_made_of() -> None:
 
 
 @pytest.mark.covers("Q40")
-@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]"])
+@pytest.mark.parametrize(
+    "master", ["local[2,3]", *(pytest.param(one, marks=pytest.mark.full) for one in ("local", "local[*]"))]
+)
 def test_a_job_of_a_local_spark_lets_nobody_in(master: str) -> None:
     with listening([SUBMIT, "--master", master, *words(OPEN), str(JOB)]) as ports:
         assert_nobody_gets_anything(ports)
