@@ -10,21 +10,43 @@ STAGE_FAILED = (
 )
 
 
+class Place:
+    """Stands in for a place in a stack trace."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def getClassName(self) -> str:  # noqa: N802 (as in Java)
+        return self.name
+
+
 class Thrown:
-    """Stands in for an exception in the JVM, of which py4j asks the text and the cause there."""
+    """Stands in for an exception in the JVM, of which py4j asks the text, the cause and the places there."""
 
     _target_id = "o42"
 
     def __init__(self, text: str, *causes: str) -> None:
         self.text = text
         self.causes = causes
+        self.places: tuple[str, ...] = ()
 
     def getCause(self) -> Thrown | None:  # noqa: N802 (as in Java)
-        return Thrown(*self.causes) if self.causes else None
+        if not self.causes:
+            return None
+        cause = Thrown(*self.causes)
+        cause.places = self.places
+        return cause
+
+    def getStackTrace(self) -> list[Place]:  # noqa: N802 (as in Java)
+        # Those of the first cause.
+        return [] if self.causes else [Place(one) for one in self.places]
 
     def __str__(self) -> str:
         return self.text
 
 
-def in_the_jvm(text: str, *causes: str) -> Py4JJavaError:
-    return Py4JJavaError("An error occurred while calling o42.save.\n", Thrown(text, *causes))
+def in_the_jvm(text: str, *causes: str, places: tuple[str, ...] = ()) -> Py4JJavaError:
+    """`places`: the classes in the stack trace of the first cause, the innermost first."""
+    thrown = Thrown(text, *causes)
+    thrown.places = places
+    return Py4JJavaError("An error occurred while calling o42.save.\n", thrown)

@@ -1,8 +1,6 @@
 package tidemark;
 
 import java.io.IOException;
-import java.net.SocketException;
-import java.nio.file.FileSystemException;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -13,11 +11,9 @@ import org.apache.spark.SparkThrowable;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.TaskContextImpl;
-import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.api.python.PythonException;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.shuffle.FetchFailedException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
@@ -33,9 +29,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  * its first row comes out, with the error's condition or class (null for an error of Python), and one line of the error's
  * text. An instance without a computation gives the rows that this thread is trying.
  *
- * Whatever the computation throws is the message's, but for what ends this task, or says that Spark lacks something. Also
- * an error of linking: a value may ask for a class that no other value asks for, and what all values need is loaded before.
- * Nothing is read from a server while rows are tried.
+ * Whatever the computation throws is the message's, but for what ends this task, or says that Spark lacks something: see
+ * own_errors.py. Also an error of linking: a value may ask for a class that no other value asks for, and what all values
+ * need is loaded before. Nothing is read from a server while rows are tried.
  *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
@@ -49,12 +45,18 @@ public class Trial implements FlatMapFunction {
     private final RDD computed;
     private final Partition[] parts;
     private final int index;
+    private final String[] never;
+    private final String[] ofServers;
+    private final String[] calledByAll;
 
-    /** `index`: the column of the index. */
-    public Trial(RDD computed, int index) {
+    /** `index`: the column of the index. The others are the lists of own_errors.py, a line each. */
+    public Trial(RDD computed, int index, String never, String ofServers, String calledByAll) {
         this.computed = computed;
         this.parts = computed == null ? null : computed.partitions();
         this.index = index;
+        this.never = never.split("\n");
+        this.ofServers = ofServers.split("\n");
+        this.calledByAll = calledByAll.split("\n");
     }
 
     public Iterator call(Object rows) {
@@ -167,24 +169,56 @@ public class Trial implements FlatMapFunction {
         }
     }
 
-    /** Whether an error is no message's: the task is to end, or Python's worker, memory or a disk has gone. */
-    private static boolean isNoMessages(Throwable problem) {
+    /** Whether an error is no message's: the task is to end, or Python's worker, memory, a disk or a server has gone. */
+    private boolean isNoMessages(Throwable problem) {
         String text = String.valueOf(problem.getMessage());
-        return problem instanceof InterruptedException
-            || problem instanceof TaskKilledException
-            || problem instanceof FetchFailedException
-            || problem instanceof FileSystemException
-            || problem instanceof SocketException
-            || problem instanceof ThreadDeath
-            || problem instanceof VirtualMachineError && !(problem instanceof StackOverflowError) && !isBeyondArrays(problem)
-            || problem.getClass() == SparkException.class && text.startsWith("Python worker")
-            || problem.getClass() == IOException.class && text.startsWith("No space left on device");
+        if (isOf(never, problem)) {
+            return !isBeyondArrays(problem);
+        }
+        return !isOfAnExpression(problem)
+            && (isOf(ofServers, problem)
+                || problem.getClass() == SparkException.class && text.startsWith("Python worker")
+                || problem.getClass() == IOException.class && text.startsWith("No space left on device"));
+    }
+
+    /** Whether an error's class is one of these, or extends one. */
+    private static boolean isOf(String[] names, Throwable problem) {
+        for (Class one = problem.getClass(); one != null; one = one.getSuperclass()) {
+            if (begins(names, one.getName())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** As own_errors.py. */
+    private boolean isOfAnExpression(Throwable problem) {
+        StackTraceElement[] places = problem.getStackTrace();
+        for (int i = 0; i < places.length; i++) {
+            String name = places[i].getClassName();
+            if (name.startsWith("org.apache.spark.sql.catalyst.expressions.")) {
+                return true;
+            }
+            if (name.startsWith("org.apache.spark.") && !begins(calledByAll, name)) {
+                return false;
+            }
+        }
+        return false;
+    }
+
+    private static boolean begins(String[] words, String name) {
+        for (int i = 0; i < words.length; i++) {
+            if (name.startsWith(words[i])) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /**
      * Whether Java's error for memory is about an array or a text that is longer than any may be, whatever memory there is.
      *
-     * The text is Java's own; older versions have none. failures.py knows it, too.
+     * The text is Java's own; older versions have none. own_errors.py knows it, too.
      */
     private static boolean isBeyondArrays(Throwable problem) {
         String text = problem.getMessage();

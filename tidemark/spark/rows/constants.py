@@ -1,7 +1,7 @@
 """Constants of a stream file's SQL that are wrong for every message, and so no message's fault.
 
-A regular expression, a form of times, a time zone, an XPath, a JSON path, a charset, a unit. Spark looks at them only when it
-computes rows. There a wrong one looks like an error of each message, or makes null of each: a check with one refuses nothing,
+A regular expression, a form of times, a time zone, a JSON path, a charset, a unit. Spark looks at them only when it computes
+rows. There a wrong one looks like an error of each message, or makes null of each: a check with one refuses nothing,
 so it would never refuse anything.
 """
 
@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark.spark.runtime.failures import first_cause
+from tidemark.spark.runtime.own_errors import first_cause
 from tidemark.spark.runtime.plan_nodes import nodes_of
 
 # Spark's expressions with a regular expression, which is the second child of each.
@@ -49,13 +49,6 @@ _TRIED: Mapping[tuple[str, int], str] = {
     ("NextDay", 1): f"next_day(date({_NOW}), ?)",
     ("Encode", 1): "encode('x', ?)",
     ("StringDecode", 1): "decode(binary('x'), ?)",
-    ("XPathList", 1): "coalesce(size(xpath('<a/>', ?)), 0)",
-    ("XPathString", 1): "coalesce(xpath_string('<a/>', ?), '')",
-    ("XPathBoolean", 1): "coalesce(xpath_boolean('<a/>', ?), true)",
-    **{
-        (f"XPath{name}", 1): "coalesce(xpath_double('<a/>', ?), 0)"
-        for name in ("Double", "Float", "Long", "Int", "Short")
-    },
     ("VariantGet", 1): "coalesce(try_variant_get(parse_json('1'), ?, 'string'), '')",
     ("ParseUrl", 1): "parse_url('http://a:b@c.d/e?f=g#h', ?)",
     ("SplitPart", 2): "split_part('x', 'y', ?)",

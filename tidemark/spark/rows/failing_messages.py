@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, PythonException
 from tidemark.functions.caller import MOST_DETAIL
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.spark.runtime.failures import first_cause, may_be_of_a_message
+from tidemark.spark.runtime.own_errors import first_cause, may_be_of_a_message
 
 # Columns: the class of the error, and its text.
 ERROR, DETAIL = "_error", "_detail"

@@ -48,6 +48,7 @@ from tidemark.spark.columns import (
 from tidemark.spark.rows.constants import wrong_constant
 from tidemark.spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark.spark.rows.failing_messages import DETAIL, ERROR, Cause
+from tidemark.spark.rows.fetching_functions import refuse_fetching
 from tidemark.spark.rows.unwrapping import NOT_WRAPPED, WRAPPED, is_wrapped, unwrapped
 from tidemark.spark.runtime.safe_expressions import null_if_it_alone_throws, null_if_it_throws
 from tidemark.spark.runtime.session import setting
@@ -149,7 +150,8 @@ def _null_where_not_computable(spark: SparkSession) -> AbstractContextManager[No
 def check_checks(rows: DataFrame, stream: Stream) -> None:
     """Raises WrongUse for a check that is no condition on the columns of `rows`, which are the rows before any check.
 
-    Also for one that looks at more than one row, or makes several of one, and for a constant that is wrong for every row.
+    Also for one that looks at more than one row, or makes several of one, for a constant that is wrong for every row, and for a
+    function that fetches what a message names.
     """
     for number, check in enumerate(stream.checks):
         try:
@@ -159,6 +161,7 @@ def check_checks(rows: DataFrame, stream: Stream) -> None:
                     f"checks.{number}.invalid_when: {check.invalid_when!r} looks at other messages, or makes several rows of "
                     "one. A check looks at one message alone. Use a transform, or a key that a sink keeps once"
                 )
+            refuse_fetching(checked, f"checks.{number}.invalid_when")
             if (wrong := wrong_constant(checked)) is not None:
                 raise WrongUse(f"checks.{number}.invalid_when: {wrong}")
         except PySparkException as problem:

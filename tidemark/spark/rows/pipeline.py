@@ -24,6 +24,7 @@ from tidemark.spark.columns import INDEX
 from tidemark.spark.rows import outcomes
 from tidemark.spark.rows.constants import wrong_constant
 from tidemark.spark.rows.failing_messages import SPARKS, cause_of, failing
+from tidemark.spark.rows.fetching_functions import refuse_fetching
 from tidemark.spark.rows.reading import no_messages
 from tidemark.spark.rows.row_by_row import row_by_row
 from tidemark.spark.rows.selecting import only
@@ -238,7 +239,8 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     """Check a stream's parts before any message is read.
 
     Raises WrongUse for a function, policy, pattern, check, transform or schema file that cannot be used, and for a
-    constant of their SQL that is wrong for every row, such as a regular expression that is none.
+    constant of their SQL that is wrong for every row, such as a regular expression that is none, or a function that fetches
+    what a message names.
     """
     check_function(stream)
     if not stream.checks and stream.transform is None and not isinstance(stream.scheme, WithSchemas | RegexScheme):
@@ -247,5 +249,6 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     outcomes.check_checks(rows, stream)
     if stream.transform is not None:
         made = made_of(given_to(rows, stream.scheme.fields), stream.transform)
+        refuse_fetching(made, "transform")
         if stream.transform.sql is not None and (wrong := wrong_constant(made)) is not None:
             raise WrongUse(f"transform.sql: {wrong}")

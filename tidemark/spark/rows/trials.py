@@ -25,6 +25,7 @@ from tidemark.spark.columns import COORDINATE, INDEX
 from tidemark.spark.rows.failing_messages import DETAIL, ERROR, RAISED
 from tidemark.spark.runtime.compiling import compiled, new_instance
 from tidemark.spark.runtime.frames import frame_of, rows_of
+from tidemark.spark.runtime.own_errors import CALLED_BY_ALL, NEVER, OF_SERVERS
 from tidemark.spark.runtime.session import setting
 
 log = logging.getLogger(__name__)
@@ -80,4 +81,5 @@ def _error() -> Column:
 
 
 def _trial(spark: SparkSession, computed: Any | None, index: int) -> Any:
-    return new_instance(compiled(spark.sparkContext, _TRIAL), computed, index)
+    lists = ("\n".join(names) for names in (NEVER, OF_SERVERS, CALLED_BY_ALL))
+    return new_instance(compiled(spark.sparkContext, _TRIAL), computed, index, *lists)

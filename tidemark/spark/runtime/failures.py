@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.errors import PySparkException, PythonException
 
 from tidemark import errors
 from tidemark.clients.disks import MAY_NOT, is_full, lacks_rights
@@ -22,7 +20,14 @@ from tidemark.errors import (
     TidemarkError,
     Unreachable,
 )
-from tidemark.spark.runtime.masking import OF_NO_MESSAGE, masked, masked_text
+from tidemark.spark.runtime.masking import masked, masked_text
+from tidemark.spark.runtime.own_errors import (
+    an_expression_threw,
+    causes_of,
+    classes_in,
+    may_be_of_a_message,
+    what_ended,
+)
 from tidemark.spark.runtime.single_computation import COMPUTED_AGAIN
 
 # The last lines of a Python traceback from a worker. The tracebacks of the error's causes stand before them.
@@ -46,17 +51,8 @@ _WRITES_REFUSED = re.compile(
     re.MULTILINE,
 )
 _HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
-# What ended a task, as the error of its job says it. Only Spark's own words stand before, so no message can write this.
-_STAGE_FAILED = "org.apache.spark.SparkException: Job aborted due to stage failure"
-_ENDED = re.compile(r"\(TID \d+\) \(\S+ executor \S+\): ([\w.$]+)([^\n]*)")
 _LOST_EXECUTOR = "ExecutorLostFailure"
 _MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
-# Java's words for an array or a text that is longer than any may be, whatever memory there is. Older versions have none.
-_BEYOND_ARRAYS = re.compile(r"java\.lang\.OutOfMemoryError(?:: (?:Requested array size|Required )[^\n]*)?\s*(?:\n|\Z)")
-# How the SQL states begin of what lacks memory or disks, or was cancelled.
-_OF_RESOURCES = ("53", "57", "58")
-# Ends a loop when an error is among its own causes: no other has as many.
-_MOST_CAUSES = 20
 
 
 def translate(error: BaseException) -> TidemarkError | None:
@@ -68,11 +64,12 @@ def translate(error: BaseException) -> TidemarkError | None:
         return error
     if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
         return None
-    causes = list(_causes(error))
+    causes = causes_of(error)
     if (ours := _of_ours("\n\n".join(causes))) is not None:
         return ours
     if isinstance(error, Py4JJavaError):
-        causes = [*map(masked_text, causes)]
+        own = an_expression_threw(error)
+        causes = [masked_text(text, own=own) for text in causes]
     elif may_be_of_a_message(error):
         causes = [masked(error)]
     return _of_others(error, causes)
@@ -108,43 +105,15 @@ def _of_others(error: BaseException, causes: list[str]) -> TidemarkError | None:
     return ProcessingFailed(f"Spark failed: {said} Its cause: {first}")
 
 
-def may_be_of_a_message(error: BaseException) -> bool:
-    """Whether an error of Spark's may come from evaluating the rows of some message. Only trying them tells.
-
-    Decides by the classes of errors, and never by their texts: these may have any words of a message in them.
-    """
-    if not isinstance(error, PySparkException | Py4JJavaError) or isinstance(error, AnalysisException):
-        return False
-    causes = list(_causes(error))
-    if any(COMPUTED_AGAIN in text for text in causes):
-        return False
-    if isinstance(error, PySparkException):
-        return isinstance(error, PythonException) or not (error.getSqlState() or "").startswith(_OF_RESOURCES)
-    return not any(one.startswith(OF_NO_MESSAGE) for one in _classes(causes))
-
-
-def _classes(causes: Iterable[str]) -> Iterator[str]:
-    """The classes of an error and of its causes; also of what has ended a task. Without what no memory is enough for."""
-    for text in causes:
-        if not _BEYOND_ARRAYS.match(text):
-            yield text.partition(":")[0].strip()
-        if (ended := _what_ended(text)) and not _BEYOND_ARRAYS.match(f"{ended[1]}{ended[2]}"):
-            yield ended[1]
-
-
-def _what_ended(text: str) -> re.Match[str] | None:
-    return _ENDED.search(text) if text.startswith(_STAGE_FAILED) else None
-
-
 def _of_spark(causes: list[str]) -> str | None:
     """The error where Spark itself has lost a task: for want of memory, or with the program that computed it."""
-    ended = next(filter(None, map(_what_ended, causes)), None)
+    ended = next(filter(None, map(what_ended, causes)), None)
     if ended is not None and ended[1] == _LOST_EXECUTOR:
         return (
             f"Spark has lost an executor {_line(ended[2])}. Its log says why. It may have had too little memory "
             "(spark.executor.memory, spark.executor.memoryOverhead)"
         )
-    if any(one in _MEMORY for one in _classes(causes)):
+    if any(one in _MEMORY for one in classes_in(causes)):
         said = next(text for text in causes if any(one in text for one in _MEMORY))
         named = re.search(r"(?:OutOfMemoryError): ?([^\n]*)", said)
         return (
@@ -186,25 +155,5 @@ def _host(text: str) -> str:
     return f"on host {host.group(1)}" if host else "on one of Spark's hosts"
 
 
-def first_cause(error: BaseException) -> str:
-    """The text of what began it: an error's first cause, or what has ended the task."""
-    *_, last = _causes(error)
-    ended = _what_ended(last)
-    return "".join(ended.groups()) if ended else last
-
-
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _causes(error: BaseException) -> Iterator[str]:
-    """An error's text, then those of its causes, the first cause last. Only there does a failed write say why."""
-    java: Any = error.java_exception if isinstance(error, Py4JJavaError) else None
-    if java is None:
-        yield str(error)
-        return
-    for _ in range(_MOST_CAUSES):
-        yield str(java)
-        java = java.getCause()
-        if java is None:
-            return

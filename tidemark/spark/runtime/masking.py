@@ -21,32 +21,8 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark.spark.runtime.compiling import compiled, new_instance
+from tidemark.spark.runtime.own_errors import NEVER, OF_SERVERS, an_expression_threw
 
-# How classes of errors begin whose text no message gives.
-OF_NO_MESSAGE = (
-    "ExecutorLostFailure",
-    "FetchFailed",
-    "TaskKilled",
-    "TaskCommitDenied",
-    "java.io.FileNotFoundException",
-    "java.lang.ClassNotFoundException",
-    "java.lang.InternalError",
-    "java.lang.InterruptedException",
-    "java.lang.OutOfMemoryError",
-    "java.lang.ThreadDeath",
-    "java.lang.UnknownError",
-    "java.net.ConnectException",
-    "java.net.NoRouteToHostException",
-    "java.net.Socket",
-    "java.net.UnknownHostException",
-    "java.nio.file.",
-    "java.util.concurrent.TimeoutException",
-    "org.apache.hadoop.",
-    "org.apache.kafka.",
-    "org.apache.spark.SparkFileAlreadyExistsException",
-    "org.apache.spark.memory.",
-    "org.apache.spark.sql.kafka010.",
-)
 # Errors whose text is Java's or Spark's own up to the next error that it names.
 _GO_ON = (
     "java.util.concurrent.CompletionException",
@@ -54,7 +30,8 @@ _GO_ON = (
     # In the words of the system, as "No space left on device".
     *(f"java.io.IOException: {os.strerror(number)}" for number in errno.errorcode),
 )
-_SHOWN = (*OF_NO_MESSAGE, *_GO_ON)
+# Classes of errors whose text no message gives, as far as their class says it.
+_SHOWN = (*NEVER, *OF_SERVERS, *_GO_ON)
 # Of a scheduler or a worker, unless a condition follows. Java knows it too.
 _OF_SPARK, _OF_CONDITION = "org.apache.spark.SparkException: ", "org.apache.spark.SparkException: ["
 # Conditions whose text names a file, or memory.
@@ -89,7 +66,7 @@ _JAVA = Path(__file__).with_name("MaskedLog.java")
 def masked(error: BaseException) -> str:
     """What may be said of an error, in one line."""
     if isinstance(error, Py4JJavaError):
-        return _line(masked_text(str(error.java_exception)))
+        return _line(masked_text(str(error.java_exception), own=an_expression_threw(error)))
     if isinstance(error, PythonException):
         return masked_python(str(error))
     if isinstance(error, AnalysisException) or not isinstance(error, PySparkException):
@@ -97,15 +74,16 @@ def masked(error: BaseException) -> str:
     return error.getCondition() or type(error).__name__
 
 
-def masked_text(text: str) -> str:
-    """A text of Spark's, up to where it may have the words of a message."""
+def masked_text(text: str, *, own: bool = False) -> str:
+    """A text of Spark's, up to where it may have the words of a message. `own`: an expression threw its error."""
+    shown = _GO_ON if own else _SHOWN
     for found in _FINDS.finditer(text):
         word, rest = found[0], text[found.start() :]
         if rest.startswith("Traceback"):
             return f"{text[: found.start()]}{masked_python(rest)}"
         if rest.startswith(_OF_SPARK) and not rest.startswith(_OF_CONDITION):
             continue
-        if rest.startswith(_SHOWN) or any(f"[{one}" in word for one in _OF_FILES):
+        if rest.startswith(shown) or any(f"[{one}" in word for one in _OF_FILES):
             continue
         if rest.startswith("org.apache.spark.api.python.PythonException"):
             continue
