@@ -19,7 +19,8 @@ from tidemark.errors import WrongUse
 from tidemark.streams.loading import StreamFile, load, stream_files
 
 LINES = "array<struct<sku:string,price:decimal(18,2)>>"
-ADDED = [Column("paid", "boolean", 3, "true"), Column("on", "string", 2, "x"), Column("lines", LINES, 2, "[]")]
+COLUMNS = [Column("paid", "boolean", 3, "true"), Column("on", "string", 2, "x"), Column("lines", LINES, 2, "[]")]
+ADDED = {one.name: one for one in COLUMNS}
 SCHEMES = {
     "lines": (
         "scheme:\n  type: json\n  fields:\n    id: integer  # the key\n    name: string\n  # all others\n  unknown: keep\n",
@@ -88,7 +89,7 @@ def test_a_folder_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(MINIMAL)
     stream = load(path).stream
-    for write in (lambda: command._check(away, MINIMAL, stream, []), lambda: command._replace(away, MINIMAL)):
+    for write in (lambda: command._check(away, MINIMAL, stream, {}), lambda: command._replace(away, MINIMAL)):
         with pytest.raises(
             WrongUse, match=r"orders\.yaml was left as it is: No such file .* let this user write it, and in .*/away"
         ):
@@ -113,7 +114,7 @@ def test_a_change_of_anything_else_is_refused_and_no_draft_is_a_stream(
 
     monkeypatch.setattr(command, "load", looking)
     with pytest.raises(WrongUse, match=r"orders\.yaml: the fields are written in a way .* write them by hand"):
-        command._check(path, text, before, ["paid", "on", "lines"])
+        command._check(path, text, before, {one: one for one in ADDED})
     assert seen == [[path]]
 
 
@@ -150,15 +151,36 @@ def test_a_topic_that_is_empty_or_gone_hides_no_other(tmp_path: Path, monkeypatc
 @pytest.mark.covers("N111")
 def test_keys_that_few_messages_have_are_not_shown() -> None:
     values = [b'{"id": 1}'] * 150 + [b'{"id": 1, "once": 1, "ID": 2}', *[b'{"id": 1, "twice": 1}'] * 2]
-    assert [one.name for one in unnamed(values, ["id"])] == ["twice"]
+    assert [*unnamed(values, ["id"], ["id"])] == ["twice"]
 
 
 @pytest.mark.covers("N111")
 def test_keys_that_are_not_named_have_the_type_that_fits() -> None:
     values = [{"id": 1, "Name": "a", "paid": True, "more": {"a": 1}, "a b": 1}, {"id": 2, "on": "x", "no": None}]
-    found = unnamed([*(json.dumps(one).encode() for one in values), b"no JSON"], ["id", "name"])
-    assert [(one.name, one.type, one.values) for one in found] == [
-        ("paid", "boolean", 1),
-        ("more", "struct<a:bigint>", 1),
-        ("on", "string", 1),
+    found = unnamed([*(json.dumps(one).encode() for one in values), b"no JSON"], ["id", "name"], ["id", "name"])
+    assert [(key, one.name, one.type, one.values) for key, one in found.items()] == [
+        ("Name", "Name_2", "string", 1),
+        ("paid", "paid", "boolean", 1),
+        ("more", "more", "struct<a:bigint>", 1),
+        ("a b", "a_b", "integer", 1),
+        ("on", "on", "string", 1),
     ]
+
+
+@pytest.mark.covers("N111")
+@pytest.mark.parametrize("form", ["lines", "flow"])
+def test_a_key_that_no_field_can_be_named_as_has_another_name(form: str, tmp_path: Path) -> None:
+    """Also one that differs from a field in case alone."""
+    before, _ = SCHEMES[form]
+    path = tmp_path / "orders.yaml"
+    path.write_text(HEAD + before + BEHIND)
+    stream = load(path).stream
+    value = json.dumps({"id": 1, "ID": 2, "@at": "2026-11-21T07:10:00Z", "a, b": {"c": 1}}).encode()
+    found = unnamed([value] * 3, ["id", "name"], stream.scheme.fields)
+    text = with_fields(path.read_text(), found, "new")
+    named = {"ID_2": "ID", "at": "@at", "a_b": "a, b"}
+    command._check(path, text, stream, named)
+    path.write_text(text)
+    scheme = load(path).stream.scheme
+    assert {name: scheme.source_of(name) for name in [*scheme.own_fields()][2:5]} == named
+    assert [*scheme.own_fields().values()][2:5] == ["integer", "timestamp", "struct<c:bigint>"]

@@ -21,7 +21,7 @@ from tidemark.drafts.drafting import outcome
 from tidemark.drafts.drafting import text_of as file_of
 from tidemark.drafts.json_objects import json_in
 from tidemark.drafts.json_types import json_type
-from tidemark.drafts.recognising import format_of
+from tidemark.drafts.recognising import format_of, format_of_messages
 from tidemark.drafts.sampling import SampledMessage
 from tidemark.errors import WrongUse
 from tidemark.schemes.kinds import DelimitedScheme, JsonScheme, RegexScheme
@@ -150,10 +150,11 @@ def test_what_does_not_fit_within_a_value_is_named_by_its_path(tmp_path: Path) -
 @pytest.mark.covers("N70")
 def test_a_key_that_names_no_field_is_kept(tmp_path: Path) -> None:
     stream, _ = drafted(tmp_path, objects({"@id": 1, "Name": "a"}, {"Name": "b", "name": "c", "ключ": 1}))
-    assert stream.fields == {"id": "integer", "Name": "string", "ключ": "integer", "unknown": "string"}
+    assert stream.fields == {"id": "integer", "Name": "string", "name_2": "string", "ключ": "integer"}
     assert isinstance(stream.scheme, JsonScheme)
-    assert stream.scheme.keys == ("@id", "Name", "ключ")
-    assert "# 1 key has no field of its own, and is kept in `unknown`: 'name'" in (tmp_path / "orders.yaml").read_text()
+    assert stream.scheme.keys == ("@id", "Name", "name", "ключ")
+    said = "# keys that differ in case alone, of which each is a field of its own: 'Name', 'name'"
+    assert said in (tmp_path / "orders.yaml").read_text()
 
 
 @pytest.mark.covers("N70")
@@ -165,6 +166,7 @@ def test_no_key_is_lost_beside_one_that_is_called_unknown(tmp_path: Path) -> Non
         "timestamp": "timestamp",
         "unknown_2": "boolean",
         "total": "integer",
+        "Total_2": "integer",
         "unknown": "string",
     }
     assert dead == []
@@ -628,6 +630,24 @@ def test_what_stands_around_a_value_is_named_with_the_way_on(tmp_path: Path, val
     assert way in " ".join(found.notes)
     stream, dead = drafted(tmp_path, [value] * 20)
     assert (stream.scheme.type in ("raw", "string"), dead) == (True, [])
+
+
+@pytest.mark.covers("N70")
+def test_a_schema_that_a_header_names_is_named_with_the_way_on(tmp_path: Path) -> None:
+    """Bytes of Avro may be text, or begin as a value of a registry does."""
+    for value in (b"\x02\x06abc", b"2 abc", b"\0\0\0\0\x01abc", b"\0"):
+        seen = [SampledMessage("orders/0@1", value, ("trace", "__value_schema_id")), SampledMessage("orders/0@2", None)]
+        found = format_of_messages(seen)
+        assert found.scheme == {"type": "raw"}
+        assert "whose schema a header names (__value_schema_id)" in found.what
+        assert "with a file of it (schema_file)" in found.notes[0]
+        assert "PrefixSchemaIdSerializer" in found.notes[0]
+    seen = [SampledMessage("orders/0@1", b'{"id": 1}', ("__value_schema_id",))] * 3
+    found = format_of_messages(seen)
+    assert (found.scheme["type"], found.scheme["fields"]) == ("json", {"id": "integer"})
+    # The header of a key's schema says nothing of the value.
+    keyed = [SampledMessage("orders/0@1", b"2 abc", ("__key_schema_id",))] * 3
+    assert format_of_messages(keyed).scheme["type"] != "raw"
 
 
 @pytest.mark.covers("N70")

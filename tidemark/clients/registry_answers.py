@@ -14,6 +14,8 @@ CALLED: Mapping[SchemaKind, str] = {"AVRO": "an Avro schema", "PROTOBUF": "a Pro
 
 # Of a value in Confluent's wire format: a byte 0, and the number of a schema in four bytes.
 FRAME = 5
+# Where the newer serializers of Confluent name the schema of a value, if they are set so.
+SCHEMA_HEADER = "__value_schema_id"
 NOT_FRAMED = "not in the wire format of a schema registry"
 
 

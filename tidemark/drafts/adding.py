@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import yaml
 
 from tidemark.drafts.columns import Column
+from tidemark.drafts.format import typed_as
 from tidemark.drafts.json_types import ddl_of
 from tidemark.errors import WrongUse
 
 _BY_HAND = "write it by hand"
 
 
-def with_fields(text: str, added: Sequence[Column], said: str) -> str:
-    """The text with more fields at the end of those of its scheme. `said`: a comment for each, where lines may have one.
+def with_fields(text: str, added: Mapping[str, Column], said: str) -> str:
+    """The text with more fields at the end of those of its scheme, by their names in messages.
 
+    `said`: a comment for each, where lines may have one.
     Raises WrongUse where the fields are written in a way that this does not know. Whether the text is a stream file with
     exactly these fields is for the caller to check.
     """
     scheme = _value(yaml.compose(text, Loader=yaml.SafeLoader), "scheme")
     fields, schema = _value(scheme, "fields"), _value(scheme, "schema")
     if isinstance(fields, yaml.MappingNode):
-        named = [f"{_as_yaml(one.name)}: {_as_yaml(one.type)}" for one in added]
+        named = [_as_yaml({one.name: typed_as(one.name, source, one.type)}) for source, one in added.items()]
         return _in_flow(text, fields, named) if fields.flow_style else _in_lines(text, fields, named, said)
     if isinstance(schema, yaml.ScalarNode):
-        named = [f"`{one.name}` {ddl_of(one.type)}" for one in added]
+        named = [f"`{one.name}` {ddl_of(one.type)}" for one in added.values()]
         return _in_schema(text, schema, named)
     raise WrongUse(f"the scheme has neither fields nor a schema of its own in this file: {_BY_HAND}")
 
@@ -76,6 +78,7 @@ def _inserted(text: str, at: int, more: str) -> str:
     return text[:at] + more + text[at:]
 
 
-def _as_yaml(value: str) -> str:
-    """A text as it may stand between others, where a comma or a bracket of it would be one of YAML's."""
-    return str(yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=1_000_000)).strip()[1:-1]
+def _as_yaml(field: Mapping[str, str | dict[str, str]]) -> str:
+    """A field as it may stand between others, where a comma or a bracket of it would be one of YAML's."""
+    dumped = yaml.safe_dump(field, default_flow_style=True, allow_unicode=True, width=1_000_000, sort_keys=False)
+    return str(dumped).strip()[1:-1]

@@ -74,10 +74,11 @@ def is_field_name(text: str) -> bool:
     return True
 
 
-def named(sources: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+def named(sources: Iterable[str], taken: Iterable[str] = (), *, any_case: bool = False) -> dict[str, str]:
     """The name that a stream file has for the field of each name in a message. `taken`: names that none of them gets.
 
-    Of names that differ in case alone, the first. Names that cannot be are left out.
+    Of names that differ in case alone, the first; with `any_case` each, the others with a number. Names that cannot be are
+    left out.
     """
     sources = [*sources]
     fields: dict[str, str] = {}
@@ -87,7 +88,8 @@ def named(sources: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
     for source in sorted(dict.fromkeys(sources), key=lambda source: not is_field_name(source)):
         if source.lower() in spellings or not 0 < len(source) <= _MOST_NAME or not _is_text(source):
             continue
-        spellings.add(source.lower())
+        if not any_case:
+            spellings.add(source.lower())
         name = _free(source if is_field_name(source) else _as_name(source), lower)
         lower.add(name.lower())
         fields[source] = name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,19 +79,18 @@ def objects_in(value: bytes) -> list[bytes] | None:
     return pieces
 
 
-def unnamed(values: Sequence[bytes], named: Collection[str]) -> list[Column]:
-    """The keys of JSON objects that are not among the named ones, as fields. VARIANT: of several types, at some depth.
+def unnamed(values: Sequence[bytes], keys: Collection[str], fields: Collection[str]) -> dict[str, Column]:
+    """The keys of JSON objects that are not among `keys`, as fields. VARIANT: of several types, at some depth.
 
-    Left out are rare keys, and those that differ from a named one in case alone, as in a draft.
+    Rare keys are left out, as in a draft. No field has the name of one of `fields`, in whatever case.
     """
     objects = [object_ for value in values if isinstance(object_ := json_in(value), dict)]
-    taken = {name.lower() for name in named}
-    columns = []
-    for name in filter(is_field_name, _keys(objects)):
-        given = [object_[name] for object_ in objects if object_.get(name) is not None]
-        if name.lower() not in taken and given:
-            columns.append(_column(name, json_type(given), given))
-    return columns
+    given = {
+        key: found
+        for key in _keys(objects)
+        if key not in keys and (found := [object_[key] for object_ in objects if object_.get(key) is not None])
+    }
+    return {key: _column(name, json_type(given[key]), given[key]) for key, name in _named(given, fields).items()}
 
 
 def json_format(values: Sequence[bytes]) -> Format:
@@ -101,27 +100,23 @@ def json_format(values: Sequence[bytes]) -> Format:
     types = {name: json_type(values) for name, values in given.items()}
     if mixed := any(has_variant(kind) for kind in types.values()):
         # A schema in DDL has no other names for keys.
-        types = {name: kind for name, kind in types.items() if is_field_name(name)}
+        spellings = {name.lower(): name for name in reversed([*types])}
+        types = {name: kind for name, kind in types.items() if is_field_name(name) and spellings[name.lower()] == name}
     others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
     if mixed and others:
         types = {name: kind for name, kind in types.items() if name.lower() != UNKNOWN}
         others = list(dict.fromkeys(name for object_ in objects for name in object_ if name not in types))
     if not types:
         return Format("JSON objects", {"type": "string"}, no_text, notes=("no key can be the name of a field",))
-    names = named(types, [UNKNOWN] if others else [])
+    names = _named(types, [UNKNOWN] if others else [])
     fields = {name: text_of(kind) for name, kind in types.items()}
     typed = {names[name]: typed_as(names[name], name, kind) for name, kind in fields.items()}
     scheme: dict[str, Any] = {"type": "json", "fields": typed}
     if mixed:
         # Between backticks a name may be any word of SQL.
         scheme = {"type": "json", "schema": ",\n".join(f"`{name}` {ddl_of(kind)}" for name, kind in fields.items())}
-    notes: tuple[str, ...] = ()
     if others:
         scheme["unknown"] = "keep"
-        kept = number_of(len(others), "key", "has no field of its own, and is", "have no field of their own, and are")
-        notes = (f"{kept} kept in `unknown`: {some(others)}",)
-    if any("struct<" in kind for kind in fields.values()):
-        notes = (*notes, "a struct has the keys that it names: others within it are passed over")
 
     def refusal(value: bytes) -> str | None:
         try:
@@ -137,18 +132,32 @@ def json_format(values: Sequence[bytes]) -> Format:
 
     columns = [_column(names[name], kind, given[name]) for name, kind in types.items()]
     shown = tuple(replace(one, type=_AS_JSON) if one.type == VARIANT else one for one in columns)
-    return Format("JSON objects", scheme, refusal, shown, notes=notes)
+    return Format("JSON objects", scheme, refusal, shown, notes=tuple(_notes(fields, others)))
+
+
+def _notes(fields: Mapping[str, str], others: Sequence[str]) -> Iterator[str]:
+    """What to say of the types of keys, and of the keys that have no field."""
+    if others:
+        kept = number_of(len(others), "key", "has no field of its own, and is", "have no field of their own, and are")
+        yield f"{kept} kept in `unknown`: {some(others)}"
+    spellings = Counter(key.lower() for key in fields)
+    if twins := [key for key in fields if spellings[key.lower()] > 1]:
+        yield f"keys that differ in case alone, of which each is a field of its own: {some(twins)}"
+    if any("struct<" in kind for kind in fields.values()):
+        yield "a struct has the keys that it names: others within it are passed over"
 
 
 def _column(name: str, kind: Type, values: Sequence[Any]) -> Column:
     return Column(name, text_of(kind), len(values), example(values, lambda value: misfit(value, kind, name) is None))
 
 
+def _named(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """The fields' names. Spark's columns have one name in whatever case, and JSON's keys do not."""
+    return named(keys, taken, any_case=True)
+
+
 def _keys(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """The keys that become fields, in the order of the messages. If some differ only in case, the most frequent."""
+    """The keys that become fields, in the order of the messages."""
     counts = Counter(name for object_ in objects for name in object_)
-    spellings: dict[str, str] = {}
-    for name, number in counts.most_common():
-        if number >= _RARE * len(objects) and len(spellings) < _MOST_FIELDS:
-            spellings.setdefault(name.lower(), name)
-    return [*named(name for name in counts if spellings.get(name.lower()) == name)]
+    usual = {name for name, number in counts.most_common(_MOST_FIELDS) if number >= _RARE * len(objects)}
+    return [*_named(name for name in counts if name in usual)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, SchemaKind, number_in
+from tidemark.clients.registry_answers import FRAME, NOT_FRAMED, SCHEMA_HEADER, SchemaKind, number_in
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.drafts.access_logs import access_log_format, is_access_log
 from tidemark.drafts.avro_records import avro_format, is_framed
@@ -19,6 +19,7 @@ from tidemark.drafts.format import Format, no_text, text_in
 from tidemark.drafts.json_objects import json_format, json_in, objects_in
 from tidemark.drafts.log_lines import is_log_line, is_python
 from tidemark.drafts.protobuf_messages import protobuf_format
+from tidemark.drafts.sampling import SampledMessage
 from tidemark.drafts.wrappings import compression_of, decompressed, wrapping_of
 from tidemark.errors import WrongUse
 
@@ -31,6 +32,24 @@ _BY_REGISTRY: Mapping[SchemaKind, Callable[[Sequence[bytes], str, Mapping[int, s
     "AVRO": avro_format,
     "PROTOBUF": protobuf_format,
 }
+
+
+def format_of_messages(seen: Sequence[SampledMessage], registry: tuple[str, SchemaRegistry] | None = None) -> Format:
+    """As `format_of`, of messages with their headers."""
+    given = [message for message in seen if message.value is not None]
+    values = [message.value for message in given if message.value is not None]
+    if share(given, lambda message: SCHEMA_HEADER in message.headers) <= _MOST:
+        return format_of(values, registry)
+    if share(values, lambda value: isinstance(json_in(value), (dict, list))) > _MOST:
+        format_ = format_of(values)
+        return replace(format_, what=f"{format_.what}, whose schema a header names ({SCHEMA_HEADER})")
+    return _whole(
+        f"records of Avro or Protobuf whose schema a header names ({SCHEMA_HEADER})",
+        "raw",
+        "no scheme looks up the schema of a header. If all were written with one schema, the schemes avro and protobuf read "
+        "them with a file of it (schema_file), and not with a registry. Otherwise have the producer write the number in front "
+        "of the value, as value.schema.id.serializer = io.confluent.kafka.serializers.schema.id.PrefixSchemaIdSerializer does",
+    )
 
 
 def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | None = None) -> Format:
@@ -50,8 +69,7 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
         return _whole(
             "bytes that are no text",
             "raw",
-            "Avro and Protobuf have schemes, with a file of the schema: docs/schemes.md. Where its number is in a header "
-            "of the message (as __value_schema_id), no scheme looks it up",
+            "Avro and Protobuf have schemes, with a file of the schema: docs/schemes.md",
         )
     return _of_text(values)
 

@@ -21,10 +21,11 @@ MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class SampledMessage:
-    """A message: its place, as `orders/0@17`, and its value."""
+    """A message: its place, as `orders/0@17`, its value, and the names of its headers."""
 
     at: str
     value: bytes | None
+    headers: tuple[str, ...] = ()
 
 
 def newest(log: KafkaLog, topic: str, most: int) -> list[SampledMessage]:
@@ -65,7 +66,8 @@ def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], m
             end = partitions[number].end
             at = KafkaTopicPartition(topic, number)
             for record in records_of(consumer, at, end, end - share) if share else ():
-                yield SampledMessage(f"{topic}/{number}@{record.offset}", record.value)
+                names = tuple(name for name, _ in record.headers or ())
+                yield SampledMessage(f"{topic}/{number}@{record.offset}", record.value, names)
                 size += len(record.value or b"")
                 if size > MOST_BYTES:
                     return

@@ -161,7 +161,10 @@ def named_once(names: Iterable[str]) -> None:
     counts = Counter(name.lower() for name in names)
     twice = [name for name, number in counts.items() if number > 1]
     if twice:
-        raise ValueError(f"more than one field is named {twice[0]!r} (in whatever case); give each its own name")
+        raise ValueError(
+            f"more than one field is named {twice[0]!r} (in whatever case); give each its own name, as "
+            f"{twice[0]}_2: {{type: string, from: the name in the message}} where the scheme takes names by `from`"
+        )
 
 
 TextFields = Annotated[

@@ -6,7 +6,7 @@ import difflib
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,17 +52,23 @@ def add_fields(
     if not isinstance(scheme, JsonScheme) or scheme.wire_format is not None or any(others):
         raise WrongUse("only messages that are one JSON object each, of the scheme json, have keys to add")
     values = _values(opened, messages)
-    lacking = unnamed(values, scheme.keys)
-    rows = [(one.name, "of several types" if one.type == VARIANT else one.type, one.values, one.example)
-            for one in lacking]  # fmt: skip
+    lacking = unnamed(values, scheme.keys, scheme.fields)
+    rows = [(one.name, key, "of several types" if one.type == VARIANT else one.type, one.values, one.example)
+            for key, one in lacking.items()]  # fmt: skip
     error(f"looked at {number_of(len(values), 'message')}")
     if not rows:
         error("the stream file names each key that one message of a hundred has")
         return
-    data(None, as_json=False, rows=rows, columns=("field", "type", "values", "as in"))
-    if mixed := [one.name for one in lacking if one.type == VARIANT]:
+    data(None, as_json=False, rows=rows, columns=("field", "from", "type", "values", "as in"))
+    if mixed := [key for key, one in lacking.items() if one.type == VARIANT]:
         error(f"note: no one type fits these, or what is in them; add them by hand: {', '.join(mixed)}")
-    if added := [one for one in lacking if one.type != VARIANT]:
+    added = {key: one for key, one in lacking.items() if one.type != VARIANT}
+    if scheme.ddl is not None and (renamed := [key for key, one in added.items() if key != one.name]):
+        error(
+            f"note: a `schema` has no other name (`from`) for a key; write `fields` to add these: {', '.join(renamed)}"
+        )
+        added = {key: one for key, one in added.items() if key == one.name}
+    if added:
         _add(opened, added, len(values), asking)
 
 
@@ -76,13 +82,13 @@ def _values(opened: OpenStream, messages: int) -> list[bytes]:
     return [message.value for message in seen if message.value is not None]
 
 
-def _add(opened: OpenStream, added: Sequence[Column], looked_at: int, asking: Confirmation) -> None:
+def _add(opened: OpenStream, added: Mapping[str, Column], looked_at: int, asking: Confirmation) -> None:
     path = opened.file.path
     before = path.read_bytes()
     text = before.decode()
     said = f"added on {datetime.now(UTC).date()}, from {number_of(looked_at, 'message')}"
     changed = with_fields(text, added, said)
-    _check(path, changed, opened.stream, [one.name for one in added])
+    _check(path, changed, opened.stream, {one.name: key for key, one in added.items()})
     for one in difflib.unified_diff(text.splitlines(), changed.splitlines(), str(path), str(path), lineterm="", n=1):
         line(one)
     if opened.stream.transform is not None:
@@ -96,8 +102,11 @@ def _add(opened: OpenStream, added: Sequence[Column], looked_at: int, asking: Co
     error(f"next: tidemark streams check --against-ledger {shlex.quote(str(path))}")
 
 
-def _check(path: Path, text: str, before: Described, added: Sequence[str]) -> None:
-    """Raises WrongUse unless the text is the stream of before with these fields more in its scheme, and nothing else."""
+def _check(path: Path, text: str, before: Described, added: Mapping[str, str]) -> None:
+    """Raises WrongUse unless the text is the stream of before with these fields more in its scheme, and nothing else.
+
+    `added`: the name in messages of each.
+    """
     # Beside it, since it may name other files.
     with _writable(path), tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=path.suffix) as draft:
         draft.write(text.encode())
@@ -107,9 +116,9 @@ def _check(path: Path, text: str, before: Described, added: Sequence[str]) -> No
         except InvalidStreamFile as problem:
             said = str(problem).replace(draft.name, str(path))
             raise WrongUse(f"with the new fields the stream file would not be valid: {said}") from None
-    known = _columns(before)
+    known, sources = _columns(before), [*_sources(before).items()]
     same = _columns(after)[: len(known)] == known and _others(after) == _others(before)
-    if not same or [one.name for one in _columns(after)[len(known) :]] != [*added]:
+    if not same or [*_sources(after).items()] != [*sources, *added.items()]:
         raise WrongUse(f"{path}: the fields are written in a way that this command does not know; write them by hand")
 
 
@@ -119,6 +128,10 @@ def _others(stream: Described) -> dict[str, Any]:
 
 def _columns(stream: Described) -> tuple[Member, ...]:
     return stream.scheme.columns if isinstance(stream.scheme, JsonScheme) else ()
+
+
+def _sources(stream: Described) -> dict[str, str]:
+    return {one.name: stream.scheme.source_of(one.name) for one in _columns(stream)}
 
 
 def _replace(path: Path, text: str) -> None:

@@ -21,7 +21,7 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
 from tidemark.drafts import drafting
-from tidemark.drafts.recognising import format_of
+from tidemark.drafts.recognising import format_of_messages
 from tidemark.drafts.sampling import newest
 from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.offsets.counting import number_of
@@ -113,9 +113,8 @@ def _folder() -> Path:
 def _drafted(stream: str, topic: str, kafka: str, registry: str, messages: int) -> str:
     log = KafkaLog(kafka_endpoint(from_environment(kafka)))
     seen = newest(log, topic, messages)
-    values = [message.value for message in seen if message.value is not None]
     known = (registry, SchemaRegistry(registry_endpoint(from_environment(registry)))) if registry else None
-    format_ = format_of(values, known)
+    format_ = format_of_messages(seen, known)
     made = drafting.outcome(format_, seen)
     error(f"looked at {number_of(len(seen), 'message')} of {topic}: {format_.what}")
     rows = [(column.name, column.type, column.values, column.example) for column in format_.columns]
