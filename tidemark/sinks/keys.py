@@ -19,6 +19,17 @@ def _each_once(key: tuple[str, ...]) -> tuple[str, ...]:
     return key
 
 
+# What Debezium writes in the place of a value that the database has not sent, as it did not change.
+UNSENT = "__debezium_unavailable_value"
+Unsent = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        description="The text that stands for a value which was not sent, as Debezium writes it for a long value that did not "
+        "change. It would take the place of the value, so a message with it in a field, as text or bytes, is a dead letter "
+        "that names the field. `null`: it is a value like any other.",
+    ),
+]
 Key = Annotated[
     Items[FieldName],
     Field(

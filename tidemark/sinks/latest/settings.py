@@ -9,7 +9,7 @@ from pydantic import Field
 from tidemark.clients.connections import Connections
 from tidemark.settings.parts import FieldName
 from tidemark.sinks.contract import Surroundings
-from tidemark.sinks.keys import Key
+from tidemark.sinks.keys import UNSENT, Key, Unsent
 from tidemark.sinks.latest.rows import history_of
 from tidemark.sinks.parquet.settings import Compression, FolderKey, FolderSettings
 
@@ -39,6 +39,7 @@ class LatestSettings(FolderSettings):
         description="The field with what a message does to its key, as Debezium writes it: `c`, `u`, `r`, or `d` for a delete. "
         "Without it, only tombstones delete.",
     )
+    unsent: Unsent = UNSENT
     buckets: int = Field(
         default=16,
         ge=1,

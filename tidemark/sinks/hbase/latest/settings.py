@@ -9,7 +9,7 @@ from pydantic import Field
 from tidemark.settings.parts import Name
 from tidemark.sinks.contract import Surroundings
 from tidemark.sinks.hbase.settings import HBaseTableSettings
-from tidemark.sinks.keys import Key
+from tidemark.sinks.keys import UNSENT, Key, Unsent
 
 
 class HBaseLatestSink(HBaseTableSettings):
@@ -18,6 +18,7 @@ class HBaseLatestSink(HBaseTableSettings):
     type: Literal["hbase_latest"]
     name: Name = Field(default="hbase_latest", description="The name of the sink. Two sinks of one type need names.")
     key: Key
+    unsent: Unsent = UNSENT
 
     def problem_with(self, others: Surroundings) -> str | None:
         if unknown := [name for name in self.key if name not in others.fields]:

@@ -21,6 +21,7 @@ from tidemark.spark.columns import TOMBSTONE, TOPIC, field, values_hash
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.parquet.writer import ParquetResults, as_stored, read_back, write
 from tidemark.spark.sinks.sizes import refusal
+from tidemark.spark.sinks.unsent import unsent
 
 # What a message may do to its key, by Debezium's words.
 _OPS = ("c", "u", "r", "d")
@@ -47,11 +48,16 @@ class LatestResults(ParquetResults):
         parquet_files.own(self._base, stream, ledger, self.name)
 
     def refusal(self, fields: Fields) -> Column | None:  # type: ignore[override]
+        not_sent = unsent(self.name, self._settings.unsent, fields)
+        if not_sent is not None:
+            # Of what is gone, no value is read.
+            not_sent = F.when(~deleted(self._settings), not_sent)
         if self._settings.op is None:
-            return None
+            return not_sent
         known = F.coalesce(field(self._settings.op).isin(*_OPS), F.lit(False))
         reason = F.lit(f"sink {self.name}: {self._settings.op} is none of {', '.join(_OPS)}")
-        return F.when(~F.col(TOMBSTONE) & ~known, refusal(reason))
+        no_op = F.when(~F.col(TOMBSTONE) & ~known, refusal(reason))
+        return no_op if not_sent is None else F.coalesce(no_op, not_sent)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         context.fence.check()

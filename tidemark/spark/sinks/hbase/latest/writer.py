@@ -29,6 +29,7 @@ from tidemark.spark.columns import TOMBSTONE, TOPIC, text
 from tidemark.spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
 from tidemark.spark.sinks.sizes import key_size, keyed_too_large, packed_size
+from tidemark.spark.sinks.unsent import unsent
 
 # Bytes of a cell besides key and fields: mark with the longest name of a lane, qualifier, timestamp, lengths.
 _BESIDE_BYTES = 256
@@ -55,7 +56,9 @@ class HBaseLatest:
     def refusal(self, fields: Fields) -> Column:
         key = key_size(self._config.key) + F.octet_length(TOPIC) + 1
         cell = packed_size(fields) + _BESIDE_BYTES
-        return keyed_too_large(self.name, key, cell, self._config.max_cell_bytes)
+        large = keyed_too_large(self.name, key, cell, self._config.max_cell_bytes)
+        not_sent = unsent(self.name, self._config.unsent, fields)
+        return large if not_sent is None else F.coalesce(large, not_sent)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         register = self._book.register()

@@ -1,0 +1,101 @@
+"""Values that were not sent, in the three sinks with the newest row of each key: a dead letter names the field."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.rows import messages_of, stream_of
+from tidemark.offsets.tallies import Outcome
+from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
+from tidemark.sinks.keys import UNSENT
+from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.spark.columns import OFFSET, OUTCOME, REASON
+from tidemark.spark.rows.one_pass import one_pass
+from tidemark.spark.rows.pipeline import rows_of
+from tidemark.spark.sinks.hbase.latest.writer import HBaseLatest
+from tidemark.spark.sinks.latest.writer import LatestResults
+from tidemark.streams.model import Stream
+
+FIELDS = {
+    "id": "integer",
+    "op": "string",
+    "name": "string",
+    "doc": "binary",
+    "tags": "array<string>",
+    "of": "map<string,struct<a:string,n:int>>",
+}
+SENT = {"id": 1, "op": "u", "name": "a", "doc": "YQ==", "tags": ["a"], "of": {"k": {"a": "x", "n": 1}}}
+NOT_SENT: dict[str, Any] = {
+    "name": UNSENT,
+    "doc": base64.b64encode(UNSENT.encode()).decode(),
+    "tags": ["a", None, UNSENT],
+    "of": {"k": {"a": "x", "n": 1}, "l": {"a": UNSENT, "n": None}},
+}
+
+
+class Lake(LatestResults):
+    """A sink of newest rows, as far as it refuses rows."""
+
+    def __init__(self, settings: LatestSettings) -> None:
+        self._settings = settings
+        self._config = settings  # type: ignore[assignment]
+
+    def stored(self) -> dict[str, str]:
+        return FIELDS
+
+
+def reasons(spark: SparkSession, stream: Stream, values: Sequence[dict[str, Any]]) -> list[str | None]:
+    """Why each message is a dead letter, the same in both ways of a message."""
+    given = [json.dumps(one).encode() for one in values]
+    (settings,) = stream.sinks
+    if isinstance(settings, LatestSettings):
+        refusal = Lake(settings).refusal(stream.fields)
+    else:
+        assert isinstance(settings, HBaseLatestSink)
+        refusal = HBaseLatest(settings, None, None, stream.fields).refusal(stream.fields)  # type: ignore[arg-type]
+    refusals = [] if refusal is None else [refusal]
+    made = rows_of(messages_of(spark, [*given]), stream, refusals)
+    found = [
+        None if row[OUTCOME] == Outcome.STORED.value else row[REASON] for row in made.frame.orderBy(OFFSET).collect()
+    ]
+    made.close()
+    passed = one_pass(spark, lambda counted: messages_of(spark, [*given]), stream, refusals, 10)
+    assert passed is not None
+    passed.stored.write.format("noop").mode("overwrite").save()
+    dead = {row[OFFSET]: row[REASON] for row in passed.dead_letters.collect()}
+    passed.close()
+    assert dead == {offset: why for offset, why in enumerate(found) if why is not None}
+    return found
+
+
+@pytest.mark.covers("N83")
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {"type": "delta_latest", "folder": "orders", "key": "id", "op": "op"},
+        {"type": "hbase_latest", "table": "orders", "key": "id"},
+    ],
+    ids=["lakes", "hbase"],
+)
+def test_a_value_that_was_not_sent_is_a_dead_letter_that_names_its_field(
+    spark: SparkSession, sink: dict[str, Any]
+) -> None:
+    scheme = {"type": "json", "fields": FIELDS}
+    values = [SENT, *({**SENT, name: value} for name, value in NOT_SENT.items()), {**SENT, "name": f"{UNSENT}."}]
+    found = reasons(spark, stream_of(scheme=scheme, sinks=[sink]), values)
+    named = [f"sink {sink['type']}: {name} was not sent ({UNSENT})" for name in NOT_SENT]
+    assert found == [None, *named, None]
+    # Of what is gone no value is read, and another program may have another text.
+    gone = reasons(spark, stream_of(scheme=scheme, sinks=[sink]), [{**SENT, "op": "d", "name": UNSENT}])
+    assert gone == [None if "op" in sink else named[0]]
+    other = reasons(
+        spark, stream_of(scheme=scheme, sinks=[{**sink, "unsent": "?"}]), [values[1], {**SENT, "name": "?"}]
+    )
+    assert other == [None, f"sink {sink['type']}: name was not sent (?)"]
+    assert reasons(spark, stream_of(scheme=scheme, sinks=[{**sink, "unsent": None}]), values[:2]) == [None, None]
