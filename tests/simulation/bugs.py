@@ -752,8 +752,8 @@ PLANTED |= {
         (
             (
                 f"{ICEBERG}.table",
-                "        old = _without(where, table, replaced - others, MAX_OFFSET if whatever else generation, made)\n",
-                "        old = _without(where, table, RangeSet(), MAX_OFFSET if whatever else generation, made)\n",
+                "        old = _without(where, table, replaced - others, below, made, may_count)\n",
+                "        old = _without(where, table, RangeSet(), below, made, may_count)\n",
             ),
         ),
     ),

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,10 +30,11 @@ from tidemark.sinks.parquet.files import COORDINATE
 class FileChange:
     """The files that go out of a table and come into it, in one version, with what is said of it.
 
-    `copies`: those of the files that come in which were written for this version alone.
+    `version`: the one that is changed. `copies`: those of the files that come in which were written for this version alone.
     """
 
     base: str
+    version: int = 0
     removed: list[RemoveAction] = field(default_factory=list)
     added: list[AddAction] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
@@ -64,9 +66,18 @@ class FileChange:
             self.add(name, generation)
         return copy
 
-    def leave_out(self, one: TableFile, dropped: rewriting.Dropped) -> None:
-        """Replace a file by a copy without some of its rows, if it has any of them."""
-        if self.copy(f"{self.base}/{one.name}", one.generation, dropped) is not None:
+    def leave_out(
+        self, one: TableFile, dropped: rewriting.Dropped, may_count: Callable[[TableFile], bool] = lambda one: True
+    ) -> None:
+        """Replace a file by a copy without some of its rows, if it has any of them; see `without_what_is_lost`."""
+        name = f"{self.base}/{one.name}"
+        copy = rewriting.without_what_is_lost(
+            name,
+            partial(self.copy, name, one.generation, dropped),
+            is_newest=lambda: delta_table.prepared(self.base).version() == self.version,
+            may_count=partial(may_count, one),
+        )
+        if copy is not None:
             self.removed.append(one.removed())
 
 
@@ -84,7 +95,7 @@ def change_files(base: str, stage: Stage) -> None:
     def changes(table: DeltaTable) -> None:
         nonlocal tries
         tries += 1
-        change = FileChange(base)
+        change = FileChange(base, table.version())
         try:
             stage(table, change)
         except (OSError, TidemarkError) as problem:

@@ -145,14 +145,20 @@ class _Publication:
         replaced = self.book.covers(self.record.window) - others
         for one in there:
             if one.generation != self.generation and one.may_have(replaced):
-                change.leave_out(one, lambda batch: are_in(batch, replaced))
+                change.leave_out(one, lambda batch: are_in(batch, replaced), self._may_count)
 
     def _leave_out_all(self, change: FileChange, there: Sequence[TableFile]) -> None:
         """Take out all rows of the table that count no more, by the whole ledger."""
         if there:
             dropped = _not_counting(self.book, self._names(), lost=was_restored(self.book))
             for one in there:
-                change.leave_out(one, partial(dropped, one.generation))
+                change.leave_out(one, partial(dropped, one.generation), self._may_count)
+
+    def _may_count(self, one: TableFile) -> bool:
+        """Whether a row that a file may have counts, by the ledger."""
+        view = self.book.view()
+        authorities = [view.of(name).authority for name in self._names()]
+        return any(one.may_have(of.held_by(one.generation, of.covered())) for of in authorities)
 
     def complete(self) -> None:
         """See that the window's files are in the table, which a vacuum may have removed before a version had named them.

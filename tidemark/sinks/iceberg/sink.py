@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Book, Standing
+from tidemark.ledger.book import Book, Standing, View
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import of_file
 from tidemark.types.renamed_fields import Names, both
+
+if TYPE_CHECKING:
+    from tidemark.sinks.iceberg.live_files import LiveFile
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
@@ -74,7 +77,15 @@ class PlainIceberg(PlainSink):
         forget = partial(forgotten, book, record.lane)
         counting = partial(_counting, book, record, place)
         table.publish(
-            where, versions_of(book), record, place["folder"], replaced, whatever=lost, forget=forget, counting=counting
+            where,
+            versions_of(book),
+            record,
+            place["folder"],
+            replaced,
+            whatever=lost,
+            forget=forget,
+            counting=counting,
+            may_count=partial(_may_count, book, record, place),
         )
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
@@ -158,5 +169,19 @@ class PlainIceberg(PlainSink):
 
 def _counting(book: Book, record: Record, place: Mapping[str, str]) -> RangeSet:
     """The offsets of a window at which no newer window of the ledger counts."""
-    sink = next(one.name for one in record.places if one.place == place)
-    return book.view(sink).authority.held_by(record.attempt.generation, book.covers(record.window))
+    return _view(book, record, place).authority.held_by(record.attempt.generation, book.covers(record.window))
+
+
+def _may_count(book: Book, record: Record, place: Mapping[str, str], one: LiveFile) -> bool:
+    """Whether a row that a file may have counts, by the ledger."""
+    view = _view(book, record, place)
+    offsets = view.authority.covered()
+    return any(
+        one.may_have(view.authority.held_by(window.generation, offsets), MAX_OFFSET)
+        for window in view.windows
+        if one.may_have_generation(window.generation)
+    )
+
+
+def _view(book: Book, record: Record, place: Mapping[str, str]) -> View:
+    return book.view(next(one.name for one in record.places if one.place == place))

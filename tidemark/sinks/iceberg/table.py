@@ -38,6 +38,7 @@ from tidemark.sinks.iceberg.partitions import AnyKey, check_spec, spec_of
 from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, older_names, same
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.parquet.rewriting import without_what_is_lost
 from tidemark.sinks.parquet.types import other_type, refuse_other_case
 from tidemark.sinks.versions import ERASES, said_of
 from tidemark.types.fields import FieldType, joined, leaves, type_of
@@ -230,6 +231,8 @@ def check_there(where: CatalogTable, records: Iterable[Record], named: str = "ba
 
 
 Stage = Callable[[Table, Transaction, list[str]], bool]
+# Whether a row that a file may have counts, by the ledger.
+MayCount = Callable[[LiveFile], bool]
 
 
 def change(where: CatalogTable, stage: Stage) -> tuple[str, str] | None:
@@ -325,6 +328,7 @@ def publish(
     whatever: bool = False,
     forget: Forget = keep_all,
     counting: Callable[[], RangeSet] | None = None,
+    may_count: MayCount = lambda one: True,
 ) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
@@ -333,7 +337,7 @@ def publish(
     higher one before: then only an earlier call can have published this one.
 
     The table may have shown the window before the ledger was restored. Then the rows of a newer one may be there instead: with
-    `counting`, only rows at the offsets that it gives are added or taken out.
+    `counting`, only rows at the offsets that it gives are added or taken out. `may_count`: see `without_what_is_lost`.
     """
     generation = record.attempt.generation
     tried = overtaken = False
@@ -352,7 +356,8 @@ def publish(
         if others and others == replaced:
             return False
         tried = True
-        old = _without(where, table, replaced - others, MAX_OFFSET if whatever else generation, made)
+        below = MAX_OFFSET if whatever else generation
+        old = _without(where, table, replaced - others, below, made, may_count)
         written = data_files.in_folder(folder)
         new = _described(where, table.metadata, written, others, made)
         if not written and any(tally.rows.number for tally in record.tallies):
@@ -420,13 +425,26 @@ def remove(where: CatalogTable, record: Record, wanted: RangeSet) -> None:
 
 
 def _without(
-    where: CatalogTable, table: Table, wanted: RangeSet, below: int, made: list[str]
+    where: CatalogTable,
+    table: Table,
+    wanted: RangeSet,
+    below: int,
+    made: list[str],
+    may_count: MayCount = lambda one: True,
 ) -> list[tuple[LiveFile, str]]:
     """The files that have rows of lower generations at some offsets, each with a copy without them; empty for no rows."""
+
+    def is_newest() -> bool:
+        newest = opened(where)
+        if newest is not None and newest.metadata_location != table.metadata_location:
+            raise CommitFailedException("the table was changed meanwhile, and a file removed")
+        return newest is not None
+
     copies = []
     for one in live_files(table) if wanted else ():
         if one.may_have(wanted, below):
-            copy = data_files.without(where.base, table.metadata, one.path, wanted, below)
+            copied = partial(data_files.without, where.base, table.metadata, one.path, wanted, below)
+            copy = without_what_is_lost(one.path, copied, is_newest=is_newest, may_count=partial(may_count, one))
             if copy is not None:
                 copies.append((one, copy))
                 made += [copy] if copy else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tidemark.errors import TidemarkError
 from tidemark.sinks.parquet import folders
+
+log = logging.getLogger(__name__)
 
 # How many rows of a file are in memory at a time.
 AT_A_TIME = 20_000
@@ -80,6 +84,30 @@ def copied_without(
                     columns_kept = batch.filter(pa.array(kept)).columns
                     writer.write_batch(pa.RecordBatch.from_arrays(columns_kept, schema=schema))
     return copy
+
+
+def without_what_is_lost(
+    name: str, copied: Callable[[], str | None], *, is_newest: Callable[[], bool], may_count: Callable[[], bool]
+) -> str | None:
+    """What `copied` gives, as `copied_without`, of a file that a table names. A file that is gone stops nothing.
+
+    Its rows are lost: they are missing until a replay writes them again. It goes out of the table, so that all others can be
+    read, once nothing counts that it may have had (`may_count`). Until then it stays: no reader is to take the table for
+    whole. `is_newest`: no newer version may have others in its place. Raises what `copied` does if one may.
+    """
+    try:
+        return copied()
+    except (OSError, TidemarkError):
+        if _is_there(name) or not is_newest():
+            raise
+    stays = may_count()
+    log.warning("%s is gone, with its rows; %s", name, "a replay writes them again" if stays else "none of them counts")
+    return None if stays else ""
+
+
+def _is_there(name: str) -> bool:
+    with folders.opened(name) as (filesystem, path):
+        return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
 
 
 def compression(footer: pq.FileMetaData) -> str:
