@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.table.statistics import StatisticsFile
 
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed, Writing
@@ -453,3 +455,24 @@ def test_a_compaction_leaves_files_that_a_replay_has_replaced_meanwhile(
     assert not [one for one in world.files() if "/compacted/" in one]
     compact(world.opened, world.sink, "run 10", CompactionRequest())
     assert len(list(world.table().scan().plan_files())) == 1
+
+
+@pytest.mark.covers("I7")
+def test_a_wide_table_reads_its_names_once_for_each_file(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five hundred fields took twelve times as long: the library reads the text of all names at each question."""
+    table.prepare(
+        world.where, {**world.opened.fields, **{f"c{number}": "integer" for number in range(50)}}, "orders", "ledger"
+    )
+    asked: list[int] = []
+    real = TableMetadataV2.name_mapping
+
+    def counted(metadata: TableMetadataV2) -> NameMapping | None:
+        asked.append(1)
+        return real(metadata)
+
+    monkeypatch.setattr(TableMetadataV2, "name_mapping", counted)
+    world.replay(offsets((0, 1, 3)), "run 2")
+    assert world.seen() == world.counting() == ALL
+    assert len(asked) < 20

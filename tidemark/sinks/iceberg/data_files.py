@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +30,7 @@ from pyiceberg.typedef import Record
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg.catalog import LakeIO
 from tidemark.sinks.iceberg.partitions import partition_of
-from tidemark.sinks.iceberg.schema import GENERATION, older_names, today
+from tidemark.sinks.iceberg.schema import GENERATION, names_today, older_names
 from tidemark.sinks.parquet import folders, rewriting
 from tidemark.sinks.parquet.files import COORDINATE, are_in
 
@@ -104,13 +103,14 @@ def without(base: str, metadata: TableMetadata, original: str, wanted: RangeSet,
 
     It is empty where no row is left, and None where the file has no such row.
     """
+    today = names_today(metadata)
     return rewriting.copied_without(
         original,
         [*COORDINATE, GENERATION],
         lambda batch: taken_out(batch, wanted, below),
         lambda: f"{base}/data/rewritten/{uuid4()}.parquet",
         lambda name: LakeIO().new_output(name).create(),
-        partial(today, metadata),
+        lambda column: today.get(column, column),
     )
 
 
@@ -148,9 +148,10 @@ def rows_beside(name: str, known: Collection[int]) -> int:
 
 def batches_of(metadata: TableMetadata, name: str) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with the names that its columns have today."""
+    today = names_today(metadata)
     with folders.opened(name) as (filesystem, path):
         for batch in rewriting.batches(filesystem, path):
-            yield batch.rename_columns([today(metadata, column) for column in batch.schema.names])
+            yield batch.rename_columns([today.get(column, column) for column in batch.schema.names])
 
 
 def compression_of(name: str) -> str:

@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
 from tidemark.errors import WrongUse
-from tidemark.sinks.iceberg.schema import today
+from tidemark.sinks.iceberg.schema import names_today
 from tidemark.sinks.iceberg.settings import PartitionKey
 from tidemark.sinks.parquet import folders
 
@@ -83,12 +83,13 @@ def partition_of(metadata: TableMetadata, name: str) -> Record:
 
 
 def _first_row(metadata: TableMetadata, name: str, columns: set[str]) -> dict[str, pa.Scalar]:
+    today = names_today(metadata)
     with (
         folders.opened(name) as (filesystem, path),
         filesystem.open_input_file(path) as file,
         pq.ParquetFile(file) as parquet,
     ):
-        named = {one: now for one in parquet.schema_arrow.names if (now := today(metadata, one)) in columns}
+        named = {one: now for one in parquet.schema_arrow.names if (now := today.get(one, one)) in columns}
         batch = next(parquet.iter_batches(1, columns=[*named]))
         return {now: batch.column(one)[0] for one, now in named.items()}
 

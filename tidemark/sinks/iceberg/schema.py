@@ -97,20 +97,23 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return pa.schema([(field.name, arrow_type(_of_iceberg(field.field_type))) for field in schema.fields])
 
 
-def today(metadata: TableMetadata, name: str) -> str:
-    """Today's name of a column of a file."""
-    mapping = metadata.name_mapping()
-    field = next((one.field_id for one in mapping.root if name in one.names), None) if mapping else None
-    column = None if field is None else metadata.schema().find_column_name(field)
-    return name if column is None else column
+def names_today(metadata: TableMetadata) -> dict[str, str]:
+    """Today's names of columns, by all that files have for them. Reads the table's mapping of names as a whole, so once."""
+    # The library reads its text each time, and a schema has hundreds of columns.
+    mapping, schema = metadata.name_mapping(), metadata.schema()
+    named: dict[str, str] = {}
+    for one in mapping.root if mapping else ():
+        column = None if one.field_id is None else schema.find_column_name(one.field_id)
+        for name in one.names:
+            named.setdefault(name, name if column is None else column)
+    return named
 
 
 def older_names(metadata: TableMetadata) -> dict[str, list[str]]:
     """The names that columns had before, by those of today."""
-    mapping = metadata.name_mapping()
     older: dict[str, list[str]] = {}
-    for old in (name for one in (mapping.root if mapping else ()) for name in one.names):
-        if (name := today(metadata, old)) != old:
+    for old, name in names_today(metadata).items():
+        if name != old:
             older.setdefault(name, []).append(old)
     return older
 
