@@ -220,7 +220,7 @@ class LatestInMemory(StreamInMemory):
     def compact(self, run: str, on_step: steps.Listener = steps.nobody) -> None:
         """The history, as Spark does it."""
         history = self.sink.history(self.opened.connections)
-        steps.compact(self.opened, history, run, CompactionRequest(), _rewritten, on_step=on_step)
+        steps.compact(self.opened, history, run, CompactionRequest(), rewritten, on_step=on_step)
 
     def rewrite(self, old: str, new: str) -> None:
         """Change the stream file."""
@@ -469,7 +469,7 @@ def _written(rows: dict[Message, Sequence[Change]], *, wide: bool) -> Iterator[d
             }
 
 
-def _rewritten(group: Sequence[FolderPart], folder: str, heard: Callable[[steps.CompactionStep], None]) -> int:
+def rewritten(group: Sequence[FolderPart], folder: str, heard: Callable[[steps.CompactionStep], None]) -> int:
     """The rows that count in some folders, in one."""
     there = Path(folder.removeprefix("file://"))
     there.mkdir(parents=True)

@@ -250,9 +250,8 @@ def test_erased_messages_are_in_no_file_that_nobody_names(
 
     assert holding() == {mine}
     (said,) = (one.remains for one in erasing.remaining(stream.opened, erased) if one.name == "delta")
-    assert (
-        said == "no reader of the newest version sees it; 1 file of older versions holds it until the table is vacuumed"
-    )
+    older = "no reader of the newest version sees it; 1 file of older versions holds it until the table is vacuumed"
+    assert said == f"{older} ({mine.relative_to(base)})"
     stream.foreign().vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert holding() == set()
     assert [one.remains for one in erasing.remaining(stream.opened, erased) if one.name == "delta"] == [""]

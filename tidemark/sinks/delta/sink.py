@@ -12,7 +12,7 @@ from tidemark.ledger.erasures import places_to_clear
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.counting import number_of
+from tidemark.offsets.counting import named_few, number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
 from tidemark.sinks.delta.settings import DeltaSink
@@ -85,11 +85,11 @@ class PlainDelta(PlainSink):
 
         written = (one.place for one in places_to_clear(opened.book))
         bases = {one.place["base"] for one in written if (one.type, one.name) == (self.kind, sink)}
-        older = sum(len(only_in_older(base, erased)) for base in bases)
+        older = sorted(name for base in bases for name in only_in_older(base, erased))
         if not older:
             return ""
-        hold = number_of(older, "file", "of older versions holds", "of older versions hold")
-        return f"no reader of the newest version sees it; {hold} it until the table is vacuumed"
+        hold = number_of(len(older), "file", "of older versions holds", "of older versions hold")
+        return f"no reader of the newest version sees it; {hold} it until the table is vacuumed ({named_few(older)})"
 
     def check_fields(self, opened: Opened, settings: DeltaSink) -> None:
         from tidemark.sinks.delta import table
