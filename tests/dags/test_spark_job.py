@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from services.site import Site
@@ -35,7 +36,18 @@ pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
 
 # What a task's run has of Airflow that a job needs: where the answer is kept.
 KEPT: dict[str, str] = {}
-HERE: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: KEPT.update({key: value}))}
+
+
+def in_an_airflow() -> Any:
+    """The context of a task, with what Airflow keeps for its tries."""
+    state: dict[str, str] = {}
+    return {
+        "ti": SimpleNamespace(xcom_push=lambda key, value: KEPT.update({key: value})),
+        "task_state_store": SimpleNamespace(get=state.get, set=state.__setitem__),
+    }
+
+
+HERE = in_an_airflow()
 
 
 @pytest.fixture
@@ -77,6 +89,21 @@ def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(
 def test_an_accepted_exit_code_is_the_tasks_result(stream: Stream) -> None:
     job = SparkJob(task_id="compare", **of_stream(stream), accepted=(0, 1), application_args=["1"])
     assert job.execute(HERE) == 1
+
+
+@pytest.mark.covers("G3")
+@pytest.mark.usefixtures("exits")
+def test_a_job_knows_its_task_from_that_of_another_airflow(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def execute(self: Any, context: Any) -> None:
+        given.append(self._hook._env["TIDEMARK_TASK"])
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    for context in (HERE, HERE, in_an_airflow()):
+        SparkJob(task_id="process", **of_stream(stream)).execute(context)
+    first, again, elsewhere = given
+    assert first == again != elsewhere
 
 
 @pytest.mark.parametrize(

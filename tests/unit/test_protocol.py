@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,22 @@ def test_a_crash_after_any_step_is_met_by_running_again(world: World, step: Step
     assert world.head.offsets() == {AT: 10}
     assert world.book.record(LANE, 1) is not None
     assert len(world.book.committed()) == 1
+
+
+@pytest.mark.covers("G3", "A46")
+def test_runs_of_one_name_in_two_airflows_do_not_take_each_others_window(world: World) -> None:
+    world.open()
+    seq, here, there = world.pin(), replace(RUN, task="a"), replace(RUN, task="b")
+    held = protocol.take(world.book, LANE, seq, here)
+    for other in (there, RUN):
+        with pytest.raises(
+            HeldByAnother, match="has the name of this one, and another task has begun it, as where two Air"
+        ):
+            protocol.take(world.book, LANE, seq, other)
+    again = protocol.take(world.book, LANE, seq, here)
+    assert again.attempt.generation > held.attempt.generation
+    world.now += protocol.LEASE_MS
+    assert protocol.take(world.book, LANE, seq, there).attempt.task == "b"
 
 
 @contextmanager

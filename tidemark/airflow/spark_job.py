@@ -14,10 +14,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
 from tidemark.airflow.connections import exported, from_airflow
-from tidemark.airflow.steps import keep_answer
+from tidemark.airflow.steps import drawn_once, keep_answer
 from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.submit.command import (
     PYTHONS,
+    TASK,
     check_machine,
     engine_command,
     job_environment,
@@ -133,7 +134,7 @@ class SparkJob(BaseOperator):
         hook: Any = self._hook
         follow = hook._process_spark_submit_log  # noqa: SLF001
         hook._process_spark_submit_log = lambda lines: follow(without_ivy(lines))  # noqa: SLF001
-        self._hook._env = {ASKING: asking_code(), **(self._hook._env or {})}
+        self._hook._env = {ASKING: asking_code(), TASK: drawn_once(context), **(self._hook._env or {})}
         try:
             with exported(self.connections):
                 self._hook.submit(self.application)

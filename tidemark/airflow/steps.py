@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, task
@@ -31,10 +32,21 @@ ON_SCHEDULE: list[Any] = ["scheduled", *ON_REQUEST]
 RUN = "{{ dag.dag_id }}/{{ run_id }}"
 # What the job of a run notes of itself is told apart from what an earlier try has noted.
 TRY_NUMBER = "--try-number={{ ti.try_number }}"
+_DRAWN = "tidemark_drawn_once"
 
 
 def run_name(context: Mapping[str, Any]) -> str:
     return f"{context['dag'].dag_id}/{context['run_id']}"
+
+
+def drawn_once(context: Mapping[str, Any]) -> str:
+    """What tells a task from that of the same name in another Airflow: drawn at the first try, and the same at all others."""
+    store = context["task_state_store"]
+    drawn: str | None = store.get(_DRAWN)
+    if drawn is None:
+        drawn = token_hex(8)
+        store.set(_DRAWN, drawn)
+    return drawn
 
 
 def asked_of(context: Mapping[str, Any], kind: type[Request]) -> Request:

@@ -200,11 +200,20 @@ class HandsOn(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """A run: the name that a retry shares with the first try, and the versions of its code and stream file."""
+    """A run: the name that a retry shares with the first try, and the versions of its code and stream file.
+
+    `task`: drawn by the task that began it, which a retry shares too; empty without Airflow. Two Airflows give runs of
+    the same name, as that of a time of the schedule, and each of them has drawn another.
+    """
 
     name: str
     code_version: str
     stream_digest: str
+    task: str = ""
+
+    def is_tried_again(self, holder: Attempt) -> bool:
+        """Whether the holder of a window is an earlier try of this run."""
+        return (holder.run, holder.task) == (self.name, self.task)
 
 
 @dataclass(frozen=True)
@@ -294,6 +303,7 @@ def take(
             code_version=run.code_version,
             stream_digest=run.stream_digest,
             ordinal=ordinal,
+            task=run.task,
         )
         may_write = ordinal if writes and reads else pending.ordinal
         pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=may_write)
@@ -652,14 +662,20 @@ def _pending_window(book: Book, head: Head, seq: int) -> Pending:
 def _respect_lease(book: Book, lane: str, pending: Pending, run: Run | None) -> None:
     """Raises HeldByAnother while the holder is alive, unless the holder is an earlier try of the same run."""
     holder = pending.attempt
-    if holder is None or (run is not None and holder.run == run.name):
+    if holder is None or (run is not None and run.is_tried_again(holder)):
         return
     age = _silent_ms(book, lane, holder)
     if age < LEASE_MS:
-        raise HeldByAnother(
+        said = (
             f"window {pending.window.seq} of {book.stream}/{lane} is held by run {holder.run}, which gave a sign of life "
             f"{max(age, 0) / 1000:.0f} s ago. Wait {LEASE_MS / 1000:.0f} s after its last one, or take over if it is dead."
         )
+        if run is not None and holder.run == run.name:
+            said += (
+                " That run has the name of this one, and another task has begun it, as where two Airflows run a stream on "
+                "one ledger. Pause the stream's DAGs in one of the two"
+            )
+        raise HeldByAnother(said)
 
 
 def _silent_ms(book: Book, lane: str, holder: Attempt) -> int:

@@ -240,6 +240,8 @@ class Attempt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only
     stream_digest: str
     # Higher than that of every attempt that may have written at the same offsets before; see `protocol.ordinal_of`.
     ordinal: int = 0
+    # As in `protocol.Run`.
+    task: str = ""
 
 
 class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

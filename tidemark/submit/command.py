@@ -37,6 +37,8 @@ COMPACT_JOB = "compact"
 _ENGINE = "engine"
 # The variables that name the Python of Spark's workers, and of its driver.
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+# The variable by which a job knows the task that has started it from one of the same name in another Airflow.
+TASK = "TIDEMARK_TASK"
 # The extra of a Spark connection that says that its jobs run in a warm engine.
 WARM = "engine"
 

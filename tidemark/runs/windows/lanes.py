@@ -43,6 +43,7 @@ from tidemark.runs.live.conditions import request, sized
 from tidemark.runs.live.kafka_now import known_up_to, with_epoch_ends
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_blocks
+from tidemark.submit.command import TASK
 
 # A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
 # streams, and more windows than a lane commits between two tries.
@@ -57,7 +58,7 @@ def code_version() -> str:
 
 
 def this_run(opened: OpenStream, name: str) -> protocol.Run:
-    return protocol.Run(name, code_version(), opened.file.digest)
+    return protocol.Run(name, code_version(), opened.file.digest, os.environ.get(TASK, ""))
 
 
 def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> RunRequest | None:
