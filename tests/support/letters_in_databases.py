@@ -25,7 +25,7 @@ AT, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 0, 2)
 
 def of_stream(letters: LettersInSQL, stream: str) -> LettersInSQL:
     """Those of another stream in the same table."""
-    return LettersInSQL(letters._where, letters._table, stream)
+    return LettersInSQL(letters.where, letters.table, stream)
 
 
 def write(letters: LettersInSQL, generation: int, *offsets: int, at: TopicPartition = AT, **fields: bytes) -> None:
@@ -112,19 +112,19 @@ def test_a_table_keeps_the_ledger_of_each_stream(letters: LettersInSQL) -> None:
 def test_a_table_of_another_program_is_refused_at_once(letters: LettersInSQL, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the database has understood and refuses is no trouble on the way, and waiting mends nothing."""
     letters.prepare("orders", "ledger 1")
-    letters._asked(lambda asking: asking.exec_driver_sql(f"DROP VIEW {letters._table}_text"))
-    letters._asked(lambda asking: asking.exec_driver_sql(f"DROP TABLE {letters._table}"))
-    letters._asked(lambda asking: asking.exec_driver_sql(f"CREATE TABLE {letters._table} (id INTEGER)"))
+    letters.asked(lambda asking: asking.exec_driver_sql(f"DROP VIEW {letters.table}_text"))
+    letters.asked(lambda asking: asking.exec_driver_sql(f"DROP TABLE {letters.table}"))
+    letters.asked(lambda asking: asking.exec_driver_sql(f"CREATE TABLE {letters.table} (id INTEGER)"))
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
     calls: list[Callable[[], object]] = [
         lambda: counting(letters, (3, 0, 100)),
-        lambda: write(letters, 3, 5),
+        lambda: letters.prepare("orders", "ledger 1"),
         lambda: letters.sweep(RangeSet([OffsetRange(AT, 1, 3)]), 5),
-        lambda: letters._asked(lambda asking: asking.exec_driver_sql("SELEC 1")),
+        lambda: letters.asked(lambda asking: asking.exec_driver_sql("SELEC 1")),
     ]
     for call in calls:
-        with pytest.raises(WrongUse, match=rf"refuses what it is asked: .*its own tables in {letters._table}"):
+        with pytest.raises(WrongUse, match=rf"refuses what it is asked: .*its own tables in {letters.table}"):
             call()
     assert waits == []
 
@@ -147,17 +147,20 @@ def test_streams_that_make_the_same_table_at_once_all_go_on(letters: LettersInSQ
 
 @pytest.mark.covers("O12")
 def test_dead_letters_are_read_by_plain_sql(letters: LettersInSQL) -> None:
-    """The newest of each message, as text; whatever bytes it holds."""
+    """Those that are published, as text; whatever bytes they hold."""
     letters.prepare("orders", "ledger 1")
-    write(letters, 3, 5, 6, reason=b"old", value=b"7", outcome=b"failed")
+    write(letters, 3, 5, reason=b"old", value=b"7", outcome=b"failed")
     write(letters, 9, 6, reason=b"it's new", key=b"a\x00\xff\xc3", value=b"{}", timestamp=b"2026-11-27T00:00:00.000Z")
+    of_attempts = f"SELECT * FROM {letters.table}_attempts"
+    letters.asked(lambda asking: asking.exec_driver_sql(f"INSERT INTO {letters.table} {of_attempts}"))
+    write(letters, 10, 5, reason=b"of an attempt")
     columns = "d.stream, d.topic, d.partition, d.message_offset, d.generation, d.lane, d.seq, d.reason, d.message_value"
-    question = f"SELECT {columns}, d.message_time FROM {letters._table}_text d ORDER BY d.message_offset"
-    found = letters._asked(lambda asking: asking.exec_driver_sql(question).all())
+    question = f"SELECT {columns}, d.message_time FROM {letters.table}_text d ORDER BY d.message_offset"
+    found = letters.asked(lambda asking: asking.exec_driver_sql(question).all())
     assert [tuple(row) for row in found] == [
         ("orders", "logs", 0, 5, 3, "ingest", 7, "old", "7", None),
         ("orders", "logs", 0, 6, 9, "ingest", 7, "it's new", "{}", "2026-11-27T00:00:00.000Z"),
     ]
     # A reader in Python would not take this key from SQLite as text.
-    keys = f"SELECT max(length(d.message_key)) FROM {letters._table}_text d"
-    assert letters._asked(lambda asking: asking.exec_driver_sql(keys).scalar_one()) > 0
+    keys = f"SELECT max(length(d.message_key)) FROM {letters.table}_text d"
+    assert letters.asked(lambda asking: asking.exec_driver_sql(keys).scalar_one()) > 0

@@ -36,7 +36,7 @@ def test_windows_are_read_by_plain_sql(tmp_path: Path) -> None:
 
         views_in_sql.check(store, "tidemark_ledger", ask)
         answers = [ask(question) for question in views_in_sql.questions()]
-    assert len(answers) == 7
+    assert len(answers) == 6
     assert answers[2] == [("orders", "ingest", 3, "run 3", "2026-11-27 07:09:52.914")]
 
 

@@ -45,6 +45,7 @@ _BUILT_IN: dict[str, DeadLettersKind] = {
         f"{_WITHOUT}.sql.letters:open_letters",
         f"{_WITHOUT}.sql.removal:LettersInTables",
         f"{_WITH}.sql:InSQL",
+        publishes=True,
     ),
 }
 

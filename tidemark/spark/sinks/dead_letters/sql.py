@@ -15,6 +15,7 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
+from tidemark.sinks.dead_letters.sql.publishing import publish
 from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.hbase.columns import RowPlaces
 from tidemark.sinks.stored_rows import Mark
@@ -37,7 +38,14 @@ class InSQL:
         return f"binary({said}) AS field_{number}"
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
-        return acknowledged(rows, _LetterWriter(self._letters, context), few=context.few)
+        held = acknowledged(rows, _LetterWriter(self._letters, context), few=context.few)
+        # With `at_most_once`, what comes after the commit is published now.
+        book = self._letters.book
+        committed = book.record(context.lane, context.seq) if book is not None else None
+        if book is not None and committed is not None and committed[1].attempt.generation == context.generation:
+            context.fence.check()
+            publish(book, self._letters, committed[1])
+        return held
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         return self._receipt
