@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
 import pytest
 from msgspec import structs
 
 from tests.support.covering import REPOSITORY
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
+from tests.support.streams_in_memory import StreamInMemory
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import TooLarge
@@ -24,13 +29,21 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.stores.hbase import HBaseLedgerStore
+from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.ledger.stores.zookeeper import ZooKeeperLedgerStore
 from tidemark.offsets.ranges import MAX_OFFSET, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.runs.windows.ingest import preview
 
 TOPIC = "t" * 20
 LONG = 2**63 - 2
 MOST = Count(LONG, "f" * 16)
+# Of each ledger, with the column of its numbers in the table of docs/ledger.md.
+LIMITS = [
+    (HBaseLedgerStore.max_value_bytes, 2),
+    (SQLLedgerStore.max_value_bytes, 3),
+    (ZooKeeperLedgerStore.max_value_bytes, 4),
+]
 
 
 class LargestTallies(NoWork):
@@ -110,9 +123,7 @@ def documented(column: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limit", "column"), [(HBaseLedgerStore.max_value_bytes, 2), (ZooKeeperLedgerStore.max_value_bytes, 3)]
-)
+@pytest.mark.parametrize(("limit", "column"), LIMITS)
 def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: int) -> None:
     partitions = documented(column)
     store = MemoryStore(max_value_bytes=limit)
@@ -131,9 +142,7 @@ def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: 
         assert len(store.values[head_key("ingest")]) <= limit
 
 
-@pytest.mark.parametrize(
-    ("limit", "column"), [(HBaseLedgerStore.max_value_bytes, 2), (ZooKeeperLedgerStore.max_value_bytes, 3)]
-)
+@pytest.mark.parametrize(("limit", "column"), LIMITS)
 def test_a_tenth_more_is_refused_when_it_is_pinned(limit: int, column: int) -> None:
     partitions = documented(column) * 11 // 10
     store = MemoryStore(max_value_bytes=limit)
@@ -141,6 +150,24 @@ def test_a_tenth_more_is_refused_when_it_is_pinned(limit: int, column: int) -> N
     start = positions({TopicPartition(TOPIC, number): 10**9 for number in range(partitions)})
     open_lane(book, "ingest", LaneKind.INGEST, run="r", start=start)
     before = store.values[head_key("ingest")]
-    with pytest.raises(TooLarge, match=f"a window over {partitions} partitions could make the head of s/ingest"):
+    with pytest.raises(
+        TooLarge, match=f"a window over {partitions} partitions could make the head of s/ingest"
+    ) as said:
         protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
+    (room,) = re.findall(r"enough for some (\d+) such partitions", str(said.value))
+    # As many as fit, and no fewer than the table says.
+    assert documented(column) <= int(room) < partitions
     assert store.values[head_key("ingest")] == before
+
+
+def test_a_preview_refuses_what_no_ledger_holds(tmp_path: Path) -> None:
+    """As `tidemark plan` asks: before the first run, and not only at its pin."""
+    for partitions, fits in ((documented(3), True), (5_000, False)):
+        stream = StreamInMemory(tmp_path, store=MemoryStore(max_value_bytes=SQLLedgerStore.max_value_bytes))
+        stream.ends(*[(0, 10**9)] * partitions)
+        with (
+            nullcontext()
+            if fits
+            else pytest.raises(TooLarge, match="a window over 5000 partitions could make the head")
+        ):
+            preview(stream.opened)

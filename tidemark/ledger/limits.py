@@ -39,10 +39,13 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
     largest = 3 * len(encode(moved)) + 2 * len(encode(pending)) + tallies + _RECORD_BYTES
     largest = max(largest, len(encode(structs.replace(head, pending=pending))) + _RECORD_BYTES)
     if largest > store.max_value_bytes:
+        partitions = len(pending.window.ranges)
+        room = number_of(partitions * store.max_value_bytes // largest, "such partition")
         raise TooLarge(
-            f"a window over {number_of(len(pending.window.ranges), 'partition')} could make the head of "
-            f"{head.stream}/{head.lane} {largest} bytes large; "
-            f"this ledger holds up to {store.max_value_bytes}: read fewer topics in one stream"
+            f"a window over {number_of(partitions, 'partition')} could make the head of {head.stream}/{head.lane} {largest} "
+            f"bytes large; this ledger holds up to {store.max_value_bytes}, which is enough for some {room}. Nothing was read. "
+            "Divide the topics, or the partitions of one topic (`source.partitions`), among several streams; or keep the "
+            "ledger where a value may be larger (docs/ledger.md#limits)"
         )
 
 
@@ -57,20 +60,22 @@ def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int
 
 
 def _largest_tally(range_: WindowRange) -> PartitionTally:
+    # No more messages than offsets. Rows may be more.
+    messages = Count(range_.until - range_.start, "f" * 16)
     return PartitionTally(
         topic=range_.topic,
         incarnation=range_.incarnation,
         partition=range_.partition,
-        read=_MOST,
-        stored=_MOST,
-        skipped=_MOST,
-        invalid=_MOST,
-        failed=_MOST,
+        read=messages,
+        stored=messages,
+        skipped=messages,
+        invalid=messages,
+        failed=messages,
         rows=_MOST,
         content="f" * 16,
         source="f" * 16,
-        first=_LARGEST,
-        last=_LARGEST,
+        first=range_.until,
+        last=range_.until,
         bytes=_LARGEST,
         first_timestamp=_LARGEST,
         last_timestamp=_LARGEST,

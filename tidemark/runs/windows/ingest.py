@@ -13,8 +13,9 @@ from msgspec import structs
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, WrongUse
+from tidemark.ledger.limits import check_pending
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
-from tidemark.ledger.register import open_lane
+from tidemark.ledger.register import new_token, open_lane
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
@@ -85,14 +86,18 @@ def _check_unused(opened: OpenStream) -> None:
 def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bool]:
     """The window that the next ingest would read, and whether it is pinned already. Writes nothing.
 
-    None when nothing is new. Raises what planning raises.
+    None when nothing is new. Raises what planning raises, and TooLarge for a window that could not be pinned.
     """
     stored = opened.book.head(INGEST)
     if stored is not None and stored.head.pending is not None:
         return stored.head.pending.window, True
     asked = request(opened, run, topics_now(opened))
     head = stored.head if stored is not None else _nothing_read(opened)
-    return _next_of_ingest(opened, asked, head, learn=False)[0], False
+    window = _next_of_ingest(opened, asked, head, learn=False)[0]
+    if window is not None:
+        # As long as one that is pinned.
+        check_pending(opened.book.store, head, Pending(window=window, token=new_token(), previous="f" * 64))
+    return window, False
 
 
 def open_transactions(opened: OpenStream) -> tuple[OpenTransaction, ...]:
