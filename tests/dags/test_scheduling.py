@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from airflow.jobs.job import Job, JobState
@@ -15,7 +19,11 @@ from airflow.utils.session import create_session
 from sqlalchemy import delete
 
 from tests.support.overviews import partition, shown_overview
+from tests.support.stream_text import MINIMAL
+from tidemark.plugin import viewing
 from tidemark.plugin.scheduling import last_line, scheduling_of
+from tidemark.plugin.viewing import Viewing
+from tidemark.streams.loading import load
 from tidemark.views.overview import Status
 from tidemark.views.scheduling import Scheduling
 from tidemark.views.state_words import StreamState
@@ -122,3 +130,27 @@ def test_the_last_run_is_the_newest_one_and_its_failure_is_no_ok() -> None:
     assert found == StreamState.FAILED
     assert seen.last is not None
     assert (seen.last.run, seen.last.state) == ("run_1", "failed")
+
+
+@pytest.mark.covers("U19")
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_stream_that_airflow_has_never_read_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    """For whoever may see the problems of files: nobody has a right to a DAG that is not there."""
+    files = {}
+    for name in ("seen", "unread"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(MINIMAL.replace("stream: orders\n", f"stream: {name}\n"))
+        files[name] = load(path)
+    monkeypatch.setattr(viewing, "may_see", lambda user, dags: {DAG} & set(dags))
+    monkeypatch.setattr(viewing, "may_see_files", lambda user: allowed)
+    known: Any = SimpleNamespace(now=lambda: (files, []))
+    asking: Any = SimpleNamespace(look=lambda files, older: [], known=lambda file: None)
+    page = Viewing(known, cast("Any", None), asking)
+    seen, lines, _ = asyncio.run(page.among_all("ann"))
+    assert seen.keys() == {"seen"}
+    unread = [(one.stream, one.state, one.is_unread) for one in lines if one.stream != "seen"]
+    assert unread == ([("unread", StreamState.NO_DAG, True)] if allowed else [])
+    problems = [one.problem or "" for one in lines if one.is_unread]
+    assert all("Airflow has no DAG unread__ingest" in one for one in problems)

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.streams_in_memory import TEXT, StreamInMemory
-from tidemark.ledger.records import INGEST
+from tests.support.claiming import claim_lane
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
+from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.stores.contract import Key
+from tidemark.runs.windows import lanes
 from tidemark.views import windows_of_lane as windows_of_lane_module
+from tidemark.views.overview import overview
 from tidemark.views.windows_of_lane import WindowFilter, WindowsOfLane, windows_of_lane
 
 
 def made_of(folder: Path, windows: int) -> StreamInMemory:
-    made = StreamInMemory(folder, text=f"{TEXT}limits: {{max_records: 10}}\n")
+    made = StreamInMemory(folder, LookedAt(), text=f"{TEXT}limits: {{max_records: 10}}\n")
     made.ends((0, 10 * windows))
     for number in range(windows):
         made.ingest(f"run {number}")
@@ -105,3 +108,31 @@ def test_windows_of_a_run_are_looked_for_a_bounded_number_at_a_time(
 @pytest.mark.covers("U23")
 def test_a_lane_that_there_is_not_has_no_windows(tmp_path: Path) -> None:
     assert windows_of_lane(made_of(tmp_path, 1).opened, "zzz") is None
+
+
+@pytest.mark.covers("U23")
+@pytest.mark.parametrize("windows", [30, 300])
+def test_a_window_of_which_nothing_counts_any_more_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int
+) -> None:
+    """In the list of its lane and in that of the newest windows, and without reading the others."""
+    made = made_of(tmp_path, windows)
+    made.now += 60_000
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 0, 25)), "a test")
+    for _ in range(3):
+        assert lanes.plan_lane(made.opened, lane, "again") is not None
+        made.process(lane, "again")
+    lanes.finish(made.opened, lane)
+    made.erase(offsets((0, 10 * windows - 30, 10 * windows - 10), (0, 0, 10)))
+    read = reads_of(made, monkeypatch)
+    first = found(made, below=5, count=10).windows
+    # Of the third, a replay has read half.
+    assert [(one.seq, one.fate) for one in first] == [(4, None), (3, None), (2, "replaced"), (1, "erased")]
+    assert sum(read) <= 64
+    newest = [(one.seq, one.fate) for one in found(made, count=4).windows]
+    assert newest == [(windows, None), (windows - 1, "erased"), (windows - 2, "erased"), (windows - 3, None)]
+    shown = {(one.lane, one.seq): one.fate for one in overview(made.opened).windows}
+    assert shown[INGEST, windows - 1] == "erased"
+    assert shown[INGEST, windows] is None
+    assert {shown[lane, number] for number in (2, 3)} == {None}
+    assert shown[lane, 1] == "erased"

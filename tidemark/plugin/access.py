@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 __all__ = [
     "get_user",
+    "known_dags",
     "may_see",
     "may_see_files",
     "may_trigger",
@@ -63,6 +64,11 @@ def may_see(user: Any, dag_ids: Collection[str]) -> set[str]:
         for team, of_team in by_team.items()
         for dag_id in manager.filter_authorized_dag_ids(dag_ids=of_team, user=user, method="GET", team_name=team)
     }
+
+
+def known_dags(dag_ids: Collection[str]) -> set[str]:
+    """The DAGs among these that Airflow knows, also those that it has dropped since."""
+    return {dag_id for dag_id, _ in _teams(dag_ids)}
 
 
 def may_trigger(user: Any, dag_id: str) -> bool:

@@ -23,6 +23,7 @@ from tidemark.plugin.questions import WithoutKafka
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import WithSchemas
 from tidemark.streams.loading import StreamFile, load, name_in, stream_files, stream_folders
+from tidemark.streams.model import Stream
 from tidemark.views.coverage.bars import BarQuery, Coverage, coverage_bars
 from tidemark.views.coverage.times import AskedTimes, CoverageInTime, coverage_times, grid_of
 from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
@@ -53,10 +54,14 @@ class InEventTime:
 
 @dataclass(frozen=True)
 class WrongFile:
-    """A stream file that cannot be used, by the name that its stream has or would have; a folder has no name."""
+    """A stream file that nothing reads, by the name that its stream has or would have; a folder has no name.
+
+    `stream`: of a file that could be used.
+    """
 
     name: str | None
     problem: str
+    stream: Stream | None = None
 
 
 class KnownStreams:

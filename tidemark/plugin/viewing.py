@@ -11,7 +11,7 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
-from tidemark.plugin.access import get_user, may_see, may_see_files, name_of
+from tidemark.plugin.access import get_user, known_dags, may_see, may_see_files, name_of
 from tidemark.plugin.parsing import near_limits
 from tidemark.plugin.questions import OK, Answer, Question, Questions
 from tidemark.plugin.scheduling import scheduling_of
@@ -22,7 +22,7 @@ from tidemark.views.messages.sandbox import asked_with_limits
 from tidemark.views.overview import Overview
 from tidemark.views.scheduling import Scheduling
 from tidemark.views.stream_line import line_of
-from tidemark.views.triage import StreamNow, invalid_stream, stream_now
+from tidemark.views.triage import StreamNow, invalid_stream, stream_now, stream_without_dag
 
 User = Annotated[Any, Depends(get_user)]
 # How old what is shown of all streams may be: of one that a page has just shown, of any other, and of many.
@@ -77,7 +77,11 @@ class Viewing:
         if flights:
             await asyncio.wait({asyncio.wrap_future(flight) for flight in flights}, timeout=_MOMENT_SECONDS)
         known = await run_in_threadpool(self._all_now, files, user)
-        known += [invalid_stream(one.name, one.problem) for one in wrong if one.name is not None]
+        known += [
+            invalid_stream(one.name, one.problem) if one.stream is None else stream_without_dag(one.stream, one.problem)
+            for one in wrong
+            if one.name is not None
+        ]
         return files, known, [one.problem for one in wrong if one.name is None]
 
     async def look_again(self, files: Collection[StreamFile]) -> None:
@@ -192,9 +196,13 @@ class Viewing:
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[WrongFile]]:
         """Reads files and Airflow's database, as Airflow does."""
         files, problems = self.known.now()
-        allowed = may_see(user, [_dag(name) for name in files])
+        dags = [_dag(name) for name in files]
+        allowed, there = may_see(user, dags), known_dags(dags)
         seen = {name: file for name, file in files.items() if _dag(name) in allowed}
-        return seen, problems if problems and may_see_files(user) else []
+        # Nobody has a right to a DAG that Airflow has not read, so its stream is shown as the problem of a file is.
+        unread = [_unread(file) for name, file in files.items() if _dag(name) not in there]
+        wrong = [*problems, *unread]
+        return seen, wrong if wrong and may_see_files(user) else []
 
 
 def _found(answer: Answer | Found | None, missing: str) -> Found:
@@ -203,6 +211,15 @@ def _found(answer: Answer | Found | None, missing: str) -> Found:
     if isinstance(answer, Answer):
         raise HTTPException(answer.status, answer.detail)
     return answer
+
+
+def _unread(file: StreamFile) -> WrongFile:
+    name = file.stream.name
+    said = (
+        f"{file.path}: Airflow has no DAG {_dag(name)}. It reads a new file within some minutes; if this stays so, no DAG file "
+        "builds the streams of this folder, or the DAG processor's log says why it failed"
+    )
+    return WrongFile(name, said, file.stream)
 
 
 def _dag(stream: str) -> str:

@@ -38,6 +38,7 @@ from tidemark.views.audits import AuditEnded, last_audit
 from tidemark.views.jumped_over import JumpedOver, jumped_over_now
 from tidemark.views.latency import Latency, latencies, latency_shown
 from tidemark.views.messages.payloads import visible
+from tidemark.views.replaced_windows import Fate, fates
 from tidemark.views.status import PartitionState, Verdict, worst
 from tidemark.views.summary import PassedOver, messages, passed_over
 from tidemark.views.trend import trend
@@ -204,6 +205,8 @@ class NewestWindow:
     passed_over: PassedOver | None
     generation: Number | None
     run: str | None
+    # Why nothing of it counts any more, because of newer windows: see `replaced_windows.py`.
+    fate: Fate | None
 
 
 @dataclass(frozen=True)
@@ -494,9 +497,10 @@ def _windows(book: Book, register: Register, heads: Mapping[str, StoredHead]) ->
         if stored.head.pending
     ]
     pending.sort(key=lambda row: -row.at)
-    committed = [
-        committed_window(record, register.topics) for record in newest_windows(book, register, heads, _WINDOWS)
-    ]
+    records = newest_windows(book, register, heads, _WINDOWS)
+    # What has replaced one of the newest windows is among them.
+    found = fates(book, records, records)
+    committed = [committed_window(record, register.topics, found.get((record.lane, record.seq))) for record in records]
     return [*pending, *committed][:_WINDOWS]
 
 
@@ -518,10 +522,11 @@ def _unknown(lately: Sequence[Record]) -> str | None:
     return None if said is None else f"of the last {number_of(len(lately), 'window')} of the ingest, {said}"
 
 
-def committed_window(record: Record, topics: Topics) -> NewestWindow:
+def committed_window(record: Record, topics: Topics, fate: Fate | None) -> NewestWindow:
     """A committed window in a line of a table."""
     counts, passed = vars(messages(record)), passed_over(record)
-    return _newest(record.lane, record.window, topics, "committed", record.committed_at, record.attempt, counts, passed)
+    made = _newest(record.lane, record.window, topics, "committed", record.committed_at, record.attempt, counts, passed)
+    return replace(made, fate=fate)
 
 
 def _pending(book: Book, lane: str, pending: Pending, topics: Topics) -> NewestWindow:
@@ -556,4 +561,5 @@ def _newest(
         passed_over=passed,
         generation=attempt.generation if attempt else None,
         run=attempt.run if attempt else window.run,
+        fate=None,
     )

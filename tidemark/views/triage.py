@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tidemark.streams.model import Stream
@@ -46,6 +46,8 @@ class StreamNow:
     line: StreamLine | None
     reasons: list[StateReason] = field(default_factory=list)
     scheduling: Scheduling | None = None
+    # Whether Airflow has no DAGs of it: its file cannot be used, or was not read. Then it has no page either.
+    is_unread: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,18 @@ def stream_now(
 
 def invalid_stream(name: str, problem: str) -> StreamNow:
     """A stream whose file cannot be used."""
-    return StreamNow(name, "", None, [], StreamState.INVALID, problem, None, invalid(problem))
+    return StreamNow(name, "", None, [], StreamState.INVALID, problem, None, invalid(problem), is_unread=True)
+
+
+def stream_without_dag(stream: Stream, problem: str) -> StreamNow:
+    """A stream that Airflow does not know, although its file can be used."""
+    said = StateReason(
+        StreamState.NO_DAG,
+        "unknown to Airflow",
+        problem,
+        "Airflow's list of import errors, and the DAG processor's log; or a DAG file of your own that calls build_dags",
+    )
+    return replace(stream_now(stream, None), state=StreamState.NO_DAG, problem=problem, reasons=[said], is_unread=True)
 
 
 def _reasons(line: StreamLine | None, problem: str, scheduling: Scheduling | None) -> list[StateReason]:

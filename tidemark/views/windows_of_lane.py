@@ -9,6 +9,7 @@ from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import Record
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.overview import NewestWindow, committed_window
+from tidemark.views.replaced_windows import fates_near
 
 MOST_WINDOWS, MOST_LOOKED = 100, 2_000
 
@@ -96,6 +97,7 @@ def windows_of_lane(
     if len(windows) > count:
         windows = windows[:count]
         down_to = windows[-1].seq
-    return WindowsOfLane(
-        lane, [committed_window(record, topics) for record in windows], max(1, end), max(1, down_to), of
-    )
+    register = book.register()
+    found = fates_near(book, register[1], windows) if register is not None else {}
+    shown = [committed_window(record, topics, found.get((record.lane, record.seq))) for record in windows]
+    return WindowsOfLane(lane, shown, max(1, end), max(1, down_to), of)

@@ -45,8 +45,7 @@ function partitionRow(row, one) {
 function windowRow(row, one) {
   cell(row, one.lane, "lane");
   cell(row, link(String(one.seq), address("streams", name, "windows", one.lane, String(one.seq))), "number");
-  // Whether its results still count, the window's own page says.
-  cell(row, one.state);
+  cell(row, one.fate || one.state, one.fate ? "busy" : "");
   cell(row, time(one.at), "time");
   const ranges = cell(row, "", "ranges");
   for (const range of one.ranges.slice(0, MOST_RANGES)) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));

@@ -46,7 +46,7 @@ function stateOf(one) {
   const others = [...new Set(reasons.map((reason) => reason.state))].filter((other) => other !== state);
   for (const other of others) word.append(" ", element("b", other, kindOf(other)));
   const told = reasons.length ? reasons[0].brief : line?.status?.rule ?? "nothing is wrong";
-  const brief = state === "INVALID" ? element("span", told) : link(spoken(told), reasons.length ? mendedAt(reasons[0], one) : address("streams", one.stream));
+  const brief = one.is_unread ? element("span", told) : link(spoken(told), reasons.length ? mendedAt(reasons[0], one) : address("streams", one.stream));
   brief.title = reasons.map(reasonText).join("\n") || spoken(line?.status?.sentence) || "";
   brief.className = "plain small";
   const made = element("div");
@@ -139,8 +139,8 @@ function runOf({ scheduling }) {
 function cells(row, one) {
   const name = one.stream;
   const { line } = one;
-  // A file that cannot be used has no page.
-  const title = one.state === "INVALID" ? element("span", name) : link(name, address("streams", name));
+  // A file that cannot be used, or that Airflow has not read, has no page.
+  const title = one.is_unread ? element("span", name) : link(name, address("streams", name));
   const first = cell(row, two(title, one.description), "topic of-stream");
   first.firstElementChild.title = name;
   if (one.description) first.lastElementChild.classList.add("description");
@@ -223,7 +223,7 @@ function draw() {
     one.parentElement.setAttribute("aria-sort", one.dataset.sort === view.sort ? (falls ? "descending" : "ascending") : "none");
   }
   const rows = shown.streams.map((one) => {
-    const place = `${one.stream} ${one.state === "INVALID"}`;
+    const place = `${one.stream} ${one.is_unread}`;
     if (!known.has(place)) known.set(place, element("tr"));
     const row = known.get(place);
     row.dataset.stream = one.stream;

@@ -85,7 +85,7 @@ def routes(viewing: Viewing) -> APIRouter:
         files, known, problems = await viewing.among_all(user)
         wanted = StreamFilter(words, state or "", tag, owner, sort, down)
         some = await run_in_threadpool(_among_all, known, wanted, first, count)
-        await viewing.look_again([files[one.stream] for one in some.streams if one.state != StreamState.INVALID])
+        await viewing.look_again([files[one.stream] for one in some.streams if not one.is_unread])
         near = await viewing.near_limits(user, [line.stream for line in known])
         return replace(some, problems=[*problems, *near])
 
