@@ -40,6 +40,7 @@ FIELDS = {
 }
 FOUND = (5, "Zoë", "OLD", 0.25, AT.replace(tzinfo=None), True, b"\x00\xff\x01\xfe")
 NOTHING = (None,) * len(FOUND)
+MILLISECONDS = int(AT.timestamp() * 1000)
 
 
 def messages_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
@@ -91,6 +92,8 @@ def test_records_of_a_schema_file(spark: SparkSession, tmp_path: Path) -> None:
         (_length(5) + _length(2**31 - 10) + b"abc", refused),
         (_length(5) + _length(0) + _length(1) + _length(2**31 - 10) + b"abc", refused),
         (good.replace("Zoë".encode(), b"Zo\xff\xfe"), "name is not UTF-8"),
+        # Milliseconds of which no 64 bits count the microseconds.
+        (good.replace(_length(MILLISECONDS), _length(2**62)), "at is not a time"),
         (written(ORDER, {**ROW, "name": None}), (FOUND[0], None, *FOUND[2:])),
     ]
     check_rows(spark, stream)

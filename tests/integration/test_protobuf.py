@@ -180,7 +180,9 @@ def test_messages_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
         (whole[:-1], "not a message shop.Order"),
         (b"\xff" * 30, "not a message shop.Order"),
         # Field 2 is a text, and field 999 is not known.
-        (b"\x12\x02\xff\xfe", "not a message shop.Order"),
+        (b"\x12\x02\xff\xfe", "name is not UTF-8"),
+        (b"\x3a\x04\x0a\x02\xff\xfe", "lines[].sku is not UTF-8"),
+        (b"\x42\x04\x0a\x02\xff\xfe", "counts[] is not UTF-8"),
         (whole + b"\xba\x3e\x02hi", FOUND),
         # A number that the schema has no name for; of a field that is there twice, the last.
         (b"\x30\x07", {**NOTHING, "kind": "7"}),
@@ -279,8 +281,8 @@ def test_messages_of_proto2(spark: SparkSession, tmp_path: Path) -> None:
         ),
         (b"", "id is missing"),
         (b"\x08\x01\x3a\x00", "lines[].sku is missing"),
-        (b"\x08\x01\x12\x01\xff", "not a message shop.Order"),
-        (b"\x08\x01\x4a\x03\x0a\x01\xff", "not a message shop.Order"),
+        (b"\x08\x01\x12\x01\xff", "name is not UTF-8"),
+        (b"\x08\x01\x4a\x03\x0a\x01\xff", "words[] is not UTF-8"),
     ]
     assert all_of(spark, stream, [value for value, _ in cases]) == [wanted for _, wanted in cases]
 
@@ -322,7 +324,7 @@ def test_a_field_that_nobody_named_makes_no_message_invalid(spark: SparkSession,
         # Within a message that is named: the line lacks its `sku`, or has a line that does.
         (b"\x08\x01\x22\x00", {**row, "lines": [{"note": "none"}]}),
         (b"\x08\x01\x22\x05\x12\x01a\x1a\x00", {**row, "lines": [{"note": "a"}]}),
-        (b"\x08\x01\x22\x03\x12\x01\xff", "not a message shop.Order"),
+        (b"\x08\x01\x22\x03\x12\x01\xff", "lines[].note is not UTF-8"),
         (b"\x12\x01a", "id is missing"),
     ]
     assert all_of(spark, stream, [value for value, _ in cases]) == [wanted for _, wanted in cases]

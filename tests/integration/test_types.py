@@ -426,6 +426,7 @@ _JSON: list[tuple[str, str, str]] = [
     ("n", "2147483648", "n is not an integer of 32 bits"),
     ("n", "1.0", "n is not an integer of 32 bits"),
     ("f", "1e39", "f is not a number of 32 bits"),
+    ("f", "16777217", "f is not a number of 32 bits"),
     ("f", '"NaN"', "f is not a number of 32 bits"),
     ("raw", '"a"', "raw is not base64"),
     ("lines", '[{"price": 0.001}]', "lines[].price is not decimal(10,2)"),
@@ -445,6 +446,7 @@ _TEXT: list[tuple[str, str, str]] = [
     ("wall", "2026-11-27T01:02:03Z", "wall is not a time without a zone"),
     ("n", "2147483648", "n is not an integer of 32 bits"),
     ("f", "1e39", "f is not a number of 32 bits"),
+    ("f", "0.123456789", "f is not a number of 32 bits"),
     ("raw", "a", "raw is not base64"),
 ]
 

@@ -100,7 +100,7 @@ def _shown(value: Any) -> str:
 
 
 def _misfit(schema: Schema, type_: Any, value: Any, path: str) -> str | None:
-    """Why a field's value, or a part of it, is none of its type; None for one that fits. Raises NoRecord."""
+    """Why a field's value, or a part of it, is none of its type; None for one that fits."""
     body = schema.body(type_)
     if isinstance(body, list):
         others = [one for one in body if one != "null"]
@@ -117,7 +117,7 @@ def _misfit(schema: Schema, type_: Any, value: Any, path: str) -> str | None:
         case "long" if (
             body.get("logicalType") in _IN_MILLISECONDS and not -_MOST_MILLISECONDS <= value <= _MOST_MILLISECONDS
         ):
-            raise NoRecord
+            return f"{path} is not a time"
         case "bytes" | "fixed" if (digits := decimal_of(body)) is not None and digits[0] <= MOST_DIGITS:
             number = int.from_bytes(value, "big", signed=True)
             return None if abs(number) < 10 ** digits[0] else f"{path} is not decimal({digits[0]},{digits[1]})"

@@ -6,7 +6,7 @@ import java.math.RoundingMode;
 import org.apache.spark.sql.api.java.UDF1;
 
 /**
- * Whether a number in text is one that a double holds: null for null, and for what is no number.
+ * Whether a number in text is one that a double, or a float, holds: null for null, and for what is no number.
  *
  * A double holds the numbers that it is written as, with however many digits: 0.1, 0.10000000000000001, 1e23. Another number,
  * like 2^53 + 1 or one of 20 digits behind the point, would become its neighbour. So the double's own value, cut to as many
@@ -19,13 +19,20 @@ public class ExactDouble implements UDF1 {
     // Longer texts have digits that no double has. Java would take long for an exponent of many digits.
     private static final int MOST = 1200;
 
+    private final boolean single;
+
+    /** `single`: a number of 32 bits, and not a double. */
+    public ExactDouble(Boolean single) {
+        this.single = single.booleanValue();
+    }
+
     public Object call(Object given) {
         if (given == null) {
             return null;
         }
         String text = ((String) given).trim();
         try {
-            double found = Double.parseDouble(text);
+            double found = single ? (double) Float.parseFloat(text) : Double.parseDouble(text);
             if (Double.isInfinite(found)) {
                 return Boolean.FALSE;
             }

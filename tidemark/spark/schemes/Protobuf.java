@@ -30,6 +30,7 @@ import org.sparkproject.spark_core.protobuf.DynamicMessage;
 import org.sparkproject.spark_core.protobuf.InvalidProtocolBufferException;
 import org.sparkproject.spark_core.protobuf.Message;
 import org.sparkproject.spark_core.protobuf.MessageLite;
+import org.sparkproject.spark_core.protobuf.UnknownFieldSet;
 
 /**
  * Messages of Protocol Buffers as rows, read by Google's library for Java, which Spark's core brings.
@@ -52,6 +53,8 @@ public class Protobuf implements UDF1 {
     // The times of the years 1 to 9999, as Google's own type has them.
     private static final long FIRST_SECOND = -62135596800L;
     private static final long LAST_SECOND = 253402300799L;
+    // As many messages within messages as Google's library reads.
+    private static final int DEEPEST = 100;
     // Every integer up to here is a double of its own.
     private static final double MOST_EXACT = 9007199254740992.0;
 
@@ -120,13 +123,45 @@ public class Protobuf implements UDF1 {
             // By the interface: the class has this method with several types of results, among which Janino finds one by chance.
             ((MessageLite.Builder) builder).mergeFrom(ByteString.copyFrom(bytes, at, bytes.length - at));
         } catch (InvalidProtocolBufferException problem) {
-            throw new Invalid("not a message " + name);
+            String text = notUtf8(kind, ByteString.copyFrom(bytes, at, bytes.length - at), "", 0);
+            throw new Invalid(text == null ? "not a message " + name : text + " is not UTF-8");
         }
         if (!builder.isInitialized()) {
             String missing = (String) builder.findInitializationErrors().get(0);
             throw new Invalid(missing.replaceAll("\\[[0-9]*\\]", "[]") + " is missing");
         }
         return builder.buildPartial();
+    }
+
+    /** The first text in the bytes of a message that is not UTF-8; null if all are, or the bytes are no message. */
+    private static String notUtf8(Descriptors.Descriptor kind, ByteString bytes, String path, int depth) {
+        UnknownFieldSet found;
+        try {
+            found = UnknownFieldSet.parseFrom(bytes);
+        } catch (InvalidProtocolBufferException problem) {
+            return null;
+        }
+        List fields = kind.getFields();
+        for (int i = 0; i < fields.size(); i++) {
+            Descriptors.FieldDescriptor field = (Descriptors.FieldDescriptor) fields.get(i);
+            // An entry of a map is a message of `key` and `value`.
+            boolean entry = kind.getOptions().getMapEntry();
+            String at = entry ? path : path + (path.isEmpty() ? "" : ".") + field.getName() + (field.isRepeated() ? "[]" : "");
+            List given = found.getField(field.getNumber()).getLengthDelimitedList();
+            for (int j = 0; j < given.size(); j++) {
+                ByteString one = (ByteString) given.get(j);
+                if (field.getType() == Descriptors.FieldDescriptor.Type.STRING && !one.isValidUtf8()) {
+                    return at;
+                }
+                if (field.getType() == Descriptors.FieldDescriptor.Type.MESSAGE && depth < DEEPEST) {
+                    String inner = notUtf8(field.getMessageType(), one, at, depth + 1);
+                    if (inner != null) {
+                        return inner;
+                    }
+                }
+            }
+        }
+        return null;
     }
 
     /** Where the message begins behind the indexes that say which message of the file it is. */

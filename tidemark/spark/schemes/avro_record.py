@@ -26,6 +26,9 @@ from tidemark.spark.schemes.schema_ids import schema_number
 from tidemark.types.ddl import Type
 from tidemark.types.fields import spark_type, type_of
 
+_IN_MILLISECONDS = ("timestamp-millis", "local-timestamp-millis")
+# The milliseconds of a time whose microseconds are a number of 64 bits.
+_MOST_MILLISECONDS = 2**63 // 1000
 _ID, _RECORD = "_schema_id", "_record"
 
 
@@ -44,6 +47,8 @@ class _Written:
     read: str = ""
     # The types of the named fields, as they are read.
     types: Mapping[str, T.DataType] = field(default_factory=dict)
+    # Whether a part of a named field is one that Spark cannot hold, for those that have such types.
+    beyond: Mapping[str, Column] = field(default_factory=dict)
 
 
 def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
@@ -76,7 +81,8 @@ def _written(
         known = projected(schema, scheme.by_source(scheme.given), may_lack=number is not None)
         by_schema = _read(payload, known.writer, known.reader)
         structure = messages.select(by_schema.alias(column)).schema[column].dataType
-        frame = messages.withColumn(column, _read(payload, known.writer, _with_whole_decimals(known.reader)))
+        reader = _with_whole_decimals(known.reader)
+        frame = messages.withColumn(column, _read(payload, known.writer, reader))
     except ValueError as problem:
         return messages, _Written(number, column, problem=str(problem))
     except (PySparkException, Py4JJavaError) as problem:
@@ -92,7 +98,73 @@ def _written(
             why = f"{name} is {given.simpleString()}, and not {kind}"
             return messages, _Written(number, column, problem=why)
     as_read = {name: types[at] for name, at in columns.items()}
-    return frame, _Written(number, column, columns, read=known.read, types=as_read)
+    frame, beyond = _beyond(
+        frame, f"{column}_as_written", F.col(f"{column}.{known.read}").isNull(), payload, known.writer, reader
+    )
+    of_fields = {name: beyond[at] for name, at in columns.items() if at in beyond}
+    return frame, _Written(number, column, columns, read=known.read, types=as_read, beyond=of_fields)
+
+
+def _beyond(
+    frame: DataFrame, column: str, unread: Column, payload: Column, writer: Mapping[str, Any], reader: Mapping[str, Any]
+) -> tuple[DataFrame, dict[str, Column]]:
+    """Whether the members of a record have times or decimals that Spark cannot hold, of a message that it cannot read.
+
+    Spark counts microseconds, and has 38 digits: it fails for a whole record where a time or a decimal has more. So it reads
+    the record once more, with the numbers and bytes that these are made of.
+    """
+    given = {one["name"]: _unreadable(F.col(f"{column}.`{one['name']}`"), one["type"]) for one in reader["fields"]}
+    beyond = {name: one for name, one in given.items() if one is not None}
+    if not beyond:
+        return frame, {}
+    return frame.withColumn(column, F.when(unread, _read(payload, writer, _as_written(reader)))), beyond
+
+
+def _unreadable(value: Column, type_: Any) -> Column | None:
+    """Whether a part of a value, as it is written, is none that Spark can hold; None for a type without such parts."""
+    if isinstance(type_, list):
+        others = [one for one in type_ if one not in ("null", {"type": "null"})]
+        return _unreadable(value, others[0]) if len(others) == 1 else None
+    if not isinstance(type_, dict):
+        return None
+    kind = type_["type"]
+    if type_.get("logicalType") in _IN_MILLISECONDS:
+        return ~value.between(-_MOST_MILLISECONDS, _MOST_MILLISECONDS)
+    if type_.get("logicalType") == "decimal":
+        return _has_too_many_digits(value)
+    if kind == "record":
+        each = [_unreadable(value[one["name"]], one["type"]) for one in type_["fields"]]
+        some = [F.coalesce(one, F.lit(False)) for one in each if one is not None]
+        return reduce(or_, some) if some else None
+    if kind not in ("array", "map"):
+        return None
+    inner, parts = type_["items" if kind == "array" else "values"], value if kind == "array" else F.map_values(value)
+    if _unreadable(value, inner) is None:
+        return None
+    return F.exists(parts, lambda one: F.coalesce(_unreadable(one, inner), F.lit(False)))  # type: ignore[arg-type]
+
+
+def _has_too_many_digits(value: Column) -> Column:
+    """Whether an unscaled number has more than 38 digits, or no bytes at all."""
+    # In 16 bytes, texts of numbers of one sign are in the order of the numbers.
+    text = F.regexp_replace(F.hex(value), "^(?:(?:00)+(?=[0-7])|(?:FF)+(?=[89A-F]))", "")
+    is_negative = F.substring(text, 1, 1) >= "8"
+    whole = F.when(is_negative, F.lpad(text, 32, "F")).otherwise(F.lpad(text, 32, "0"))
+    most, least = (f"{number % (1 << 128):032X}" for number in (10**MOST_DIGITS - 1, 1 - 10**MOST_DIGITS))
+    beyond = F.when(is_negative, whole < least).otherwise(whole > most)
+    return (F.length(text) == 0) | (F.length(text) > 32) | beyond
+
+
+def _as_written(schema: Any) -> Any:
+    """A schema whose times in milliseconds are numbers, and whose decimals are bytes."""
+    if isinstance(schema, list):
+        return [_as_written(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    whole = {name: _as_written(one) for name, one in schema.items()}
+    if whole.get("logicalType") not in (*_IN_MILLISECONDS, "decimal"):
+        return whole
+    return {name: one for name, one in whole.items() if name not in ("logicalType", "precision", "scale")}
 
 
 def _read(payload: Column, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> Column:
@@ -162,6 +234,9 @@ def _typed(
             reason = F.coalesce(reason, F.when(here, F.lit(f"schema{of}: {one.problem}")))
         else:
             unread = here & F.col(f"{one.column}.{one.read}").isNull()
+            for name, beyond in one.beyond.items():
+                what = fields[name] if _has_decimal(type_of(fields[name])) else "a time"
+                reason = F.coalesce(reason, F.when(unread & beyond, F.lit(f"{name} is not {what}")))
             reason = F.coalesce(reason, F.when(unread, F.lit(f"not a record of the schema{of}")))
     for name, wrong in too_large.items():
         reason = F.coalesce(reason, F.when(wrong, F.lit(f"{name} is not {fields[name]}")))

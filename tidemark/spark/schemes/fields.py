@@ -41,7 +41,7 @@ _ARTICLES: Mapping[str, str] = {
 }
 
 _EXACT_DOUBLE = Path(__file__).with_name("ExactDouble.java")
-_EXACT_LENGTH = 15
+_EXACT_LENGTH = {"double": 15, "float": 6}
 
 NOT_UTF8 = "not UTF-8"
 
@@ -90,9 +90,7 @@ def typed(text: Column, kind: TextType, forms: Sequence[str] | None) -> Column:
         case "decimal":
             return decimal(F.trim(text, F.lit(" \t\r\n")), of)
     made = F.when(F.rlike(text, F.lit(OF_TYPE[_LIKE.get(of.name, of.name)])), text.try_cast(spark_type(of)))
-    if of.name == "double":
-        return F.when(is_exact(text), finite(made))
-    return finite(made) if of.name == "float" else made
+    return F.when(is_exact(text, of), finite(made)) if of.name in ("double", "float") else made
 
 
 def time_of(text: Column, forms: Sequence[str]) -> Column:
@@ -114,12 +112,14 @@ def decimal(text: Column, kind: Type) -> Column:
     return F.when(F.rlike(text, F.lit(_DIGITS)) & F.rlike(text, F.lit(fits)), text.try_cast(str(kind)))
 
 
-def is_exact(text: Column) -> Column:
-    """Whether a double holds the number in a text: not one like 2^53 + 1, which would become its neighbour."""
-    # Up to here there are no more digits than a double has, and no exponent.
-    plain = (F.length(text) <= _EXACT_LENGTH) & ~F.contains(F.lower(text), F.lit("e"))
-    spark = SparkSession.active()
-    return plain | F.coalesce(by_java(spark, "tidemark_exact_double", text, _EXACT_DOUBLE, "boolean"), F.lit(False))
+def is_exact(text: Column, of: Type) -> Column:
+    """Whether a double or a float holds the number in a text: not one like 2^53 + 1, which would become its neighbour."""
+    # Up to here there are no more digits than the type has, and no exponent.
+    plain = (F.length(text) <= _EXACT_LENGTH[of.name]) & ~F.contains(F.lower(text), F.lit("e"))
+    name, single = f"tidemark_exact_{of.name}", of.name == "float"
+    return plain | F.coalesce(
+        by_java(SparkSession.active(), name, text, _EXACT_DOUBLE, "boolean", single), F.lit(False)
+    )
 
 
 def finite(number: Column) -> Column:

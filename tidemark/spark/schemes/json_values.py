@@ -95,8 +95,7 @@ def _scalar(given: Column, kind: Type, form: Sequence[str] | None) -> Column:  #
             written_digits = F.coalesce(
                 digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string"))
             )
-            found = finite(written_digits.try_cast(kind.name))
-            return found if kind.name == "float" else F.when(is_exact(written_digits), found)
+            return F.when(is_exact(written_digits, kind), finite(written_digits.try_cast(kind.name)))
         case "decimal":
             return decimal(
                 F.coalesce(digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string"))), kind
