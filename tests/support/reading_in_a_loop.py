@@ -88,14 +88,14 @@ def _answers(kind: str, place: str, columns: Sequence[str]) -> Iterator[tuple[st
         file, catalog, name = place.split("#")
         while True:
             try:
-                table = SqlCatalog(catalog, uri=f"sqlite:///{file}").load_table(name)
+                named = SqlCatalog(catalog, uri=f"sqlite:///{file}").load_table(name)
             except NoSuchTableError:
                 yield "pyiceberg", None
                 continue
-            rows = table.scan(selected_fields=tuple(columns)).to_arrow().to_pylist()
+            rows = named.scan(selected_fields=tuple(columns)).to_arrow().to_pylist()
             yield "pyiceberg", [[row[name] for name in columns] for row in rows]
-            yield "polars", [[*row] for row in pl.scan_iceberg(table.refresh()).select(columns).collect().rows()]
-            yield "DuckDB", by_duckdb([one.file.file_path for one in table.refresh().scan().plan_files()])
+            yield "polars", [[*row] for row in pl.scan_iceberg(named.refresh()).select(columns).collect().rows()]
+            yield "DuckDB", by_duckdb([one.file.file_path for one in named.refresh().scan().plan_files()])
 
 
 if __name__ == "__main__":

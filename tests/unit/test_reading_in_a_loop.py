@@ -46,7 +46,7 @@ def states_seen(answers: Sequence[tuple[str, Answer]], states: Sequence[Answer])
 def place(world: Any, kind: str) -> str:
     if kind == "delta":
         return str(world.base.removeprefix("file://"))
-    where = where_of(world.opened, world.sink) if isinstance(world, IcebergLatestInMemory) else world.where
+    where = where_of(world.opened, world._sink) if isinstance(world, IcebergLatestInMemory) else world.where
     return f"{where.server.host}#{where.catalog}#{where.table}"
 
 
