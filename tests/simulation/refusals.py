@@ -376,6 +376,7 @@ _WORDS: dict[str, Callable[[Refusals, Case], bool]] = {
 }
 _RULES: dict[type[TidemarkError], Callable[[Refusals, Case], bool]] = {
     errors.Unreachable: _server_away,
+    errors.OutcomeUnknown: _server_away,
     errors.NotAuthorized: _refused_by_kafka,
     errors.ClaimOverlap: _overlap,
     errors.StaleLedger: _stale,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.hbase import Cluster, Connection2
 from tidemark.clients.hbase.endpoint import HBaseEndpoint
-from tidemark.clients.hbase.thrift2 import Gateway2
+from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 
 
 class Counting(Connection2):
@@ -22,6 +22,16 @@ class Counting(Connection2):
         self.calls += 1
         self.rows += 1
         return super().get(table, get)
+
+    def checkAndPut(  # noqa: N802
+        self, table: bytes, row: bytes, family: bytes, qualifier: bytes, value: bytes | None, put: Any
+    ) -> bool:
+        asked = thrift.TGet(row=row, columns=[thrift.TColumn(family=family, qualifier=qualifier)])
+        there = [bytes(one.value) for one in self.get(table, asked).columnValues]
+        if there != ([] if value is None else [value]):
+            return False
+        self.putMultiple(table, [put])
+        return True
 
     def getScannerResults(self, table: bytes, scan: Any, number: int) -> list[Any]:  # noqa: N802
         found = super().getScannerResults(table, scan, number)

@@ -12,26 +12,35 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from tests.simulation.hbase import Cluster
+from tests.support.claiming import claim_lane
+from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
+from tests.support.latest_in_memory import InMemory
 from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory, LatestInMemory
+from tests.support.letters_in_sqlite import LettersInSQLite
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, NoWork, World, hold, plan
-from tests.support.streams_in_memory import StreamInMemory, offsets
+from tests.support.streams_in_memory import StreamInMemory, nowhere, offsets
+from tidemark.audit.repair import name_after_repair
 from tidemark.clients.sql import Database
 from tidemark.commit import protocol
 from tidemark.errors import ClockAhead, ClockBehind, LedgerContradiction, OwnedByAnother
 from tidemark.ledger.book import Book
 from tidemark.ledger.forgetting import replaces
-from tidemark.ledger.records import LaneKind, Record, Register, positions
+from tidemark.ledger.records import LaneKind, Receipt, Record, Register, SinkReceipt, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
-from tidemark.ledger.register import accept_generation, close_lane, draw_ordinal, open_lane
+from tidemark.ledger.register import accept_generation, change, close_lane, draw_ordinal, open_lane
 from tidemark.ledger.stores.kind import Waits
 from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.hbase.latest.table import LatestInHBase
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.sinks.taking_over import check_sink, take_over
 from tidemark.sinks.versions import versions_of
 
@@ -89,6 +98,24 @@ def test_a_backup_that_is_restored_once_more_is_one_that_has_forgotten(final: bo
         *(True, False, False),
         *(True, True, False),
     ]
+
+
+@pytest.mark.covers("N13")
+def test_a_backup_that_is_restored_by_a_clock_that_is_behind(tmp_path: Path) -> None:
+    """Within the difference that clocks may have. The restoration before it had a clock that was right."""
+    world = World(TransactionalStore())
+    world.now = 1_700_000_000_000
+    world.one_window()
+    back_up(world.book, tmp_path / "backup")
+    one = restored(world, tmp_path / "backup")
+    lost = [replay(one, f"lost {number}") for number in range(3)]
+    two = World(TransactionalStore())
+    two.now = one.now - 30_000
+    two.store.server_time = lambda: one.now + 1_000
+    restore(two.book, tmp_path / "backup")
+    anew = replay(two, "anew")
+    assert anew.attempt.generation > max(record.attempt.generation for record in lost)
+    assert replaces(register_of(two.book).ledger, register_of(one.book).ledger)
 
 
 @pytest.mark.covers("N13")
@@ -395,3 +422,104 @@ def test_a_ledger_that_knows_all_that_was_shown_is_left_as_it_is(make: type[Late
     world.ends((0, 8), (0, 0))
     world.ingest("run 8")
     assert register_of(world.opened.book).ledger == before
+
+
+WORLDS = (IcebergInMemory, DeltaInMemory, LettersInSQLite, *LATEST)
+
+
+def begin(world: Any, kind: str) -> None:
+    """A run of one kind, by what it does first for a table."""
+    some = offsets((0, 1, 2))
+    match kind:
+        case "ingest":
+            world.ends((0, 9), (0, 0))
+            world.ingest("new")
+        case "compaction":
+            world.compact("compaction")
+        case "erasure":
+            world.erase(some)
+        case "backfill":
+            lane = claim_lane(world.opened, LaneKind.BACKFILL, "new", offsets((0, 0, 1)), "a test")
+            assert lanes.plan_lane(world.opened, lane, "new") is not None
+            world.process(lane, "new")
+        case _:
+            # A redrive and an audit's repair are replays, of dead letters and of findings.
+            world.replay(some, "new" if kind == "replay" else name_after_repair("new"))
+
+
+@pytest.mark.covers("I2", "N13")
+@pytest.mark.parametrize("lost", ["ingest", "replay"])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        *((make, kind) for make in WORLDS for kind in ("ingest", "backfill", "replay", "repair", "erasure")),
+        # The files of the others are compacted by a program of the table's format, or not at all.
+        *((make, "compaction") for make in LATEST),
+    ],
+)
+def test_whatever_runs_first_notices_that_the_database_went_back(
+    make: Any, kind: str, lost: str, tmp_path: Path
+) -> None:
+    text = make.text.replace("start: earliest", "start: {offsets: {orders/0: 1, orders/1: 0}}")
+    world = make(tmp_path, text=text)
+    for end in (3, 6):
+        world.ends((0, end), (0, 0))
+        world.ingest(f"run {end}")
+    before, values = register_of(world.opened.book), dict(world.store.values)
+    if lost == "ingest":
+        world.ends((0, 8), (0, 0))
+        world.ingest("lost")
+    else:
+        world.replay(offsets((0, 2, 4)), "lost")
+    rolled_back(world, values)
+    world.now += 60_000
+    begin(world, kind)
+    after = register_of(world.opened.book)
+    assert after.clock is not None
+    assert "has shown generation" in after.clock.reason
+    assert replaces(after.ledger, before.ledger)
+
+
+@pytest.mark.covers("L1", "N13")
+@pytest.mark.parametrize("how", ["restored twice", "went back"])
+def test_no_ordinal_is_given_twice_however_many_were_lost(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of newest values tells attempts at a message apart by their ordinals, and knows the highest."""
+    table = LatestInHBase(InMemory(Cluster()), "newest")
+    for made in ("ensure_table", "LatestInHBase._check_families"):
+        monkeypatch.setattr(f"tidemark.sinks.hbase.latest.table.{made}", lambda *_: None)
+    monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_, **__: table)
+    place = SinkReceipt(name="newest", type="hbase_latest", place={"connection": "hbase_default", "table": "newest"})
+    done = Receipt(tallies=(), sinks=(place,), dead_letters=None, started_at=1, finished_at=2)
+    monkeypatch.setattr(NoWork, "verify", lambda _: done)
+    world = World(TransactionalStore())
+    world.one_window()
+    table.prepare("s", register_of(world.book).ledger, ["id"])
+    back_up(world.book, tmp_path / "backup")
+    given: list[int] = []
+
+    def replays(one: World, *runs: str) -> None:
+        one.book.before_draw = SinkSweeper(nowhere).compare
+        for run in runs:
+            given.append(replay(one, run).attempt.ordinal)
+            # As an attempt does before it writes.
+            table.note_ordinal(given[-1])
+
+    values = dict(world.store.values)
+    first = world if how == "went back" else restored(world, tmp_path / "backup")
+    replays(first, "a", "b")
+    change(first.book, lambda register: structs.replace(register, ordinal=register.ordinal + 3_000))
+    replays(first, "c")
+    if how == "went back":
+        first.store.values = values
+    second = first if how == "went back" else restored(world, tmp_path / "backup", after=120_000)
+    second.now += 300_000
+    replays(second, "d", "e")
+    assert len({*given}) == len(given)
+    assert given == sorted(given)
+    assert table.highest_ordinal() == given[-1] == register_of(second.book).ordinal
+    # Nothing of this is noted again and again.
+    before = register_of(second.book).restored
+    replays(second, "f")
+    assert register_of(second.book).restored == before

@@ -166,11 +166,8 @@ class Sweeper(Protocol):
 class Compares(Protocol):
     """A Sweeper whose places say which windows they have shown."""
 
-    def compare(self, book: Book, head: Head) -> None:
-        """Look whether the places know more than the ledger, which then has gone back: see `ledger/rollbacks.py`.
-
-        `head`: that of the lane whose window is taken.
-        """
+    def compare(self, book: Book) -> None:
+        """Look whether the places know more than the ledger, which then has gone back: see `ledger/rollbacks.py`."""
         ...
 
 
@@ -265,15 +262,13 @@ def take(
     *,
     take_over: bool = False,
     writes: bool = True,
-    compare: Callable[[Head], None] | None = None,
     on_step: Listener = nobody,
 ) -> Taken:
     """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
 
     A retry of the same run takes the window at once. Another run is refused while the holder's heartbeat is younger than
     the lease, unless `take_over`. Without `writes`, the attempt calls `note_writing` before it writes rows with its ordinal:
-    what the register gives is drawn only then. `compare`: see `Compares`; before the draw, because a ledger that went back
-    draws what it must not.
+    what the register gives is drawn only then.
     Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
     """
     while True:
@@ -283,8 +278,6 @@ def take(
         book.check_pending(stored.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
-        if compare is not None:
-            compare(stored.head)
         # A window that only erases writes no row.
         reads = _reads(book, pending.window)
         draws = _draws_ordinal(stored.head)
@@ -518,8 +511,7 @@ def process(
     `hold` writes heartbeats while the attempt holds the window, and gives the fence to check.
     """
     writes = not isinstance(work, SaysBeforeItWrites)
-    compare = partial(sweeper.compare, book) if isinstance(sweeper, Compares) else None
-    taken = take(book, lane, seq, run, take_over=take_over, writes=writes, compare=compare, on_step=on_step)
+    taken = take(book, lane, seq, run, take_over=take_over, writes=writes, on_step=on_step)
     window = taken.pending.window
     if window.guarantee == Guarantee.AT_MOST_ONCE:
         return _at_most_once(book, sweeper, work, hold, taken, on_step)

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -187,6 +187,9 @@ def authority_of(windows: Iterable[Committed], sink: str | None) -> Authority:
     return Authority((window.generation, window.covers) for window in windows if window.record.window.counts_for(sink))
 
 
+def _nothing(book: Book) -> None: ...
+
+
 class Book:
     """Reading and writing one stream's ledger. `clock` gives milliseconds since 1970."""
 
@@ -206,6 +209,12 @@ class Book:
         # The head that was read last: mostly it is read again. Heads of a thousand partitions take a while to decode.
         self._last: StoredHead | None = None
         self.hidden = NOTHING
+        # Called before each draw of a generation, whoever begins to write for the stream: see `rollbacks.py`.
+        self.before_draw: Callable[[Book], None] = _nothing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Spark's workers draw nothing."""
+        return {**self.__dict__, "before_draw": _nothing}
 
     def hiding(self, hidden: RangeSet) -> Book:
         """The same ledger, in whose views nothing counts at some offsets: for readers of results alone."""

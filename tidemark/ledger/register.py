@@ -68,6 +68,7 @@ def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None
     number does no harm.
     Raises ClockBehind when this clock is far behind the last generation, ClockAhead when it is far ahead of the server's.
     """
+    book.before_draw(book)
     given = 0
     drawn = 0
 
@@ -154,6 +155,15 @@ def _behind(book: Book, generation: int, now: int) -> ClockBehind:
 def check_clock(book: Book) -> None:
     """Raises ClockAhead when this machine's clock is far ahead of that of the ledger's server."""
     _check_not_ahead(book, book.clock())
+
+
+def latest_clock(book: Book) -> int:
+    """This machine's time or that of the ledger's server, whichever is later: an earlier restoration may have had either.
+
+    They differ by as much as clocks may.
+    """
+    now = book.clock()
+    return max(now, min(book.store.time() or 0, now + MAX_CLOCK_DIFFERENCE_MS))
 
 
 def _check_not_ahead(book: Book, now: int) -> None:

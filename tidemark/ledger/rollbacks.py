@@ -1,44 +1,79 @@
 """A ledger whose database went back without being asked: to a standby that lacked commits, to a point in time, to a dump.
 
-Nothing in the ledger tells. But tables say which window they have shown last, and a window is shown after its commit: a ledger
-that does not know it has gone back. It is then treated as one that was restored from a backup (`forgetting.py`).
+Nothing in the ledger tells. But tables say which window they have shown last, and a window is shown after its commit; and which
+ordinal attempts have had there, which the ledger has given before. A ledger that does not know it has gone back. It is then
+treated as one that was restored from a backup (`forgetting.py`).
+
+That is asked before each draw of a generation (`Book.before_draw`), because a ledger that went back draws what it must not.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from tidemark.ledger.book import Book
+from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.forgetting import forgetful
-from tidemark.ledger.records import INGEST, Head, Register, SinkReceipt
-from tidemark.ledger.register import change, check_clock
+from tidemark.ledger.newest import open_heads
+from tidemark.ledger.records import INGEST, Register, SinkReceipt, each_place
+from tidemark.ledger.register import change, check_clock, latest_clock
 
 log = logging.getLogger(__name__)
 
 
-def places_now(head: Head) -> Iterable[SinkReceipt]:
-    """The places of the last window of a lane, whose head was just read: those of the ingest have all that was written."""
-    return head.last.places if head.last is not None else ()
+@dataclass(frozen=True)
+class Known:
+    """The register and the heads of the open lanes."""
+
+    register: Register
+    heads: Mapping[str, StoredHead]
+
+    @classmethod
+    def now(cls, book: Book) -> Known | None:
+        stored = book.register()
+        return None if stored is None else cls(stored[1], open_heads(book, stored[1]))
+
+    @property
+    def places(self) -> Iterable[SinkReceipt]:
+        """The places of the last windows of all open lanes, the ingest's among them: it has all that is written.
+
+        Before the first commit, all where attempts may have written: the ledger may have forgotten its commits.
+        """
+        lasts = (stored.head.last for stored in self.heads.values())
+        return each_place(place for last in lasts if last is not None for place in last.places) or self.register.places
+
+    def has(self, lane: str, generation: int) -> bool:
+        """Whether an open lane has committed so far."""
+        last = self.heads[lane].head.last if lane in self.heads else None
+        return last is not None and last.attempt.generation >= generation
 
 
-def check_known(book: Book, place: str, shown: Iterable[tuple[str, int]]) -> None:
-    """Compare the windows that a place has shown, each by lane and generation, with the ledger.
+def check_known(book: Book, known: Known, place: str, shown: Iterable[tuple[str, int]], ordinal: int) -> None:
+    """Compare the windows that a place has shown, each by lane and generation, and its highest ordinal, with the ledger.
 
-    If it does not know one of them, the ledger goes on as a restored one. Raises ClockAhead.
+    If it does not know one of them, the ledger goes on as a restored one. `known` was read before the place was asked, so
+    what it lacks is looked for again. Raises ClockAhead.
     """
+    missing = [one for one in shown if not known.has(*one)]
+    if not missing and ordinal <= known.register.ordinal:
+        return
     register = book.register()
     if register is None:
         return
-    for lane, generation in shown:
+    if ordinal > register[1].ordinal:
+        _note(book, register[1], 0, ordinal, f"{place} has rows of an attempt with the ordinal {ordinal}")
+        return
+    for lane, generation in missing:
         stored = book.head(lane)
         last = stored.head.last if stored else None
         if last is None or last.attempt.generation < generation:
-            _note(book, register[1], generation, f"{place} has shown generation {generation} of lane {lane}")
+            why = f"{place} has shown generation {generation} of lane {lane}"
+            _note(book, register[1], generation, ordinal, why)
             return
 
 
-def _note(book: Book, seen: Register, generation: int, why: str) -> None:
+def _note(book: Book, seen: Register, generation: int, ordinal: int, why: str) -> None:
     why = f"the ledger went back: {why}, which the ledger does not know"
     log.warning(
         "%s: %s. It goes on as after a restoration: what it has forgotten is read again, and replays and erasures that it "
@@ -46,8 +81,8 @@ def _note(book: Book, seen: Register, generation: int, why: str) -> None:
         book.stream,
         why,
     )
-    now = book.clock()
     check_clock(book)
+    now = latest_clock(book)
     ingest = book.head(INGEST)
     since = ingest.head.last.committed_at if ingest is not None and ingest.head.last is not None else now
 
@@ -56,6 +91,6 @@ def _note(book: Book, seen: Register, generation: int, why: str) -> None:
         if register.restored != seen.restored:
             return register
         newest = max(register.generation, generation)
-        return forgetful(register, newest=newest, since=since, now=now, why=why)
+        return forgetful(register, newest=newest, ordinal=ordinal, since=since, now=now, why=why)
 
     change(book, edit)

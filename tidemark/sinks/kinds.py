@@ -108,6 +108,11 @@ def publishes(type_: str) -> bool:
     return dead_letters.publishes(type_) or (type_ in KINDS and KINDS[type_].publishes)
 
 
+def tells(type_: str) -> bool:
+    """Whether places of a type know what the ledger has given: windows that they have shown, or ordinals."""
+    return publishes(type_) or by_order(type_)
+
+
 def by_order(type_: str) -> bool:
     """Whether rows of a sink of this type have versions by the order of a topic's messages. No for a type that is gone."""
     try:

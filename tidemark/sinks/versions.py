@@ -15,6 +15,8 @@ T = TypeVar("T")
 Where = TypeVar("Where")
 # What a version says of the window that it was made for.
 LANE_SHOWN, GENERATION_SHOWN = "tidemark.lane", "tidemark.generation"
+# So many versions back, the window is looked for that a table has shown last: other programs make versions too.
+NOTES_READ = 20
 # In what is said of a version that takes out what was erased.
 ERASES = "tidemark.erases"
 

@@ -33,7 +33,7 @@ from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.forgetting import forgetful
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import FORMAT, INGEST, Head, LaneState, Register, next_offsets
-from tidemark.ledger.register import change, check_clock, new_token, open_lanes
+from tidemark.ledger.register import change, check_clock, latest_clock, new_token, open_lanes
 from tidemark.ledger.selections import values_of
 from tidemark.ledger.sink_values import RESERVED
 from tidemark.ledger.stores.contract import Key, LedgerStore, ShowsOffsets
@@ -183,7 +183,7 @@ def restore(book: Book, path: Path) -> Summary:
         register,
         newest=max((register.generation, *map(_generation, heads.values()))),
         since=begin.at,
-        now=book.clock(),
+        now=latest_clock(book),
         why=f"restored from a backup of {in_utc(begin.at)}",
     )
     _put(book, REGISTER, encode(structs.replace(forgotten, token=new_token(), retired=None)))

@@ -15,7 +15,7 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.lake import file_system_settings, lake_folder
 from tidemark.clients.object_stores import access_of
 from tidemark.clients.object_stores import note as note_lakes
-from tidemark.commit.protocol import Sweeper
+from tidemark.commit.protocol import Compares, Sweeper
 from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.stores.kind import NamesLeaders, Waits
@@ -25,6 +25,7 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.kinds import dead_letters_of
 from tidemark.sinks.hbase.table import ResultTable, result_table
+from tidemark.sinks.kinds import tells
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Stream
@@ -40,6 +41,15 @@ class OpenStream:
     log: KafkaLog
     sweeper: Sweeper
     connections: Connections
+
+    def __post_init__(self) -> None:
+        self.book.before_draw = self._compare
+
+    def _compare(self, book: Book) -> None:
+        """Look whether the ledger went back, where the stream has a place that can tell."""
+        types = (*(sink.type for sink in self.stream.sinks), self.stream.dead_letters.receipts())
+        if isinstance(self.sweeper, Compares) and any(map(tells, types)):
+            self.sweeper.compare(book)
 
     def file_system_settings(self) -> dict[str, str]:
         """Hadoop's settings for the files of a stream. They hold secrets. Raises WrongUse when two connections disagree."""

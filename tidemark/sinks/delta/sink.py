@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tidemark.clients.connections import Connections
@@ -20,6 +20,7 @@ from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.reading import delta_rows
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import of_file
+from tidemark.sinks.versions import versions_of
 from tidemark.types.renamed_fields import NEVER
 
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
@@ -40,6 +41,11 @@ class PlainDelta(PlainSink):
         from tidemark.sinks.delta import table
 
         table.take_over(place["base"], ledger)
+
+    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        from tidemark.sinks.delta import table
+
+        return table.newest_shown(place["base"], versions_of(book))
 
     def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         from tidemark.sinks.delta import table

@@ -25,6 +25,7 @@ from tidemark.ledger.records import Record
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.types import other_type, refuse_other_case, refuse_other_name
+from tidemark.sinks.versions import GENERATION_SHOWN, LANE_SHOWN, NOTES_READ
 from tidemark.sinks.versions import versions_of as versions_of
 from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
 from tidemark.types.renamed_fields import NEVER, Names
@@ -195,6 +196,24 @@ def prepared(base: str) -> DeltaTable:
         return opened(base)
     except TableNotFoundError as problem:
         raise Unreachable(f"{base}: the table is not there any more; its disk may not be mounted") from problem
+
+
+def newest_shown(base: str, versions: str) -> list[tuple[str, int]]:
+    """Lane and generation of the window that a table has published last for a ledger, by the name of its versions.
+
+    Only among the newest versions. Empty for none, and where the table is not there.
+    """
+    try:
+        table = opened(base)
+    except TableNotFoundError:
+        return []
+    for said in table.history(NOTES_READ):
+        if (lane := said.get(LANE_SHOWN)) is not None:
+            generation = int(said[GENERATION_SHOWN])
+            # What an erasure has taken out, or a ledger that was lost has published, has no such transaction.
+            if table.transaction_version(f"{versions}/{lane}") == generation:
+                return [(lane, generation)]
+    return []
 
 
 def change(base: str, changes: Callable[[DeltaTable], object]) -> None:

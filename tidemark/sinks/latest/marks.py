@@ -11,8 +11,6 @@ from tidemark.sinks.parquet.settings import Compression
 KEY, BUCKETS, COMPRESSION = "tidemark.key", "tidemark.buckets", "tidemark.compression"
 # That of `TableVersion.restored`.
 RESTORED = "tidemark.restored"
-# So many versions back, the window is looked for that a table has shown last: other programs make versions too.
-NOTES_READ = 20
 
 
 def marks(key: Sequence[str], buckets: int, compression: Compression) -> dict[str, str]:

@@ -26,11 +26,12 @@ from pyarrow import fs
 from tidemark.ledger.book import now_ms
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.latest.history import conformed, rows_of_file
-from tidemark.sinks.latest.marks import COMPRESSION, NOTES_READ, RESTORED, check_marks, key_of, marks
+from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, columns
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.settings import Compression
+from tidemark.sinks.versions import NOTES_READ
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed_fields import NEVER, Names
 

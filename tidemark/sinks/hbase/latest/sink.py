@@ -42,6 +42,11 @@ class PlainLatest(PlainSink):
 
         latest_table(connections, place["connection"], place["table"]).take_over(ledger)
 
+    def highest_ordinal(self, connections: Connections, place: Mapping[str, str]) -> int:
+        from tidemark.sinks.hbase.latest.table import latest_table
+
+        return latest_table(connections, place["connection"], place["table"]).highest_ordinal()
+
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         from tidemark.sinks.hbase.latest.table import latest_table
 

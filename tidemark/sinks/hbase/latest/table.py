@@ -7,7 +7,7 @@ moment, whatever is written or committed meanwhile. After an erasure it goes on 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
@@ -31,6 +31,8 @@ from tidemark.types.renamed_fields import NEVER, Names, by_today, same_names
 
 _FAMILY = b"d"
 _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
+# In the mark, beside the owner.
+_ORDINAL = "ordinal"
 
 # For most keys, at most two cells that do not count lie above the newest value. For the others, more cells are read.
 _READ_VERSIONS = 3
@@ -98,10 +100,23 @@ class LatestInHBase:
 
     def take_over(self, ledger: str) -> None:
         """Write another ledger of its stream into the mark, if nobody else does so first."""
+        self._change_mark(lambda mark: {**mark, "ledger": ledger})
+
+    def highest_ordinal(self) -> int:
+        """The highest that `note_ordinal` was given; 0 where it was given none."""
+        return int(self.owner().get(_ORDINAL, 0))
+
+    def note_ordinal(self, ordinal: int) -> None:
+        """Note the ordinal of an attempt that is about to write, if it is the highest so far. Raises Unreachable."""
+        while (owner := self.owner()) and int(owner.get(_ORDINAL, 0)) < ordinal:
+            self._change_mark(lambda mark: {**mark, _ORDINAL: max(ordinal, int(mark.get(_ORDINAL, 0)))})
+
+    def _change_mark(self, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Change the table's mark, if it has one and nobody else does so first."""
         table, before = self._table.encode(), self._mark()
         if before is None:
             return
-        mine = json.dumps({**json.loads(before), "ledger": ledger}, sort_keys=True).encode()
+        mine = json.dumps(edit(json.loads(before)), sort_keys=True).encode()
         put = thrift.TPut(row=OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
         self._gateway.repeated(
             f"mark {self._table}",

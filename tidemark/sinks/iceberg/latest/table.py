@@ -28,12 +28,13 @@ from tidemark.sinks.iceberg.live_files import LiveFile, live_files
 from tidemark.sinks.iceberg.partitions import Itself
 from tidemark.sinks.iceberg.schema import arrow_schema
 from tidemark.sinks.latest.history import conformed, rows_of_file
-from tidemark.sinks.latest.marks import COMPRESSION, NOTES_READ, RESTORED, check_marks, key_of, marks
+from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.settings import Compression
 from tidemark.sinks.parquet.types import refuse_other_name
+from tidemark.sinks.versions import NOTES_READ
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed_fields import NEVER, Names
 

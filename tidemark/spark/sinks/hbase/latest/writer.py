@@ -70,6 +70,7 @@ class HBaseLatest:
         key = tuple(map(names.index, self._config.key))
         if context.ordinal is None:
             raise RuntimeError(f"{self.name} needs the attempt's ordinal")
+        self._table.note_ordinal(context.ordinal)
         writer = _ValueWriter(self._table, names, key, Epochs(register[1].topics), context, context.ordinal)
         return acknowledged(rows.select(*COUNTED, TOMBSTONE, *texts), writer, few=context.few)
 
