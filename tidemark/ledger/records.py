@@ -600,6 +600,11 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # The places among them, and among those of receipts, that are gone for good: see `places.py`.
     forgotten: tuple[ForgottenPlace, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Each page has a lane: one of the closed, or one whose closing has died on the way.
+        if not 0 <= self.closed_page <= self.closed + len(self.lanes):
+            raise ValueError(f"{self.closed} closed lanes are not in pages 0 to {self.closed_page}")
+
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sign of life next to the head, and the progress of the attempt. Advisory: it only decides whether another run waits."""
