@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.support.covering import REPOSITORY
 from tests.support.overviews import partition, shown_overview
+from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.cli import submitting
+from tidemark.cli.commands import complete, erase
 from tidemark.cli.output import table
+from tidemark.commit.error_budget import ErrorBudget, Frequent, Spent, too_many
 from tidemark.drafts.recognising import format_of
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.counting import number_of
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.views.overview import Status
 from tidemark.views.states import reasons_of
 from tidemark.views.status import Commit, judge
@@ -64,3 +72,106 @@ def test_monitoring_shows_what_status_says_of_a_stream_that_has_stopped() -> Non
     status = Status(verdict.word.value, verdict.rule.value, "orders", 3, f"orders/3: {verdict.sentence}")
     (reason,) = reasons_of(line_of(shown_overview(partition(lag=5_120), status=status)))
     assert f"```\n{reason}\n```" in (REPOSITORY / "docs" / "monitoring.md").read_text()
+
+
+PAGES = {path.name: path.read_text() for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]}
+_COUNTS = ("missing", "different", "extra", "twice", "debris")
+_AUDITED = re.compile(
+    r"^ *expected (?P<expected>\d+), stored (?P<stored>\d+), dead letters (?P<dead_letters>\d+), missing [^`]+?"
+    r"(?=\n *\n|\n *```|\nhbase: )",
+    re.MULTILINE,
+)
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_what_documents_show_of_an_audit_is_what_it_says() -> None:
+    found = [(page, one) for page, text in PAGES.items() for one in _AUDITED.finditer(text)]
+    assert {page for page, _ in found} >= {"README.md", "audit.md", "recipe-proof.md"}
+    for page, one in found:
+        numbers: dict[str, Any] = {name: int(number) for name, number in one.groupdict().items()}
+        none: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
+        shown = _in_one_line(one[0])
+        gone = re.search(r"(\d+) offsets are no longer in Kafka, (\d+) of them", shown)
+        blocks = re.search(r"blocks that differ: (\d+)$", shown)
+        place = PlaceReport(
+            name="hbase",
+            expected=numbers["stored"],
+            found=numbers["stored"],
+            **none,
+            blocks=int(blocks[1]) if blocks else 0,
+        )
+        report = AuditReport(
+            stream="orders",
+            run="r",
+            at=1,
+            code_version="v",
+            skipped=0,
+            unproven=int(gone[1]) - int(gone[2]) if gone else 0,
+            by_tallies=int(gone[2]) if gone else 0,
+            places=(place,),
+            coverage=(),
+            ledger_problems=(),
+            **numbers,
+        )
+        assert report.sentence() == shown, page
+
+
+def test_what_documents_show_of_too_many_invalid_messages_is_the_error() -> None:
+    (shown,) = re.findall(r"^tidemark: TooManyInvalid: (.+) x \.\.\.$", PAGES["dead-letters.md"], re.MULTILINE)
+    example = Coordinate(TopicPartition("cdn-logs", 2), 81_204)
+    reasons = [Frequent("matches no pattern", 310, example), Frequent("another", 2, example)]
+    error = too_many("window 17 of cdn_logs/ingest", Spent(312, 4_000), ErrorBudget(share=0.01), reasons)
+    assert str(error).startswith(f"{shown} x ")
+
+
+def test_the_question_of_an_erasure_is_that_of_the_command() -> None:
+    opened: Any = SimpleNamespace(stream=SimpleNamespace(sinks=[1, 2, 3]))
+    erased: Any = SimpleNamespace(offsets=RangeSet([OffsetRange(TopicPartition("orders", 0), 0, 7)]))
+    assert f"```\n{erase._question(opened, erased)} [y/N]:\n```" in PAGES["command-line.md"]
+
+
+@pytest.mark.parametrize(
+    ("page", "columns", "row"),
+    [
+        (
+            "README.md",
+            ("window", "generation", "read", "stored", "dead letters"),
+            (1, 1795741771123, 350000, 348151, 1849),
+        ),
+        ("tutorial.md", ("window", "generation", "read", "stored", "dead letters"), (1, 1795762314889, 5000, 4972, 28)),
+    ],
+)
+def test_a_table_of_windows_is_drawn_so(page: str, columns: tuple[str, ...], row: tuple[object, ...]) -> None:
+    assert f"columns={json.dumps(columns).replace('[', '(').replace(']', ')')}" in inspect.getsource(submitting)
+    said = io.StringIO()
+    table([row], columns, said)
+    assert [line.split() for line in said.getvalue().splitlines()] == [
+        line.split() for line in _after(PAGES[page], "window ").splitlines()[:2]
+    ]
+
+
+def _after(text: str, begins: str) -> str:
+    """From the first line on that begins so."""
+    return text[re.search(rf"^ *{begins}", text, re.MULTILINE).start() :]  # type: ignore[union-attr]
+
+
+def test_the_table_of_a_span_has_the_columns_of_the_command() -> None:
+    shown = _after(PAGES["complete.md"], "partition  complete")
+    heading, first, second, sentence = shown.splitlines()[:4]
+    columns = re.search(r"columns=\((.+?)\)\)", inspect.getsource(complete))
+    assert columns is not None
+    assert heading.split() == re.findall(r'"(\w+)"', columns[1])
+    said = io.StringIO()
+    table(
+        [
+            ("orders/0", "yes", "passed", None, "0 to 120"),
+            ("orders/1", "no", "missing", "unread orders/1@51200-51870", 0),
+        ],
+        heading.split(),
+        said,
+    )
+    assert [line.split() for line in said.getvalue().splitlines()] == [heading.split(), first.split(), second.split()]
+    assert re.fullmatch(r"\S+ \S+Z to \S+ \S+Z is not complete; the watermark is \S+ \S+Z", sentence)
