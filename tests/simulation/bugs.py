@@ -179,6 +179,16 @@ PLANTED: dict[str, Bug] = {
             ),
         ),
     ),
+    "whether a plan is stale depends on what a view knows": Bug(
+        "new",
+        (
+            (
+                "tidemark.runs.requests.plan",
+                "        if counts in seen:\n",
+                "        if counts in seen and all(window.record.window.sinks is None for window in view.windows):\n",
+            ),
+        ),
+    ),
     "a restored ledger publishes what was replayed": Bug(
         "new",
         (
@@ -942,6 +952,7 @@ PLANTED |= {name: _of_the_model(name) for name in _OF_THE_MODEL}
 PLANTED = {name: replace(bug, seed=_SEEDS.get(name, bug.seed)) for name, bug in PLANTED.items()}
 # What each kept program has found, by the bug that brings it back.
 KEPT_FOR: dict[str, str] = {
+    "a_sink_is_written_alone_elsewhere_since_a_plan": "whether a plan is stale depends on what a view knows",
     "partitions_are_added_above_a_cut_that_nobody_has_met": "added partitions are noted above a cut that nobody has met",
     "a_message_looked_up_beside_a_replay": "the page of a message has rows of a window that counts no more",
     "the_newest_value_beside_a_replay": "the newest value of a key is looked for among what a replay has replaced",

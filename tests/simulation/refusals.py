@@ -49,14 +49,14 @@ class Refusals:
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.world = oracle, oracle.world
         self.happened: set[str] = set()
-        # What the ledger and Kafka were when a plan was made that nobody has disturbed, by the digest of the plan.
-        self._planned: dict[str, object] = {}
+        # Each plan that nobody has disturbed, and what it depended on when it was made, by its digest.
+        self._planned: dict[str, tuple[Request, object]] = {}
 
     # what it hears of
 
     def planned(self, request: Request, actor: Actor) -> None:
         if request.said and self.undisturbed(actor):
-            self._planned[request.said[-1]["plan"]] = self._everything()
+            self._planned[request.said[-1]["plan"]] = request, self._depends_on(request)
 
     def answered(self, actor: Actor, left_out: Mapping[str, RangeSet]) -> None:
         """A plan leaves out some of the offsets that were asked for. Of a program that was disturbed, any moment may count."""
@@ -85,8 +85,13 @@ class Refusals:
         )
         return any(how in (LATE, DIES_SENDING) for how in stops)
 
-    def _everything(self) -> object:
-        """All that a plan depends on."""
+    def has_changed(self, plan: str) -> bool:
+        """Whether a plan is another one by now. Of one that was disturbed, nobody knows."""
+        request, before = self._planned.get(plan, (None, None))
+        return request is None or before != self._depends_on(request)
+
+    def _depends_on(self, request: Request) -> object:
+        """All that a plan depends on: Kafka, and what counts at its offsets in the sinks that it writes, or was erased there."""
         logs = [
             (
                 name,
@@ -99,8 +104,12 @@ class Refusals:
             )
             for name, number, log in self.world.kafka.parts()
         ]
-        counts = {sink: dict(found) for sink, found in self.oracle.counting().items()}
-        return (logs, counts, self.world.isolation, self.world.mended, dict(self.oracle.erased).keys())
+        counting, near = self.oracle.counting(), self.widened(request.named | request.chosen)
+        counts = {sink: self._near(near, counting[sink]) for sink in request.sinks or self.oracle.sinks}
+        return logs, counts, self.world.isolation, self.world.mended, self._near(near, self.oracle.erased).keys()
+
+    def _near(self, near: set[tuple[TopicPartition, int]], found: Mapping[Place, int]) -> dict[Place, int]:
+        return {place: one for place, one in found.items() if self.widened([place]) & near}
 
     # what Kafka has
 
@@ -212,7 +221,7 @@ def _stale(world: Refusals, case: Case) -> bool:
     plan = case.request.options.get("plan") if case.request is not None else None
     if plan is None or not world.undisturbed(case.actor):
         return not world.undisturbed(case.actor)
-    return world._planned.get(plan) != world._everything()
+    return world.has_changed(plan)
 
 
 def _overtaken(world: Refusals, case: Case) -> bool:

@@ -26,6 +26,7 @@ from tidemark.runs.auditing import coverage_reports, read_ledger
 from tidemark.runs.requests import keys
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
+from tidemark.runs.requests.plan import check
 from tidemark.runs.requests.plan import digest as digest_of
 from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
@@ -235,6 +236,20 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
         assert replaced[0].window == f"{lane}/1"
     else:
         assert plan_request(made.opened, request).ranges == offsets((0, 5, 8))
+
+
+@pytest.mark.covers("N14")
+def test_a_plan_is_not_stale_when_a_sink_has_other_results_elsewhere(tmp_path: Path) -> None:
+    """Who plans looks at some windows, and who claims at all of them: both must digest the same."""
+    made = stream(tmp_path, TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: second}\ndead_letters:"))
+    asked: dict[str, Any] = {"ranges": "orders/0@5-8", "reason": "bug 17"}
+    plan = digest(made, ReplayRequest(**asked, dry_run=True))
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "between", offsets((0, 12, 13)), "another", sinks=("second",))
+    while lanes.plan_lane(made.opened, lane, "between") is not None:
+        made.process(lane, "between")
+    lanes.finish(made.opened, lane)
+    accepted = plan_request(made.opened, ReplayRequest(**asked, plan=plan))
+    check(made.opened, accepted, made.opened.book.view())
 
 
 def test_events_are_of_one_moment(tmp_path: Path) -> None:

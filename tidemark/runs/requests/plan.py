@@ -17,7 +17,7 @@ from tidemark.ledger.book import NOTHING, Committed, View
 from tidemark.ledger.erasures import erased
 from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.authority import Authority
+from tidemark.offsets.authority import Segment
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.estimating import StoredMessages
@@ -233,16 +233,19 @@ def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
 def _authority(
     opened: OpenStream, view: View, request: Request, chosen: RangeSet
 ) -> Iterator[tuple[str, TopicPartition, int, int, int]]:
-    """The authority at some offsets, in each sink that a run writes; with all sinks, also for the dead letters."""
-    seen: list[Authority] = []
+    """The authority at some offsets, in each sink that a run writes; with all sinks, also for the dead letters.
+
+    Sinks with the same authority there come once, whatever counts for them elsewhere: a view may not know that.
+    """
+    seen: list[list[tuple[TopicPartition, Segment]]] = []
     for name in request.sinks or (None, *(sink.name for sink in opened.stream.sinks)):
         authority = view.of(name).authority
-        if any(authority is authority_ for authority_ in seen):
+        counts = [(part.partition, segment) for part in chosen for segment in authority.within(part)]
+        if counts in seen:
             continue
-        seen.append(authority)
-        for window in chosen:
-            for segment in authority.within(window):
-                yield name or "", window.partition, segment.start, segment.until, segment.generation
+        seen.append(counts)
+        for at, segment in counts:
+            yield name or "", at, segment.start, segment.until, segment.generation
 
 
 def replaced(opened: OpenStream, plan: Plan) -> list[Replaced]:
