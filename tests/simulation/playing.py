@@ -529,7 +529,7 @@ class Play:
         check(not wrong, f"a restored ledger is not whole: {wrong}")
         run = f"restored {path.stem}"
         if not self._last("ingest restored", lambda: programs.ingest(run), None):
-            stuck = isinstance(self.refusal, TopicRecreated)
+            stuck = isinstance(self.refusal, TopicRecreated | LedgerContradiction)
             check(not stuck, f"after a restoration no run can go on: {self.refusal}")
         else:
             self.met["restored streams"] += 1

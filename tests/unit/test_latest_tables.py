@@ -552,6 +552,28 @@ def test_rows_that_a_forgotten_replay_took_out_come_back(
     assert world.shown() == world.counting() == world.wanted()
 
 
+@pytest.mark.slow
+@pytest.mark.covers("L1", "L2")
+def test_a_ledger_from_before_a_compaction_goes_on(world: LatestInMemory, tmp_path: Path) -> None:
+    """Its history names folders that are gone. The table has what was the newest in them."""
+    world.code = lambda partition, offset: [Change(offset, f"{partition}@{offset}")]
+    for end in (3, 6):
+        world.ends((0, end), (0, 0))
+        world.ingest()
+    back_up(world.opened.book, tmp_path / "backup")
+    before = dict(world.committed)
+    world.ends((0, 8), (0, 0))
+    world.ingest("forgotten")
+    world.compact("compaction")
+    world.restore(tmp_path / "backup")
+    world.committed, world.code = before, lambda partition, offset: [Change(9, f"{partition}@{offset}")]
+    # The first takes out rows that the ledger has forgotten, and the second some that it replaces.
+    world.ingest("anew")
+    assert world.shown() == world.counting() == world.wanted()
+    world.replay(offsets((0, 1, 2)), "replay 1")
+    assert world.shown() == world.counting() == world.wanted()
+
+
 @pytest.mark.covers("L1")
 def test_a_topic_that_is_made_anew_has_the_newer_messages(tmp_path: Path) -> None:
     for kind, made in KINDS.items():

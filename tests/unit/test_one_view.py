@@ -241,7 +241,9 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
 @pytest.mark.covers("N14")
 def test_a_plan_is_not_stale_when_a_sink_has_other_results_elsewhere(tmp_path: Path) -> None:
     """Who plans looks at some windows, and who claims at all of them: both must digest the same."""
-    made = stream(tmp_path, TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: second}\ndead_letters:"))
+    made = stream(
+        tmp_path, TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: second}\ndead_letters:")
+    )
     asked: dict[str, Any] = {"ranges": "orders/0@5-8", "reason": "bug 17"}
     plan = digest(made, ReplayRequest(**asked, dry_run=True))
     lane = claim_lane(made.opened, LaneKind.REPLAY, "between", offsets((0, 12, 13)), "another", sinks=("second",))

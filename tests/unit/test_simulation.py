@@ -171,13 +171,6 @@ def test_a_kept_program_finds_what_it_was_kept_for(program: str, bug: str) -> No
         assert failure_of(kept()[program]) is not None
 
 
-def test_the_page_has_the_table() -> None:
-    page = (REPOSITORY / "docs" / "simulation.md").read_text()
-    for name, bug in PLANTED.items():
-        row = f"| {bug.number} | {name} | {bug.seed} |" if bug.seed else f"- {name} ({bug.number})"
-        assert row in page.splitlines(), row
-
-
 @pytest.mark.full
 def test_what_faults_were_made_of_meets_often() -> None:
     together = Pairs()

@@ -10,7 +10,7 @@ compaction puts several together.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.sinks.latest.rows import BUCKET, GENERATION, KEY_HASH, newest
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
-from tidemark.sinks.parquet.files import Counts, check_not_gone, dataset_at, exists, uniform
+from tidemark.sinks.parquet.files import Counts, check_not_gone, dataset_at, uniform
 from tidemark.sinks.parquet.parts import FolderPart
 
 # This many rows of a history are compared at once, and more where more are the newest.
@@ -34,28 +34,29 @@ _AT_ONCE = 200_000
 
 @dataclass(frozen=True)
 class History:
-    """The folders of a sink that belong to one table, and what counts of them."""
+    """The folders of a sink that belong to one table, and what counts of them.
+
+    `forgets`: the ledger was restored, and may name folders that a compaction has removed since. These are passed over: the
+    table has the rows of theirs that were the newest.
+    """
 
     parts: tuple[FolderPart, ...]
     authority: Authority
+    forgets: bool = False
     _counts: Counts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_counts", Counts(self.authority))
 
     @classmethod
-    def of(cls, parts: Iterable[FolderPart], authority: Authority, base: str) -> History:
+    def of(cls, parts: Iterable[FolderPart], authority: Authority, base: str, *, forgets: bool) -> History:
         """`base`: that of the table's history. Another one has the history of another table."""
-        return cls(tuple(one for one in parts if one.base == base and one.holds), authority)
+        return cls(tuple(one for one in parts if one.base == base and one.holds), authority, forgets)
 
     def only(self, windows: Collection[WindowName]) -> History:
         """The folders with the rows of some windows."""
         wanted = {*windows}
-        return History(tuple(one for one in self.parts if not wanted.isdisjoint(one.names)), self.authority)
-
-    def there(self) -> History:
-        """The folders that are there: a ledger that was restored names some that a compaction has removed since."""
-        return History(tuple(one for one in self.parts if all(map(exists, one.paths))), self.authority)
+        return replace(self, parts=tuple(one for one in self.parts if not wanted.isdisjoint(one.names)))
 
     def count(self, rows: pa.Table) -> np.ndarray:
         """Whether each row counts, by its generation."""
@@ -102,6 +103,8 @@ class History:
         """The files of a folder, unless it has none."""
         for place in part.paths:
             with folders.opened(place) as (filesystem, path):
+                if self.forgets and filesystem.get_file_info(path).type == fs.FileType.NotFound:
+                    continue
                 check_not_gone(part, place, filesystem, path)
                 dataset = dataset_at(filesystem, path)
                 if dataset.files:

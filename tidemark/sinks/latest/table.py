@@ -90,7 +90,7 @@ def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
             return _from_all(table, book, sink, version, write, {name})
 
         def merged(parts: list[FolderPart], authority: Authority) -> Staged:
-            fresh = _history(table, parts, authority)
+            fresh = _history(table, parts, authority, register)
             changed = Merge(version, fresh, Epochs(register.topics)).changed()
             return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, version.restored)
 
@@ -165,7 +165,7 @@ def _from_all(
     def merged(parts: list[FolderPart], authority: Authority) -> Staged:
         register = _in_use(book)
         _check_not_replaced(table, version, register)
-        history = _history(table, parts, authority)
+        history = _history(table, parts, authority, register)
         changed = replace(_merge(version, history, windows, register, stale=True), lost=lost).changed()
         return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, register.restored)
 
@@ -179,7 +179,7 @@ def _merge(
     epochs = Epochs(register.topics)
     if version.restored != register.restored:
         # It may have rows of windows that the ledger has forgotten, and lack what these had taken out.
-        return Merge(version, history.there(), epochs, history)
+        return Merge(version, history, epochs, history)
     return Merge(version, history.only(windows), epochs, history if stale else None)
 
 
@@ -204,8 +204,8 @@ def _register(book: Book) -> Register:
     return versioned[1]
 
 
-def _history(table: LatestTable, parts: list[FolderPart], authority: Authority) -> History:
-    return History.of(parts, authority, history_of(table.base))
+def _history(table: LatestTable, parts: list[FolderPart], authority: Authority, register: Register) -> History:
+    return History.of(parts, authority, history_of(table.base), forgets=bool(register.restored))
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def _newest(
     register = _register(book)
     # What another stream has erased is in the table, and readers do not show it.
     stale = bool(book.hidden) or any(one.owes_sweep for one in windows.values())
-    merge = _merge(version, _history(table, parts, authority), windows, register, stale=stale)
+    merge = _merge(version, _history(table, parts, authority, register), windows, register, stale=stale)
     return Newest(version, dict(merge.changed()), parts, merge.epochs)
 
 
