@@ -189,7 +189,10 @@ PLANTED: dict[str, Bug] = {
             ),
         ),
     ),
-    "a table of newest rows stands where a restored ledger names folders that are gone": Bug(
+    "an older end from a new leader is believed": Bug(
+        "new", (("tidemark.runs.live.kafka_now", "    for _ in range(_STALE_ANSWERS):\n", "    for _ in range(0):\n"),)
+    ),
+    "a restored ledger stands where folders of newest rows are gone": Bug(
         "new",
         (
             (
@@ -962,7 +965,10 @@ PLANTED |= {name: _of_the_model(name) for name in _OF_THE_MODEL}
 PLANTED = {name: replace(bug, seed=_SEEDS.get(name, bug.seed)) for name, bug in PLANTED.items()}
 # What each kept program has found, by the bug that brings it back.
 KEPT_FOR: dict[str, str] = {
-    "a_ledger_from_before_a_compaction_of_newest_rows": "a table of newest rows stands where a restored ledger names folders that are gone",
+    "a_window_is_read_from_a_new_leader": "an older end from a new leader is believed",
+    "a_replay_since_a_time_of_a_new_leader": "an older end from a new leader is believed",
+    "an_erasure_by_key_of_a_new_leader": "an older end from a new leader is believed",
+    "a_ledger_from_before_a_compaction_of_newest_rows": "a restored ledger stands where folders of newest rows are gone",
     "a_sink_is_written_alone_elsewhere_since_a_plan": "whether a plan is stale depends on what a view knows",
     "partitions_are_added_above_a_cut_that_nobody_has_met": "added partitions are noted above a cut that nobody has met",
     "a_message_looked_up_beside_a_replay": "the page of a message has rows of a window that counts no more",

@@ -82,6 +82,10 @@ class Kafka(KafkaLog):
         self._transactions = 0
         self.now = 0
         self.away = False
+        # Of logs with a new leader: by how much its answers are older, and how many of them.
+        self.old_ends: dict[tuple[str, int], tuple[int, int]] = {}
+        # Whether any was given: above the positions, nobody can tell it from the end.
+        self.gave_old_ends = False
         self.held: dict[str, Topic] = {}
         # By the number of a message: the topic's name, the partition and the offset that it was written to, and its time.
         self.written: dict[int, tuple[str, int, int, int]] = {}
@@ -186,6 +190,21 @@ class Kafka(KafkaLog):
             log.leader_epoch += 1
             log.epochs.append((log.leader_epoch, log.end))
 
+    def lead_with_old_ends(self, which: int, by: int, times: int, topic: int = 0) -> None:
+        """The new leader does not know yet how far the log goes (KAFKA-7703), and says so to whoever asks first."""
+        if (held := self._one(topic)) is not None:
+            self.lead(which, topic)
+            name = next(name for name, one in self.held.items() if one is held)
+            self.old_ends[name, which % len(held.logs)] = by, times
+
+    def _end_said(self, name: str, number: int, log: Log) -> int:
+        by, left = self.old_ends.get((name, number), (0, 0))
+        if current() is None or not left:
+            return log.end
+        self.old_ends[name, number] = by, left - 1
+        self.gave_old_ends = True
+        return max(log.start, log.end - by)
+
     def recreate(self, partitions: int, number: int, which: int = 0) -> None:
         if self.held:
             self._new_topic([*self.held][which % len(self.held)], partitions)
@@ -231,9 +250,10 @@ class Kafka(KafkaLog):
                 topic.topic_id,
                 {
                     number: PartitionLog(
-                        log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch, log.end
+                        log.start, min(log.stable, end) if isolation == READ_COMMITTED else end, log.leader_epoch, end
                     )
                     for number, log in enumerate(topic.logs)
+                    for end in [self._end_said(name, number, log)]
                 },
             )
             for name, topic in self.held.items()

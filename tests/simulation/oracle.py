@@ -288,6 +288,12 @@ class Oracle:
     def _found_by_key(self, key: int, places: frozenset[Place]) -> None:
         others = {place for place in places if place in self.keys and self.keys[place] != key}
         check(not others, f"messages of other keys were found by their key: {said(others)}")
+        actor = current()
+        if actor is None or actor.slept or self.commits_first:
+            return
+        own = {place for place, known in self.keys.items() if known == key} - self.erased.keys()
+        lost = {place for place in own - places if self._still_there([place])}
+        check(not lost, f"messages that were read were not found by their key: {said(lost)}")
 
     def read_since(self, since: int) -> frozenset[Place]:
         """What windows have read of the messages from a time on that Kafka has now, in the newest incarnation."""
@@ -644,7 +650,7 @@ class Oracle:
     def began(self) -> None:
         """The ingest has just begun, and nobody else was at work: where the stream file says."""
         setting, register = self.world.setting, self.book.register()
-        if setting.since is None or register is None:
+        if setting.since is None or register is None or self.world.kafka.gave_old_ends:
             return
         self.met["began at a time"] += 1
         for one in register[1].lanes[INGEST].start:

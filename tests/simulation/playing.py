@@ -209,6 +209,7 @@ class Play:
             "retain": lambda: kafka.retain(1 + a % 3),
             "cut": lambda: kafka.cut(a, 1 + b, a % 9, step.run),
             "lead": lambda: kafka.lead(a, step.run),
+            "old ends": lambda: kafka.lead_with_old_ends(a, 1 + a % 7, 1 + b % 3, step.run),
             "recreate": lambda: kafka.recreate(1 + a % 3, b, step.run),
             "delete topic": lambda: kafka.delete(1 + step.run),
             "create topic": lambda: kafka.create(SECOND if b else TOPIC, 1 + a % 3, b),
@@ -454,6 +455,7 @@ class Play:
         self.edits.put_back()
         self._upgrade()
         self._all_are_back()
+        self.world.kafka.old_ends.clear()
         # Late writes arrive, and leases end.
         for _ in range(8):
             self.world.ledger.network.tick()

@@ -91,7 +91,7 @@ class Refusals:
         return request is None or before != self._depends_on(request)
 
     def _depends_on(self, request: Request) -> object:
-        """All that a plan depends on: Kafka, and what counts at its offsets in the sinks that it writes, or was erased there."""
+        """Kafka, and what counts at its offsets in the sinks that it writes, or was erased there."""
         logs = [
             (
                 name,
@@ -382,6 +382,7 @@ _WORDS: dict[str, Callable[[Refusals, Case], bool]] = {
     "has no open lane": _not_open,
     "is not open": _not_open,
     "has no lane": _not_open,
+    "start.offsets": lambda world, _: world.world.kafka.gave_old_ends,
 }
 _RULES: dict[type[TidemarkError], Callable[[Refusals, Case], bool]] = {
     errors.Unreachable: _server_away,

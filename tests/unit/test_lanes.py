@@ -46,6 +46,9 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream
+from tidemark.runs.requests import selecting
+from tidemark.runs.requests.forms import ReplayRequest
+from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import ingest, lanes
 
 NAME = "replay-x"
@@ -355,6 +358,34 @@ def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, mon
     made.ends((0, 35))
     with pytest.raises(LogTruncated, match=f"what {other} had claimed is free again"):
         lanes.plan_lane(made.opened, other, "s")
+
+
+@pytest.mark.covers("E30")
+def test_an_older_end_from_a_new_leader_is_no_end_for_anybody(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay since a time names what lies above it too, and an erasure by key looks for its messages there."""
+    monkeypatch.setattr(kafka_now, "_STALE_PAUSE_SECONDS", 0.0)
+    topics, old = made.kafka.topics, list[bool]()
+
+    def stale(names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
+        made.ends((0, 45 if old else 50))
+        old.clear()
+        return topics(names, isolation)
+
+    monkeypatch.setattr(made.kafka, "topics", stale)
+    looks: list[Callable[[], RangeSet]] = [
+        lambda: (
+            plan_request(made.opened, ReplayRequest(since="1970-01-01T00:00:40Z", reason="bug", dry_run=True)).named
+        ),
+        lambda: selecting.everything_from_the_start(made.opened),
+        lambda: kafka_now.held_now(made.opened, ("orders",)),
+    ]
+    for look in looks:
+        there = look()
+        old.append(True)
+        assert look() == there != RangeSet()
+    assert not old
 
 
 def test_what_another_lane_has_left_to_do_closes_no_lane(made: StreamInMemory) -> None:

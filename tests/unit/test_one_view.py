@@ -26,9 +26,8 @@ from tidemark.runs.auditing import coverage_reports, read_ledger
 from tidemark.runs.requests import keys
 from tidemark.runs.requests.approval import People
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
-from tidemark.runs.requests.plan import check
+from tidemark.runs.requests.plan import check, plan_request
 from tidemark.runs.requests.plan import digest as digest_of
-from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views.event_time.progress import progress
 from tidemark.views.events import events

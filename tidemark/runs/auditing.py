@@ -127,7 +127,7 @@ def _source(opened: OpenStream, ledger: Ledger) -> tuple[SourceReport, ...]:
     positions = ledger.view.ingested if stored else {}
     covered = ledger.view.authority.covered()
     topics = tuple(sorted({at.topic for at in (*positions, *covered.partitions)}))
-    known = kafka_now.known_up_to(opened, topics, positions, learn=False)
+    known = kafka_now.known_now(opened, topics, learn=False)
     read = {at.topic for at in positions}
     added = {at for at in known.to_read() if at.topic in read and at not in positions}
     return source_reports(positions, covered, known.logs, ledger.register.topics, added)

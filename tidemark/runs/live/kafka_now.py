@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import TypeVar
 
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import Conflict, TopicUnknown
@@ -22,6 +24,8 @@ from tidemark.runs.live.open_stream import OpenStream
 # positions is asked for this many times more before it is believed.
 _STALE_ANSWERS = 3
 _STALE_PAUSE_SECONDS = 1.0
+NOWHERE: Mapping[TopicPartition, int] = MappingProxyType({})
+T = TypeVar("T")
 
 
 def topics_now(opened: OpenStream) -> tuple[str, ...]:
@@ -40,15 +44,50 @@ def topics_now(opened: OpenStream) -> tuple[str, ...]:
     return topics
 
 
-def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Known:
-    """Kafka's state of these topics, and their incarnations in the ledger.
+def known_now(
+    opened: OpenStream,
+    topics: tuple[str, ...],
+    *,
+    learn: bool,
+    reached: Mapping[TopicPartition, int] = NOWHERE,
+    isolation: str = "",
+) -> Known:
+    """Kafka's state of these topics, and their incarnations in the ledger. The ends are those of `isolation`, or of the stream's.
+
+    Asks again where a log seems to end below the ingest's positions, or below where the caller has `reached`: the answer may be
+    stale.
 
     With `learn`, new topics are entered in the ledger. Without, they only get the number that they would have there: for
     whoever asks and plans. Only what pins a window learns.
     """
+    ingest = opened.book.head(INGEST)
+    read = ingest.head.offsets() if ingest else NOWHERE
+    level = isolation or opened.stream.source.isolation
+
+    def is_older(known: Known) -> bool:
+        return any(
+            log.written < max(read.get(at, known.starts.get(at, 0)), reached.get(at, 0))
+            for at, log in known.partitions().items()
+        )
+
+    return asked_surely(lambda: _said_now(opened, topics, level, learn=learn), is_older)
+
+
+def asked_surely(ask: Callable[[], T], is_older: Callable[[T], bool]) -> T:
+    """An answer of Kafka about the ends of logs; asked again where it seems to be older than what is known."""
+    found = ask()
+    for _ in range(_STALE_ANSWERS):
+        if not is_older(found):
+            break
+        time.sleep(_STALE_PAUSE_SECONDS)
+        found = ask()
+    return found
+
+
+def _said_now(opened: OpenStream, topics: tuple[str, ...], isolation: str, *, learn: bool) -> Known:
     # Before Kafka is asked: an incarnation that another run has entered meanwhile is newer than this look at Kafka.
     known = opened.book.topics()
-    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    logs = opened.log.topics(topics, isolation)
     # A missing topic refuses the plan, so the ledger must stay as it is.
     missing = [topic for topic in topics if topic not in logs and not (topic in known and newest(known, topic).left)]
     if learn and not missing:
@@ -59,7 +98,7 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Kn
 
 def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
     """The offsets that Kafka holds of these topics. Below the cut of a log, they belong to an earlier incarnation."""
-    return held_in(opened, opened.log.topics(topics, opened.stream.source.isolation))
+    return held_in(opened, known_now(opened, topics, learn=False).logs)
 
 
 def held_in(opened: OpenStream, logs: Mapping[str, TopicLog]) -> RangeSet:
@@ -118,7 +157,9 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
 
     Without `learn` the ledger stays as it is, and the answer is as if it had been changed.
     """
-    known = with_epoch_ends(opened, known_up_to(opened, request.topics, checking.reached(head), learn=learn), head)
+    known = with_epoch_ends(
+        opened, known_now(opened, request.topics, learn=learn, reached=checking.reached(head)), head
+    )
     changes = checking.changes(head, known, request)
     if not changes:
         return known
@@ -140,19 +181,6 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
     if learn:
         return _known(opened, known.logs, change_topics(opened.book, accept))
     return _known(opened, known.logs, accept(opened.book.topics()))
-
-
-def known_up_to(
-    opened: OpenStream, topics: tuple[str, ...], positions: Mapping[TopicPartition, int], *, learn: bool = True
-) -> Known:
-    """As `known_now`, and asks again where a log seems to end below these positions: the answer may be stale."""
-    known = known_now(opened, topics, learn=learn)
-    for _ in range(_STALE_ANSWERS):
-        if not any(log.written < positions.get(at, known.starts.get(at, 0)) for at, log in known.partitions().items()):
-            break
-        time.sleep(_STALE_PAUSE_SECONDS)
-        known = known_now(opened, topics, learn=learn)
-    return known
 
 
 def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
 from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import SourceChanged
 from tidemark.ledger.records import BlockTallies, Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.live.kafka_now import newer_epochs
+from tidemark.runs.live.kafka_now import asked_surely, newer_epochs
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.earlier_counts import Attempted, check_widened
 
@@ -47,10 +48,21 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
     `read`: the offsets that the window reads (`Book.reads`). Kafka need not have what it only erases.
     """
     judged = _judged(window, read)
-    now = kafka.topics({range_.topic for range_ in judged}, window.isolation)
+    topics = {range_.topic for range_ in judged}
+
+    def is_older(logs: Mapping[str, TopicLog]) -> bool:
+        return any(
+            partition.end < range_.until
+            for range_ in judged
+            if (log := logs.get(range_.topic)) is not None
+            and log.topic_id == window.topic_ids[range_.topic]
+            and (partition := log.partitions.get(range_.partition)) is not None
+        )
+
+    now = asked_surely(lambda: kafka.topics(topics, window.isolation), is_older)
     ends = kafka.epoch_ends(newer_epochs(window, now, judged))
     changes = []
-    for topic in sorted({range_.topic for range_ in judged}):
+    for topic in sorted(topics):
         topic_id = window.topic_ids[topic]
         if topic not in now:
             changes.append(f"topic {topic} is gone")

@@ -21,7 +21,7 @@ from tidemark.offsets.counting import number_of
 from tidemark.offsets.lost_messages import CountedMessages, vanished
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
-from tidemark.runs.live.kafka_now import held_in
+from tidemark.runs.live.kafka_now import held_in, known_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.windows.chosen_sinks import Sinks
@@ -208,7 +208,8 @@ def _some_left_out(view: View) -> bool:
 
 def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
     """The offsets among some at which readers get a message now."""
-    logs = opened.log.topics({at.topic for at in offsets.partitions}, isolation)
+    topics = tuple(sorted({at.topic for at in offsets.partitions}))
+    logs = known_now(opened, topics, learn=False, isolation=isolation).logs
     held = held_in(opened, logs)
     # Blocks lie around what was named: one read of both sides is faster than two.
     wanted = (

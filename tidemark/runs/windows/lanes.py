@@ -40,7 +40,7 @@ from tidemark.planning import planner
 from tidemark.planning.dividing import MOST_LANES
 from tidemark.planning.inputs import Known
 from tidemark.runs.live.conditions import request, sized
-from tidemark.runs.live.kafka_now import known_up_to, with_epoch_ends
+from tidemark.runs.live.kafka_now import known_now, with_epoch_ends
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_blocks
 from tidemark.submit.command import TASK
@@ -232,7 +232,8 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
 
     def plan(head: Head) -> tuple[Window | None, Known]:
         # An erasure that reads nothing asks Kafka nothing.
-        ingest, known = opened.book.head(INGEST), known_up_to(opened, topics, ends) if topics else Known({}, {})
+        ingest = opened.book.head(INGEST)
+        known = known_now(opened, topics, learn=True, reached=ends) if topics else Known({}, {})
         known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
         sizes = sized(opened, known, asked)
         try:

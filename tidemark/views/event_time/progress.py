@@ -18,7 +18,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso
 from tidemark.planning.inputs import Known
-from tidemark.runs.live.kafka_now import known_up_to, topics_now
+from tidemark.runs.live.kafka_now import known_now, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.views.event_time.completeness import (
@@ -176,8 +176,7 @@ def progress(opened: OpenStream) -> EventTimeNow:
     # The clock first: what Kafka holds afterwards has come by then.
     now = opened.book.clock()
     topics = topics_now(opened)
-    ingest = opened.book.head(INGEST)
-    known = known_up_to(opened, topics, ingest.head.offsets() if ingest else {}, learn=False)
+    known = known_now(opened, topics, learn=False)
     for topic in topics:
         if topic not in known.logs and topic not in known.left:
             raise TopicUnknown(f"topic {topic} does not exist; create it, or correct `source` in the stream file")
