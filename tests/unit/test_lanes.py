@@ -226,6 +226,21 @@ def test_what_is_done_is_opened_again_as_it_is(world: World) -> None:
         protocol.settle(world.book, world.sweeps, NAME)
 
 
+@pytest.mark.parametrize("book", [None, "before the first run"])
+def test_a_lane_that_never_was_is_no_damage(world: World, book: str | None) -> None:
+    """To give up its window, to settle it and to close it, before the first run too."""
+    asked = world.book if book is None else Book(MemoryStore(), "s")
+    for lane in (NAME, "ingest") if book else (NAME,):
+        for what in (
+            lambda lane=lane: protocol.abandon(asked, lane, "a test", take_over=True),
+            lambda lane=lane: protocol.settle(asked, world.sweeps, lane),
+        ):
+            with pytest.raises(WrongUse, match=f"s has no lane {lane}"):
+                what()
+    with pytest.raises(WrongUse, match=f"s has no lane {NAME}"):
+        close_lane(asked, NAME)
+
+
 def test_closing_says_what_has_to_be_done_before(world: World) -> None:
     with pytest.raises(WrongUse, match="never closed"):
         close_lane(world.book, "ingest")

@@ -25,7 +25,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.book import REGISTER, REMEDY, Book, StoredHead, View, head_key
-from tidemark.ledger.closed_lanes import given_up
+from tidemark.ledger.closed_lanes import closed_lanes, given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erasures import erased
 from tidemark.ledger.incarnations import Topics, written_range
@@ -347,15 +347,21 @@ def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[],
 
 
 def required_head(book: Book, lane: str) -> StoredHead:
-    """A lane's head; a half-opened lane gets its head now. Raises LedgerContradiction when the head was lost."""
+    """A lane's head; a half-opened lane gets its head now.
+
+    Raises WrongUse for a lane that never was, and LedgerContradiction when the head was lost.
+    """
     stored = book.head(lane)
     if stored is not None:
         return stored
     register = book.register()
     entry = register[1].lanes.get(lane) if register else None
-    if entry is None:
+    if entry is not None:
+        return _opened(book, lane, entry)
+    closed = register is not None and any(lane in part for part in closed_lanes(book, register[1]))
+    if closed or book.record(lane, 1) is not None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} is missing. {REMEDY}.")
-    return _opened(book, lane, entry)
+    raise WrongUse(f"{book.stream} has no lane {lane}")
 
 
 def open_lanes(book: Book) -> dict[str, StoredHead]:
@@ -458,9 +464,6 @@ def close_lane(book: Book, lane: str, because: str | None = None) -> None:
     if lane == INGEST:
         raise WrongUse(f"{book.stream}/{INGEST} is never closed: the stream goes on in it")
     while True:
-        register = book.register()
-        if book.head(lane) is None and (register is None or lane not in register[1].lanes):
-            raise WrongUse(f"{book.stream} has no lane {lane}")
         stored = required_head(book, lane)
         head = stored.head
         if head.pending is not None:

@@ -52,7 +52,7 @@ def known_now(
     reached: Mapping[TopicPartition, int] = NOWHERE,
     isolation: str = "",
 ) -> Known:
-    """Kafka's state of these topics, and their incarnations in the ledger. The ends are those of `isolation`, or of the stream's.
+    """Kafka's state of these topics, and their incarnations in the ledger. `isolation`: that of the ends, if not the stream's.
 
     Asks again where a log seems to end below the ingest's positions, or below where the caller has `reached`: the answer may be
     stale.

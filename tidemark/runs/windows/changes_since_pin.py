@@ -49,17 +49,9 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
     """
     judged = _judged(window, read)
     topics = {range_.topic for range_ in judged}
-
-    def is_older(logs: Mapping[str, TopicLog]) -> bool:
-        return any(
-            partition.end < range_.until
-            for range_ in judged
-            if (log := logs.get(range_.topic)) is not None
-            and log.topic_id == window.topic_ids[range_.topic]
-            and (partition := log.partitions.get(range_.partition)) is not None
-        )
-
-    now = asked_surely(lambda: kafka.topics(topics, window.isolation), is_older)
+    now = asked_surely(
+        lambda: kafka.topics(topics, window.isolation), lambda logs: any(_ends_below(one, logs) for one in judged)
+    )
     ends = kafka.epoch_ends(newer_epochs(window, now, judged))
     changes = []
     for topic in sorted(topics):
@@ -85,6 +77,13 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
                 f"{range_.at}: the log was cut at {cut} and written again, the window ends at {range_.until}"
             )
     return changes
+
+
+def _ends_below(range_: WindowRange, logs: Mapping[str, TopicLog]) -> bool:
+    """Whether a log seems to end within a range that was pinned."""
+    log = logs.get(range_.topic)
+    now = log.partitions.get(range_.partition) if log is not None else None
+    return now is not None and now.end < range_.until
 
 
 def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
