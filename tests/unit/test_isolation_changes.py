@@ -14,7 +14,8 @@ from tidemark.errors import Conflict, LogTruncated
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.live import kafka_now
 from tidemark.runs.requests.approval import People
-from tidemark.runs.windows import lanes
+from tidemark.runs.windows import ingest, lanes
+from tidemark.runs.windows.changes_since_pin import changes_since_pin
 from tidemark.streams.loading import load
 
 ISOLATED = TEXT.replace("source:\n", "source:\n  isolation: ISOLATION\n")
@@ -63,6 +64,20 @@ def test_what_an_open_transaction_holds_back_is_no_cut(
     register = made.opened.book.register()
     assert register is not None
     assert [one.starts for one in register[1].topics["orders"]] == [(), ((0, 15),)]
+
+
+@pytest.mark.covers("E3")
+def test_a_window_is_committed_beside_what_a_transaction_holds_back(tmp_path: Path) -> None:
+    """A partition of which it reads nothing has its position above the last stable offset, and was not cut."""
+    made = StreamInMemory(tmp_path, text=ISOLATED.replace("ISOLATION", "read_uncommitted"))
+    made.ends((0, 20), (0, 5))
+    made.ingest("run 1")
+    isolated(made, "read_committed")
+    made.kafka.stable = 12
+    made.ends((0, 20), (0, 9))
+    pending = ingest.plan_ingest(made.opened, "run 2")
+    assert pending is not None
+    assert changes_since_pin(made.opened.log, pending.window, made.opened.book.reads(pending.window)) == []
 
 
 def test_a_lane_waits_for_the_transaction_that_holds_its_offsets_back(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
             changes.append(f"{range_.at} is gone")
         elif range_.start < range_.until and range_.start < partition.start:
             changes.append(f"{range_.at}: the log now begins at {partition.start}, the window at {range_.start}")
-        elif partition.end < range_.until:
-            changes.append(f"{range_.at}: the log now ends at {partition.end}, the window at {range_.until}")
+        elif partition.written < range_.until:
+            changes.append(f"{range_.at}: the log now ends at {partition.written}, the window at {range_.until}")
         elif ends.get((range_.topic, range_.partition), range_.until) < range_.until:
             cut = ends[range_.topic, range_.partition]
             changes.append(
@@ -83,7 +83,7 @@ def _ends_below(range_: WindowRange, logs: Mapping[str, TopicLog]) -> bool:
     """Whether a log seems to end within a range that was pinned."""
     log = logs.get(range_.topic)
     now = log.partitions.get(range_.partition) if log is not None else None
-    return now is not None and now.end < range_.until
+    return now is not None and now.written < range_.until
 
 
 def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
