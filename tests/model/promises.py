@@ -116,6 +116,9 @@ class Promises:
         if before is None:
             assert (head["seq"], head["pending"], head["last"]) == (0, None, None), f"{lane} begins with a window"
             return
+        if self.register is not None and self.register.get("retired"):
+            # Each head is written once more, so that nobody who is at work commits.
+            return
         assert before["state"] != "closed", f"{lane} was closed, and its head has changed"
         if head["seq"] != before["seq"]:
             self._commits(at, lane, before, head)

@@ -16,7 +16,8 @@ from tests.simulation.kept import FOUND, how_to_keep, keep, kept
 from tests.simulation.known import known
 from tests.simulation.pairs import Pairs
 from tests.simulation.playing import Failure, failure_of, shortened, stage, story_of
-from tests.simulation.steps import THEME_NAMES, Program, drawn
+from tests.simulation.steps import Program, drawn
+from tests.simulation.themes import THEMES
 
 # A long search says now and then how far it is.
 _SEEDS_A_LINE = 1_000
@@ -33,7 +34,7 @@ def main() -> int:
         type=int,
         help="the first seed, 1 without it; one alone is played with --seeds 1. With --seconds, it comes from the date",
     )
-    parser.add_argument("--theme", choices=THEME_NAMES, help="give every seed this theme")
+    parser.add_argument("--theme", choices=THEMES, help="give every seed this theme")
     parser.add_argument(
         "--seconds",
         type=float,
@@ -45,7 +46,7 @@ def main() -> int:
     options = parser.parse_args()
     with stage():
         if options.bugs:
-            return _find_bugs(options.seeds)
+            return _find_bugs(options.seeds, options.theme)
         if options.seconds:
             # A night's seeds are those of its date, so that each night plays others.
             first = options.first or date.today().toordinal() * 100_000
@@ -61,7 +62,7 @@ def _one_by_one(first: int, last: int | None, theme: str | None) -> Iterator[tup
 
 def _shared(first: int, seconds: float) -> Iterator[tuple[int, str | None]]:
     """Seeds from `first` on, each with the theme that has had the least processor time so far."""
-    spent: dict[str | None, float] = dict.fromkeys((None, *THEME_NAMES), 0.0)
+    spent: dict[str | None, float] = dict.fromkeys((None, *THEMES), 0.0)
     for seed in itertools.count(first):
         if sum(spent.values()) > seconds:
             break
@@ -116,10 +117,10 @@ def _told(whose: str, program: Program, failure: Failure, kinds: Counter[str]) -
     return 0 if is_known else 1
 
 
-def _find_bugs(seeds: int) -> int:
+def _find_bugs(seeds: int, theme: str | None) -> int:
     lost = 0
     for name, bug in PLANTED.items():
-        found = first_seed(bug, range(1, seeds + 1))
+        found = first_seed(bug, range(1, seeds + 1), theme)
         lost += found is None
         print(f"{name}: {'not found' if found is None else f'seed {found[0]}: {found[1]}'}", flush=True)
     return 1 if lost else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,9 @@ from tests.support.memory import MemoryStore
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.recovery.backup import restore
 from tidemark.ledger.recovery.rebuilding import rebuild
+from tidemark.ledger.stores.contract import Key
 from tidemark.sinks.kinds import by_order
+from tidemark.sinks.taking_over import take_over
 
 _RESTORED_MS = 12_347
 
@@ -48,6 +51,29 @@ def move_to_a_restored_one(world: World, path: Path) -> None:
     restore(_book(world, empty), path)
     world.store.values = empty.values
     world.opened = world.open()
+
+
+def move(world: World, path: Path) -> tuple[MemoryStore, dict[Key, int]]:
+    """A final backup is restored in another place, while others may be at work. Gives the older store, and its windows."""
+    world.pass_by(_RESTORED_MS)
+    empty = _like(world.store)
+    register = world.opened.book.register()
+    assert register is not None
+    if not world.moved:
+        # Until now nobody has asked whose the tables are.
+        world.mark_tables(register[1].ledger)
+        world.moved = True
+    restore(_book(world, empty), path)
+    older = world.move_ledger(empty.values)
+    left = take_over(world.opened.book, world.opened.connections)
+    assert world.away or not left, left
+    return older, committed_in(older)
+
+
+def committed_in(store: MemoryStore) -> dict[Key, int]:
+    """The number of the last window of each lane that has any."""
+    heads = {key: json.loads(value)["seq"] for key, value in store.values.items() if key[0] == "head"}
+    return {key: seq for key, seq in heads.items() if seq}
 
 
 def _like(store: MemoryStore) -> MemoryStore:

@@ -48,6 +48,11 @@ class Cluster:
 
     # what is stored
 
+    def now(self) -> int:
+        """The region server's time: it gives two writes to one cell different ones."""
+        self.clock = max(self.clock + 1, self.time())
+        return self.clock
+
     def put(self, table: str, cells: Iterable[Put], timestamp: int) -> None:
         self._changes(table)
         rows = self.tables[table]
@@ -221,9 +226,7 @@ class Connection:
         return True
 
     def _time(self) -> int:
-        """The region server's: it gives two writes to one cell different times."""
-        self._cluster.clock = max(self._cluster.clock + 1, self._cluster.time())
-        return self._cluster.clock
+        return self._cluster.now()
 
 
 class Connection2:
@@ -257,6 +260,18 @@ class Connection2:
         rows = self._cluster.rows(table.decode(), scan.startRow, scan.stopRow)
         found = (self._result(table.decode(), row, scan) for row in rows)
         return [one for one in found if one.columnValues][:number]
+
+    def checkAndPut(
+        self, table: bytes, row: bytes, family: bytes, qualifier: bytes, expected: bytes | None, put: Any
+    ) -> bool:
+        effect()
+        column = b"%b:%b" % (family, qualifier)
+        now = self._cluster.newest(table.decode(), row, wanted=[column]).get(column)
+        if (now[0] if now else None) != expected:
+            return False
+        for one in put.columnValues:
+            self._cluster.put(table.decode(), [(put.row, column, one.value)], self._cluster.now())
+        return True
 
     def deleteMultiple(self, table: bytes, deletes: Sequence[Any]) -> list[Any]:
         def apply() -> None:

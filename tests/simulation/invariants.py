@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.simulation.work import Place
+from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import INGEST, GapKind, Register
@@ -40,6 +41,26 @@ def takes_while_paused(oracle: Oracle, key: Key, expected: bytes | None, value: 
     stored = oracle.world.store.values.get(REGISTER)
     entry = decode(stored, Register, "the register").lanes.get(key[1]) if stored is not None else None
     return entry is not None and entry.paused is not None
+
+
+def unreadable(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -> set[Place]:
+    """Of a window that is pinned by this value of a head: what a reader does not find in Kafka now."""
+    if key[0] != "head" or expected is None or (json.loads(expected).get("pending") or None) is not None:
+        return set()
+    pending = oracle.book.head_in(key[1], value).head.pending
+    if pending is None:
+        return set()
+    from tests.simulation.oracle import each
+
+    window, found = pending.window, set[Place]()
+    for place in each(oracle.book.reads(window)):
+        at = place[0]
+        topic, log = oracle.world.kafka.held.get(at.topic), oracle.world.kafka.log(at.topic, at.partition)
+        there = topic is not None and topic.topic_id == window.topic_ids.get(at.topic) and log is not None
+        end = 0 if log is None else log.stable if window.isolation == READ_COMMITTED else log.end
+        if not there or log is None or not log.start <= place[1] < end:
+            found.add(place)
+    return found
 
 
 def holes_of(oracle: Oracle) -> set[Place]:

@@ -30,7 +30,7 @@ from tidemark.errors import LedgerContradiction, NotAuthorized
 from tidemark.ledger.book import Book, Committed, head_key
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind, LaneState
+from tidemark.ledger.records import INGEST, Attempt, GapKind, Guarantee, LaneKind, LaneState
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
@@ -153,7 +153,12 @@ class Oracle:
         # How often each sink's place had changed when it looked last, and which windows counted.
         self._looked: dict[Sink, tuple[int, list[tuple[int, bool]]]] = {}
         self._learned = -1
-        self.follows = True
+        # Whether the promises know the whole history of the ledger, and whether the ledger has forgotten some of it.
+        self.follows, self.forgets = True, False
+        # Which offsets people have asked to be skipped, up to which offset the last of them, and what was skipped.
+        self._may_skip: dict[tuple[str, int], list[range]] = {}
+        self.skip_to: dict[tuple[str, int], int] = {}
+        self.skipped: set[Place] = set()
         self.identity: dict[Place, int] = {}
         self.places: dict[int, Place] = {}
         self.keys: dict[Place, int] = {}
@@ -198,9 +203,13 @@ class Oracle:
         number = self.world.read_by[generation][place].number
         self.results.write({_coordinate(place): Row(number, self.world.ledger.network.calls)}, generation)
 
-    def moves(self) -> None:
-        """The ledger goes on in another place. Its heads are written anew there, which is no change that promises know."""
-        self.follows = False
+    def moves(self, *, forgets: bool = True) -> None:
+        """The ledger goes on in another place. Its heads are written anew there, which is no change that promises know.
+
+        `forgets`: it lacks something that was in the older one.
+        """
+        self.follows, self._applied = False, 0 if not forgets else self._applied
+        self.forgets = self.forgets or forgets
         self.world.told = lambda lane, seq, token, committed: None
         self.world.writes_rows, self.world.row_stored = (
             (lambda messages, attempt, **_: None),
@@ -447,6 +456,7 @@ class Oracle:
         record, covers, gone = one.record, each(one.covers), each(one.erased)
         lane, first = record.lane, not record.kind.reads_again and record.window.guarantee != Guarantee.NONE
         self.met[f"windows of a {record.kind}"] += 1
+        self._learn_gaps(one)
         named = covers if record.kind in (LaneKind.INGEST, LaneKind.BACKFILL) else self.lanes[lane].named & covers
         if first:
             again = {*self.identity} & covers & {place for found in self.expected.values() for place in found}
@@ -479,6 +489,35 @@ class Oracle:
             self.damaged[sink] -= covers if record.window.counts_for(sink) else set()
         if not later:
             self._identify(one.generation)
+
+    def asks_to_skip(self, to: Mapping[tuple[str, int], int]) -> None:
+        """Somebody asks to skip what lies between the positions and these offsets. A cut that is met then is passed by."""
+        self.skip_to = dict(to)
+        for name, target in to.items():
+            self._may_skip.setdefault(name, []).append(range(self._next(name), target))
+
+    def _next(self, name: tuple[str, int]) -> int:
+        """The position in a partition, or where its log was cut below that; 0 of a log that nobody has read."""
+        log = self.world.kafka.log(*name)
+        ends = [end for at, end in self.positions().items() if (at.topic, at.partition) == name and self.is_newest(at)]
+        return min([*ends, *(first for epoch, first in log.epochs if epoch)], default=0) if log and ends else 0
+
+    def _learn_gaps(self, one: Committed) -> None:
+        """What a window has jumped over: only what Kafka has lost, or what somebody has asked to be skipped."""
+        gaps, name = one.record.window.gaps, f"{one.record.lane}/{one.record.seq}"
+        lost = {gap.as_range().partition for gap in gaps if gap.kind == GapKind.LOST}
+        for gap in gaps:
+            at, places = gap.as_range().partition, each([gap.as_range()])
+            if gap.kind == GapKind.LOST:
+                log = self.world.kafka.log(at.topic, at.partition) if self.is_newest(at) else None
+                there = {place for place in places if log is not None and place[1] >= log.start}
+                check(not there, f"{name} passes over {said(there)} as lost, and Kafka has them")
+                continue
+            self.met["offsets skipped"] += len(places)
+            self.skipped |= places
+            by_policy = self.world.setting.out_of_range == "latest" and at in lost
+            may = {place for place in places if any(place[1] in one for one in self._may_skip.get(at[:2], ()))}
+            check(by_policy or may == places, f"{name} skips what nobody has asked for: {said(places - may)}")
 
     def _take_away(self, sink: Sink, places: set[Place]) -> None:
         self.damaged[sink] -= places
@@ -683,6 +722,7 @@ class Oracle:
         gone = {at.topic for at in self.positions()} - self.world.kafka.held.keys()
         unnoted = [one for one in sorted(gone) if not newest(topics, one).left]
         check(not unnoted, f"the ingest has ended well, and nothing says that a topic is gone: {unnoted}")
+        skipped = {(at.topic, at.partition, offset) for at, offset in self.skipped}
         for topic, number, log in self.world.kafka.parts():
             begins = starts.get((topic, number))
             ids = {one.incarnation: one.topic_id for one in topics.get(topic, ())}
@@ -693,7 +733,7 @@ class Oracle:
                 (TopicPartition(topic, number), at)
                 for at, one in log.slots.items()
                 if one is not None and below <= at < self._readable(log) and one.transaction not in log.aborted
-                if one.number not in self.places
+                if one.number not in self.places and (topic, number, at) not in skipped
             }
             check(not unread, f"the ingest has ended well, and no window has read {said(unread)}")
 

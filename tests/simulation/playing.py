@@ -15,7 +15,7 @@ from tests.simulation.actors import Actor, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
-from tests.simulation.invariants import takes_while_paused
+from tests.simulation.invariants import takes_while_paused, unreadable
 from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
@@ -30,6 +30,7 @@ from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import HBASE, LATEST, SUMS, Place
 from tests.simulation.world import Setting, World, simulated
+from tests.support.memory import MemoryStore
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.commit import protocol
 from tidemark.errors import (
@@ -45,7 +46,8 @@ from tidemark.errors import (
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.recovery.backup import back_up
 from tidemark.ledger.recovery.verifying import verify
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.ledger.stores.contract import Key
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
 
 # What looks at everything, or changes how everything is read.
 _OF_ALL = ("rows", "totals", "newest", "back up", "isolation", "major", "recreate", "erase key")
@@ -72,6 +74,10 @@ class Play:
         self.plans: list[Request] = []
         self.refusal: TidemarkError | None = None
         self.backups: list[Path] = []
+        # The last backup of a ledger that moves, as long as it is not restored; the ledgers that have moved, with
+        # what was committed there by then.
+        self.final: Path | None = None
+        self.older: list[tuple[MemoryStore, dict[Key, int]]] = []
         self.edits = Edits(self.world)
         self.oracle.is_damaged = lambda: self.edits.is_damaged
         self.pages, self.looks = Pages(self.oracle), Looks(self.oracle)
@@ -90,6 +96,8 @@ class Play:
             if actor is not None and self.refusals.undisturbed(actor):
                 paused = takes_while_paused(self.oracle, key, expected, value)
                 check(not paused, f"{actor.name} works on a window of a lane that is paused")
+                gone = unreadable(self.oracle, key, expected, value)
+                check(not gone, f"{actor.name} has pinned what nobody can read: {said(gone)}")
             if key[0] == "register":
                 self.oracle.proposed.setdefault(value, getattr(current(), "request", None))
             return asked(key, expected, value)
@@ -146,7 +154,7 @@ class Play:
 
     def _do(self, step: Step) -> Actor | None:
         actor: Actor | None = None
-        if step.name in ("pause",):
+        if step.name in ("pause", "move"):
             self.refusals.happened.add(step.name)
         happens = self._of_kafka(step) or self._of_machines(step)
         if happens is not None:
@@ -160,6 +168,8 @@ class Play:
             if is_new and not actor.stopped and self.oracle.book.head(INGEST) is not None:
                 self.oracle.began()
         self.world.pass_by(STEP_MS)
+        if self.final is not None:
+            self._moved()
         self.oracle.look()
         return actor
 
@@ -285,8 +295,6 @@ class Play:
         name = f"run {step.run}"
         if step.name in ("ingest", "take over"):
             return (lambda: programs.ingest(name, take_over=step.name == "take over")), None
-        if step.name == "back up":
-            return self._back_up, None
         if step.name == "plan":
             request = self._asked(replace(step, name="replay"), f"planned {step.run}")
             if request is None:
@@ -314,11 +322,21 @@ class Play:
             if request is not None and step.b == 5 and not request.repair:
                 request = replace(request, dry=True, said=[], left_out=set())
             return (request.begin, request) if request is not None else None
+        return self._of_operators(step) or self._reader(step)
+
+    def _of_operators(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
         if step.name in ("cancel", "pause", "resume"):
             lanes = self.oracle.open_lanes()
             act = getattr(programs, step.name)
             return ((lambda: act(lanes[step.a % len(lanes)])), None) if lanes else None
-        return self._reader(step)
+        if step.name == "abandon":
+            lanes = [INGEST, *self.oracle.open_lanes(), "replay-of-nobody"]
+            lane = lanes[step.a % len(lanes)]
+            return (lambda: programs.abandon(lane, take_over=step.b % 2 == 0)), None
+        if step.name == "skip":
+            return self._skip(step)
+        acts = {"back up": self._back_up, "move": self._move}
+        return (acts[step.name], None) if step.name in acts else None
 
     def _back_up(self) -> None:
         path = elsewhere.new_file()
@@ -326,6 +344,38 @@ class Play:
         if not self.edits.is_damaged:
             # One of a ledger that somebody has edited has the edit, too.
             self.backups.append(path)
+
+    def _move(self) -> None:
+        """A final backup of the ledger, which is restored in another place once it is written."""
+        path, moves = elsewhere.new_file(), len(self.older)
+        programs.back_up_for_good(path)
+        # Nobody restores a ledger where it was restored meanwhile.
+        self.final = path if len(self.older) == moves and self.final is None else self.final
+
+    def _moved(self) -> None:
+        """The stream file names the new place from now on; whoever is at work has read it before."""
+        assert self.final is not None
+        if self.edits.is_damaged:
+            return
+        self.older.append(elsewhere.move(self.world, self.final))
+        self.final = None
+        self.oracle.moves(forgets=False)
+        self._note_proposals()
+        self.met["ledgers moved"] += 1
+
+    def _skip(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
+        """To the end, or some offsets on in one partition."""
+        positions = {at: end for at, end in self.oracle.positions().items() if self.oracle.is_newest(at)}
+        if not positions:
+            return None
+        if step.a % 3 == 0:
+            names = [(topic, number) for topic, number, _ in self.world.kafka.parts()]
+            self.oracle.asks_to_skip(dict.fromkeys(names, MAX_OFFSET))
+            return (lambda: programs.skip(["latest"])), None
+        at = sorted(positions)[step.a % len(positions)]
+        target = positions[at] + 1 + step.b
+        self.oracle.asks_to_skip({(at.topic, at.partition): target})
+        return (lambda: programs.skip([f"{at.topic}/{at.partition}@{target}"])), None
 
     def _plan(self, request: Request) -> None:
         mine = current()
@@ -459,6 +509,7 @@ class Play:
         # Late writes arrive, and leases end.
         for _ in range(8):
             self.world.ledger.network.tick()
+        self._end_moving()
         self.world.pass_by(2 * protocol.LEASE_MS)
         self.oracle.look()
         done = self._last("last ingest", lambda: programs.ingest("last"), None)
@@ -491,6 +542,19 @@ class Play:
             check(done, f"nobody is at work, and a compaction is refused: {self.refusal}")
             check_compacted(self.world, self.oracle.erased)
         self._go_on_elsewhere()
+
+    def _end_moving(self) -> None:
+        """Somebody who has begun to move the ledger goes on; and nobody has committed anything in those that have moved."""
+        register = self.oracle.book.register()
+        if register is not None and register[1].retired and self.final is None:
+            self.world.pass_by(2 * protocol.LEASE_MS)
+            moved = self._last("last move", self._move, None)
+            check(moved, f"nobody is at work, and a ledger cannot move: {self.refusal}")
+        if self.final is not None:
+            self._moved()
+            self.oracle.look()
+        for store, windows in self.older:
+            check(elsewhere.committed_in(store) == windows, "somebody has committed in a ledger that has moved")
 
     def _repair(self) -> None:
         """Nobody is at work: what Kafka has and a replay may read is repaired."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
 from tidemark.cli import confirmation, lanes_of_runs, stream_lookup, submitting
 from tidemark.cli.commands import audit as audit_command
-from tidemark.cli.commands import compact, erase, replay, steer
+from tidemark.cli.commands import backups, compact, erase, ledger, replay, steer
 from tidemark.cli.commands import run as run_command
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Listener, Planner, Step, Sweeper, Taken, nobody
@@ -27,6 +28,7 @@ from tidemark.ledger.book import Book, View
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.ledger.register import NewLane, draw_generation, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
+from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_iso
 from tidemark.runs import erasing as runs_erasing
 from tidemark.runs import processing
@@ -103,6 +105,19 @@ def ingest(run: str, *, take_over: bool = False) -> None:
 
 def cancel(lane: str) -> None:
     steer.cancel(STREAM, lane=lane, reason="it was wrong", yes=True, as_json=True)
+
+
+def abandon(lane: str, *, take_over: bool) -> None:
+    ledger.abandon(STREAM, lane=lane, reason="it was wrong", take_over=take_over, yes=True)
+
+
+def skip(to: Sequence[str]) -> None:
+    ledger.skip(STREAM, to=list(to), reason="nobody needs them", yes=True, as_json=True)
+
+
+def back_up_for_good(path: Path) -> None:
+    """The last backup of a ledger that moves: from then on no run uses it."""
+    backups.backup(STREAM, file=path, final=True, reason="it moves", yes=True)
 
 
 def pause(lane: str) -> None:
@@ -198,12 +213,7 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     if request is not None and not found.begun:
         request.claims = found
         request.chosen = {(one.partition, at) for one in found.all for at in range(one.start, one.until)}
-        request.left_out |= {
-            (one.partition, at)
-            for part in found.left_out.values()
-            for one in part
-            for at in range(one.start, one.until)
-        }
+        request.left_out |= _places(found.left_out)
         if request.repair:
             request.named = frozenset((one.partition, at) for one in found.named for at in range(one.start, one.until))
         elif request.since is not None or request.letters:
@@ -213,6 +223,10 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     return found
 
 
+def _places(parts: Mapping[str, RangeSet]) -> set[Place]:
+    return {(one.partition, at) for part in parts.values() for one in part for at in range(one.start, one.until)}
+
+
 _really_check = plan._check
 
 
@@ -220,6 +234,9 @@ _really_check = plan._check
 def _checked(asked: Any, selected: Any) -> None:
     """The answers to what was asked for, before a request is refused since nothing is left of it."""
     now().answered(current(), selected.left_out)
+    request = getattr(current(), "request", None)
+    if request is not None:
+        request.left_out |= _places(selected.left_out)
     _really_check(asked, selected)
 
 
@@ -308,7 +325,19 @@ def commands() -> Iterator[None]:
         stack.enter_context(compacted(opened_here))
         stack.enter_context(audited(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
-        quiets = (run_command, replay, lanes_of_runs, erase, steer, submitting, compact, confirmation, audit_command)
+        quiets = (
+            run_command,
+            replay,
+            lanes_of_runs,
+            erase,
+            steer,
+            submitting,
+            compact,
+            confirmation,
+            audit_command,
+            ledger,
+            backups,
+        )
         for module in quiets:
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):
@@ -319,4 +348,16 @@ def commands() -> Iterator[None]:
 
 # What a command ends with besides a TidemarkError.
 EXITS = (typer.Exit,)
-__all__ = ["EXITS", "INGEST", "Request", "cancel", "commands", "ingest", "pause", "resume"]
+__all__ = [
+    "EXITS",
+    "INGEST",
+    "Request",
+    "abandon",
+    "back_up_for_good",
+    "cancel",
+    "commands",
+    "ingest",
+    "pause",
+    "resume",
+    "skip",
+]

@@ -233,7 +233,8 @@ def _held(world: Refusals, case: Case) -> bool:
     """A run that is not this one has begun a window that is not committed, or is still written."""
     if not world.undisturbed(case.actor):
         return True
-    others = any(run is not None and run != case.actor.run_name for _, _, run in world.pending())
+    own = None if case.name.startswith("abandon") else case.actor.run_name
+    others = any(run not in (None, own) for _, _, run in world.pending())
     return others or any(one.record.receipt is None for one in world.oracle.book.committed())
 
 
@@ -298,6 +299,8 @@ def _held_back(world: Refusals, case: Case) -> bool:
     """An open transaction holds back what is named; a lane is not settled; or its name is used by another request."""
     if "was cut at" in case.text or "was deleted and created again" in case.text:
         return _cut(world, case)
+    if "is pending: let it finish" in case.text:
+        return any(lane == INGEST for lane, _, _ in world.pending())
     if "transaction" in case.text:
         return any(log.running for log in world.world.kafka.all_logs()) or not world.undisturbed(case.actor)
     return not world.undisturbed(case.actor) or world.has_name(case.request)
@@ -308,7 +311,7 @@ def _paused(world: Refusals, _: Case) -> bool:
 
 
 def _damaged(world: Refusals, _: Case) -> bool:
-    return world.oracle.is_damaged() or not world.oracle.follows
+    return world.oracle.is_damaged() or world.oracle.forgets
 
 
 def _wrong_use(world: Refusals, case: Case) -> bool:
@@ -360,6 +363,28 @@ def _no_ledger(world: Refusals, _: Case) -> bool:
     return world.oracle.book.register() is None or world.oracle.book.head(INGEST) is None
 
 
+def _nothing_to_skip(world: Refusals, _: Case) -> bool:
+    """The positions are at the ends already, or where a person has named them."""
+    positions, ends = world.oracle.positions(), _ends(world)
+    reached = {at[:2]: max(end for one, end in positions.items() if one[:2] == at[:2]) for at in positions}
+    to = world.oracle.skip_to
+    return all(reached.get(name, 0) >= min(target, ends.get(name, target)) for name, target in to.items())
+
+
+def _skips_above(world: Refusals, _: Case) -> bool:
+    ends = _ends(world)
+    return any(target > ends.get(at, target) for at, target in world.oracle.skip_to.items())
+
+
+def _ends(world: Refusals) -> dict[tuple[str, int], int]:
+    logs = {name: world.world.kafka.log(*name) for name in world.oracle.skip_to}
+    return {name: world.readable(log) for name, log in logs.items() if log is not None}
+
+
+def _starts_above(world: Refusals) -> bool:
+    return any(log.end < world.world.setting.start for log in world.world.kafka.all_logs())
+
+
 def _not_open(world: Refusals, case: Case) -> bool:
     """The lane is closed: it was, or its head says so already."""
     lanes = {lane for lane in world.oracle.open_lanes() if lane in case.text}
@@ -382,7 +407,11 @@ _WORDS: dict[str, Callable[[Refusals, Case], bool]] = {
     "has no open lane": _not_open,
     "is not open": _not_open,
     "has no lane": _not_open,
-    "start.offsets": lambda world, _: world.world.kafka.gave_old_ends,
+    "nothing would be skipped": _nothing_to_skip,
+    "never falls back": lambda world, case: not world.undisturbed(case.actor),
+    "was retired": lambda world, _: "move" in world.happened,
+    "start.offsets": lambda world, _: world.world.kafka.gave_old_ends or _starts_above(world),
+    "lies above it": _skips_above,
 }
 _RULES: dict[type[TidemarkError], Callable[[Refusals, Case], bool]] = {
     errors.Unreachable: _server_away,
@@ -408,6 +437,7 @@ _RULES: dict[type[TidemarkError], Callable[[Refusals, Case], bool]] = {
     errors.SourceChanged: _source_changed,
     errors.Conflict: _held_back,
     errors.LedgerContradiction: _damaged,
+    errors.OwnedByAnother: lambda world, _: "move" in world.happened,
     errors.WrongUse: _wrong_use,
 }
 

@@ -37,6 +37,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
 from tidemark.ledger.recovery import backup
 from tidemark.ledger.stores import doubt
+from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_iso
 from tidemark.planning import merging, splitting
@@ -118,6 +119,8 @@ class World:
         self.store.server_time = lambda: self.clocks.now
         self.ledger = Ledger(self.store)
         self.older = setting.older
+        # Whether its ledger has ever moved.
+        self.moved = False
         self.scheduler = Scheduler()
         self.actors: list[Actor] = []
         self.isolation = setting.isolation
@@ -144,13 +147,13 @@ class World:
         self.accepts: Callable[[Any, RangeSet], None] = lambda request, selection: None
         self.row_stored: Callable[[Place, int], None] = lambda place, generation: None
         self.gateway = Gateway(HBaseEndpoint("host", 1))
-        self._mark_tables()
+        self.mark_tables()
         _now = self
         self.opened = self.open()
 
-    def _mark_tables(self) -> None:
+    def mark_tables(self, ledger: str = "here") -> None:
         for name, more in ((ROWS, {}), (SUMS, {"block_offsets": self.block}), (LETTERS, {}), (LATEST, {})):
-            self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json(more))], 1)
+            self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json({"ledger": ledger, **more}))], 1)
 
     def open(self) -> OpenStream:
         """The stream, as a program that starts now opens it: with its own memory of the ledger."""
@@ -167,6 +170,17 @@ class World:
         self.actors.append(actor)
         self.scheduler.run(actor)
         return actor
+
+    def move_ledger(self, values: dict[Key, bytes]) -> MemoryStore:
+        """From now on the ledger is in another place; gives the older one. Whoever is at work keeps the way there."""
+        older, self.store = self.store, type(self.store)()
+        self.store.server_time, self.store.values = older.server_time, values
+        self.ledger = Ledger(self.store)
+        self.ledger.away = "ledger" in self.away
+        for key in values:
+            self.ledger.network.values[key].append((0, values[key]))
+        self.opened = self.open()
+        return older
 
     def was_read(self, generation: int, messages: Mapping[Place, Message]) -> None:
         self.read_by[generation] = dict(messages)
@@ -305,4 +319,4 @@ def _start(setting: Setting) -> Any:
 def _json(more: Mapping[str, Any]) -> bytes:
     import json
 
-    return json.dumps({"stream": "orders", "ledger": "here", **more}).encode()
+    return json.dumps({"stream": "orders", **more}).encode()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from msgspec import structs
+
 from tests.model.planting import replaced
-from tidemark.errors import ClaimOverlap, Conflict, HeldByAnother, VerificationFailed
+from tidemark.errors import ClaimOverlap, Conflict, HeldByAnother, LedgerContradiction, VerificationFailed, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.register import change
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.requests import answers
 
@@ -25,7 +28,7 @@ class Replacement:
     name: str
     make: Callable[[Function], Function]
     seed: int
-    theme: str | None = None
+    theme: str
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -114,12 +117,66 @@ def _nothing_is_wrong(original: Function) -> Function:
     return lambda *given, **named: []
 
 
+def _an_offset_more(original: Function) -> Function:
+    def share(ranges: Any, limit: int | None) -> Any:
+        found = original(ranges, limit)
+        return {at: (start, until + 1 if until > start else until) for at, (start, until) in found.items()}
+
+    return share
+
+
+def _skips_an_offset_more(original: Function) -> Function:
+    def skipping(head: Any, known: Any, request: Any, to: Any) -> Any:
+        logs = known.to_read()
+        return original(head, known, request, {at: min(end + 1, max(end, logs[at].end)) for at, end in to.items()})
+
+    return skipping
+
+
+def _loses_an_offset_more(original: Function) -> Function:
+    def jumps(at: Any, position: int, log: Any, request: Any, *, begins: bool) -> Any:
+        more = replace(log, start=min(log.start + 1, log.end)) if position < log.start else log
+        return original(at, position, more, request, begins=begins)
+
+    return jumps
+
+
+def _leaves_the_heads(original: Function) -> Function:
+    def retire(book: Any, reason: str) -> None:
+        change(book, lambda register: structs.replace(register, retired=reason))
+
+    return retire
+
+
+def _is_damage(original: Function) -> Function:
+    def required_head(book: Any, lane: str) -> Any:
+        try:
+            return original(book, lane)
+        except WrongUse as problem:
+            raise LedgerContradiction(f"the head of {lane} is missing") from problem
+
+    return required_head
+
+
 WRONG: dict[str, Replacement] = {
+    "a window has an offset more than there is": Replacement(
+        "tidemark.planning.planner", "share", _an_offset_more, 1, "new leaders"
+    ),
+    "a skip goes an offset too far": Replacement(
+        "tidemark.planning.planner", "skipping", _skips_an_offset_more, 20, "skips"
+    ),
+    "an offset more is said to be lost": Replacement(
+        "tidemark.planning.planner", "jumps", _loses_an_offset_more, 26, "skips"
+    ),
+    "whoever is at work commits in a ledger that has moved": Replacement(
+        "tidemark.ledger.recovery.backup", "retire", _leaves_the_heads, 10, "ledgers that move"
+    ),
+    "a lane that never was is damage": Replacement("tidemark.ledger.register", "required_head", _is_damage, 1, "skips"),
     "a window that reaches the end of the log is refused": Replacement(
-        "tidemark.runs.windows.changes_since_pin", "changes_since_pin", _refuses_windows_at_the_end, 1
+        "tidemark.runs.windows.changes_since_pin", "changes_since_pin", _refuses_windows_at_the_end, 1, "refusals"
     ),
     "a window that is full has too much": Replacement(
-        "tidemark.offsets.tallies", "check_read", _refuses_full_windows, 1
+        "tidemark.offsets.tallies", "check_read", _refuses_full_windows, 1, "refusals"
     ),
     "the first offset is said to be expired": Replacement(
         "tidemark.runs.requests.answers", "before", _says_the_first_is_expired, 1, "refusals"
@@ -140,5 +197,7 @@ WRONG: dict[str, Replacement] = {
         "tidemark.commit.protocol", "pin", _waits_for_other_lanes, 4, "half closed"
     ),
     "a lane that is paused goes on": Replacement("tidemark.ledger.register", "check_not_paused", _nothing, 1, "pauses"),
-    "verify finds nothing": Replacement("tidemark.ledger.recovery.verifying", "verify", _nothing_is_wrong, 1),
+    "verify finds nothing": Replacement(
+        "tidemark.ledger.recovery.verifying", "verify", _nothing_is_wrong, 1, "refusals"
+    ),
 }
