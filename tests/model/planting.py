@@ -68,9 +68,9 @@ _REPLACED: dict[str, Callable[..., Any]] = {}
 
 
 def _functions(code: CodeType) -> Iterator[tuple[str, CodeType]]:
-    """The outermost functions of a module, and those of its classes, by their qualified names."""
+    """The outermost functions of a module, and those of its classes, by their qualified names; not what has no name."""
     for one in code.co_consts:
-        if isinstance(one, CodeType):
+        if isinstance(one, CodeType) and one.co_name != "<lambda>":
             if one.co_flags & inspect.CO_NEWLOCALS:
                 yield one.co_qualname, one
             else:
