@@ -42,6 +42,12 @@ def test_what_spark_writes(value: float, text: str) -> None:
     assert of_file(row)["fields"] == {"amount": text}
 
 
+def test_a_field_that_begins_with_an_underscore_is_shown() -> None:
+    """Debezium's `__deleted`, and MongoDB's `_id`: files had them, and `tidemark results` left them out."""
+    own = {"_topic": "a", "_partition": 0, "_incarnation": 1, "_offset": 5, "_index": 0, "_digest": 7, "_generation": 9}
+    assert of_file({**own, "_id": "o1", "__deleted": "true", "n": None})["fields"] == {"_id": "o1", "__deleted": "true"}
+
+
 @given(st.floats())
 def test_a_text_is_that_of_one_value(value: float) -> None:
     found = value_of("double", double_text(value).encode())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.settings.own_names import is_own
 from tidemark.sinks.double_texts import double_text
 from tidemark.sinks.stored_rows import Place
 
@@ -25,7 +26,7 @@ def texts(fields: Mapping[str, bytes]) -> dict[str, str]:
 def of_file(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a file, without the fields that are null."""
     at = TopicPartition(row["_topic"], row["_partition"], row["_incarnation"])
-    fields = {name: _as_text(value) for name, value in row.items() if name[0] != "_" and value is not None}
+    fields = {name: _as_text(value) for name, value in row.items() if not is_own(name) and value is not None}
     return {**place(Place(at, row["_offset"], row["_index"])), "fields": fields}
 
 

@@ -26,6 +26,7 @@ import xxhash
 from pyarrow import fs
 
 from tidemark.errors import WrongUse
+from tidemark.settings.own_names import is_own
 from tidemark.sinks.parquet import folders
 from tidemark.types.fields import NESTED, FieldType, is_nested, joined, of_arrow, text_of, type_of
 from tidemark.types.renamed_fields import NEVER, Names, both
@@ -171,7 +172,7 @@ def _of_newest(filesystem: fs.FileSystem, path: str) -> dict[str, str]:
             if folders.is_read(one):
                 with filesystem.open_input_file(one.path) as file:
                     schema = pq.read_schema(file)
-                return {field.name: _kind(field.type) for field in schema if field.name[0] != "_"}
+                return {field.name: _kind(field.type) for field in schema if not is_own(field.name)}
     return {}
 
 
