@@ -273,11 +273,11 @@ def _partitions(world: Refusals, _: Case) -> bool:
 
 def _out_of_range(world: Refusals, case: Case) -> bool:
     """Some log has lost what is named, or what is to be read next."""
-    if not world.happened & {"retain", "recreate", "delete topic", "cut", "compact"}:
+    if not world.happened & {"retain", "recreate", "delete topic", "cut", "compact", "isolation"}:
         return False
     if "whole blocks" in case.text:
-        if world.oracle.commits_first:
-            # Of a window without a receipt nobody knows what it has read.
+        if world.oracle.commits_first or "isolation" in world.happened:
+            # Of a window without a receipt nobody knows what it has read; and what was left out before may come up.
             return True
         gone = world.widened(place for place in world.oracle.identity if not world.is_there(place))
         # What a time, a key or a reason means is not known yet.

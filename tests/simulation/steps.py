@@ -24,6 +24,7 @@ from tests.simulation.actors import (
     Stop,
 )
 from tests.simulation.lake import HALF_REMOVED
+from tests.simulation.others import LAKES
 from tests.simulation.themes import NONE, THEMES, WIDE, WRITING, Theme, after, both
 from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
@@ -123,6 +124,9 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     )
     setting, first = _setting(chance), Step("produce", 8, about.first, chance.randrange(5))
     setting = replace(setting, **{name: chance.choice(choices) for name, choices in about.settings.items()})
+    if not LAKES.keys().isdisjoint(setting.sinks):
+        # No other guarantee is taken there.
+        setting = replace(setting, guarantee="at_least_once")
     if about.stories:
         steps = _with_stories(chance, about, steps)
     # Mostly there is something to work on.
