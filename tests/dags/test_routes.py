@@ -211,6 +211,7 @@ def test_some_of_many_streams_are_a_small_answer_in_the_order_of_all(
     orders.ends((0, 10))
     orders.ingest("orders__ingest/first")
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags) - {"hidden__ingest"})
+    monkeypatch.setattr(viewing, "known_dags", set)
     opened_by_pages(monkeypatch, orders)
 
     def opened(path: Path, connections: Connections, **_: object) -> OpenStream:

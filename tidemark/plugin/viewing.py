@@ -197,10 +197,12 @@ class Viewing:
         """Reads files and Airflow's database, as Airflow does."""
         files, problems = self.known.now()
         dags = [_dag(name) for name in files]
-        allowed, there = may_see(user, dags), known_dags(dags)
+        allowed = may_see(user, dags)
+        others = {*dags} - {*allowed}
+        new = others - known_dags(others)
         seen = {name: file for name, file in files.items() if _dag(name) in allowed}
         # Nobody has a right to a DAG that Airflow has not read, so its stream is shown as the problem of a file is.
-        unread = [_unread(file) for name, file in files.items() if _dag(name) not in there]
+        unread = [_unread(file) for name, file in files.items() if _dag(name) in new]
         wrong = [*problems, *unread]
         return seen, wrong if wrong and may_see_files(user) else []
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Transaction
 
 from tidemark.clients.lake import beside
-from tidemark.errors import LedgerContradiction, Unreachable
+from tidemark.errors import LedgerContradiction, TidemarkError, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.records import Record, Register
@@ -131,11 +131,19 @@ class _Publication:
         if not written and self._has_rows and not was_restored(self.book):
             raise Unreachable(f"{self.folder} is not there; its disk may have been unmounted just now")
         for path in written:
-            if others and change.copy(path, self.generation, lambda batch: are_in(batch, others)) is not None:
-                continue
-            name = self._name_of(path)
-            put(path, f"{self.base}/{name}")
-            change.add(name, self.generation)
+            try:
+                self._add_file(change, path, others)
+            except (OSError, TidemarkError):
+                # Whoever has published a window without rows has made no version, and has removed its folder.
+                if self._has_rows or files.exists(path):
+                    raise
+
+    def _add_file(self, change: FileChange, path: str, others: RangeSet) -> None:
+        if others and change.copy(path, self.generation, lambda batch: are_in(batch, others)) is not None:
+            return
+        name = self._name_of(path)
+        put(path, f"{self.base}/{name}")
+        change.add(name, self.generation)
 
     def _leave_out(self, change: FileChange, there: Sequence[TableFile], others: RangeSet) -> None:
         """Take out the rows at the window's offsets that count no more because of it."""
