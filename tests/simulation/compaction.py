@@ -31,11 +31,11 @@ STREAM = "orders"
 _MOST_BYTES = 1 << 30
 
 
-def compact(run: str, *, windows: int | None = None, again: bool = False, write: bool = True) -> None:
+def compact(run: str, sink: str, *, windows: int | None = None, again: bool = False, write: bool = True) -> None:
     """The command."""
     compact_command.compact(
         STREAM,
-        sink=None,
+        sink=sink,
         before="",
         windows=windows,
         again=again,

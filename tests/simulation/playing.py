@@ -426,7 +426,8 @@ class Play:
                 "again": step.a % 3 == 0,
                 "write": step.a % 5 > 0,
             }
-            return (lambda: compact(f"run {step.run}", **how)), None
+            sink = compacted[(step.a + step.b) % len(compacted)]
+            return (lambda: compact(f"run {step.run}", sink, **how)), None
         return None
 
     def _asked(self, step: Step, name: str) -> Request | None:
@@ -537,11 +538,18 @@ class Play:
         if self.oracle.all_damaged():
             self._repair()
         self.oracle.at_rest()
-        if not self.oracle.expected.keys().isdisjoint(COMPACTED) and self.oracle.book.head(INGEST) is not None:
-            done = self._last("last compaction", lambda: compact("last"), None)
-            check(done, f"nobody is at work, and a compaction is refused: {self.refusal}")
-            check_compacted(self.world, self.oracle.erased)
+        self._compact_all()
         self._go_on_elsewhere()
+
+    def _compact_all(self) -> None:
+        """A compaction of each sink that has any, which nothing may refuse now."""
+        compacted = [one for one in COMPACTED if one in self.oracle.expected]
+        if not compacted or self.oracle.book.head(INGEST) is None:
+            return
+        for sink in compacted:
+            done = self._last("last compaction", lambda sink=sink: compact(f"last of {sink}", sink), None)
+            check(done, f"nobody is at work, and a compaction of {sink} is refused: {self.refusal}")
+        check_compacted(self.world, self.oracle.erased)
 
     def _end_moving(self) -> None:
         """Somebody who has begun to move the ledger goes on; and nobody has committed anything in those that have moved."""
