@@ -20,6 +20,7 @@ from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, Attempt
 from tidemark.ledger.recovery.backup import back_up, restore
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.sinks.delta import changing, publishing, remains
 from tidemark.sinks.delta import table as delta_table
@@ -265,3 +266,32 @@ def test_rows_of_another_program_stop_nothing(stream: DeltaInMemory) -> None:
     stream.replay(offsets((0, 1, 5)), "run 2")
     assert stream.counting() == of(range(5))
     assert stream.seen() == [*of(range(5)), (9, 4)]
+
+
+@pytest.mark.covers("I1")
+def test_a_window_without_rows_may_be_published_by_two(stream: DeltaInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is first makes no version of the table, and removes the file that the other one is about to put there."""
+    stream.ends((0, 3))
+    stream.ingest()
+    monkeypatch.setattr(Writing, "read", lambda self, *_: setattr(self, "_covers", RangeSet()))
+    stream.ends((0, 5))
+    with pytest.raises(Killed):
+        stream.ingest(until=Step.COMMITTED)
+    found = stream.opened.book.head(INGEST)
+    assert found is not None
+    record = found.head.last
+    assert record is not None
+    (place,) = record.places
+    there = (stream.opened.book, stream.base, "delta", record, place.place["folder"])
+    real = changing.link
+
+    def after_another(path: str, name: str) -> None:
+        monkeypatch.setattr(changing, "link", real)
+        assert publish(*there)
+        real(path, name)
+
+    monkeypatch.setattr(changing, "link", after_another)
+    assert len(stream.left()) == 1
+    assert publish(*there)
+    assert stream.left() == []
+    assert stream.seen() == stream.counting() == of(range(3))
