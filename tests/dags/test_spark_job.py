@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from services.site import Site
@@ -96,10 +96,10 @@ def test_an_accepted_exit_code_is_the_tasks_result(stream: Stream) -> None:
 def test_a_job_knows_its_task_from_that_of_another_airflow(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
 
-    def execute(self: Any, context: Any) -> None:
-        given.append(self._hook._env["TIDEMARK_TASK"])
+    def submit(self: Any, application: str) -> None:
+        given.append(self._env["TIDEMARK_TASK"])
 
-    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit)
     for context in (HERE, HERE, in_an_airflow()):
         SparkJob(task_id="process", **of_stream(stream)).execute(context)
     first, again, elsewhere = given

@@ -23,7 +23,16 @@ from tidemark.streams.loading import load
 _NAME: TypeAdapter[str] = TypeAdapter(FieldName)
 _ROOMS = ("spark", "sinks", "audit", "views", "schemes", "runs", "commit", "functions")
 # Texts of the code that begin so and name no column.
-_NO_COLUMNS = {"_read", "_tidemark", "_tidemark_fields", "_tidemark_ledger", "_tidemark_owner", *OWN_BEGINNINGS}
+_NO_COLUMNS = {
+    "_as_written",
+    "_origin",
+    "_read",
+    "_tidemark",
+    "_tidemark_fields",
+    "_tidemark_ledger",
+    "_tidemark_owner",
+    *OWN_BEGINNINGS,
+}
 
 
 def words_of_code() -> set[str]:

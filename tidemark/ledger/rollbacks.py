@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownLanes:
     """The register and the heads of the open lanes."""
 
     register: Register
     heads: Mapping[str, StoredHead]
 
     @classmethod
-    def now(cls, book: Book) -> Known | None:
+    def now(cls, book: Book) -> KnownLanes | None:
         stored = book.register()
         return None if stored is None else cls(stored[1], open_heads(book, stored[1]))
 
@@ -49,7 +49,7 @@ class Known:
         return last is not None and last.attempt.generation >= generation
 
 
-def check_known(book: Book, known: Known, place: str, shown: Iterable[tuple[str, int]], ordinal: int) -> None:
+def check_known(book: Book, known: KnownLanes, place: str, shown: Iterable[tuple[str, int]], ordinal: int) -> None:
     """Compare the windows that a place has shown, each by lane and generation, and its highest ordinal, with the ledger.
 
     If it does not know one of them, the ledger goes on as a restored one. `known` was read before the place was asked, so

@@ -13,7 +13,7 @@ from tidemark.errors import OwnedByAnother, ProcessingFailed, TidemarkError, Unr
 from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import WrittenPlace, still_there
 from tidemark.ledger.records import Record, SinkReceipt
-from tidemark.ledger.rollbacks import Known, check_known
+from tidemark.ledger.rollbacks import KnownLanes, check_known
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
@@ -40,7 +40,7 @@ class SinkSweeper:
                 plain_of(sink.type).reach(self._connections, sink.place, standing)
 
     def compare(self, book: Book) -> None:
-        if (known := Known.now(book)) is None:
+        if (known := KnownLanes.now(book)) is None:
             return
         for sink in still_there(book, (place for place in known.places if tells(place.type))):
             try:
