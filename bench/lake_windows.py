@@ -19,10 +19,12 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
+from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
 from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory, LatestInMemory
 from tidemark.ledger.book import now_ms
 from tidemark.sinks.contract import CompactionRequest
+from tidemark.sinks.delta.sink import PlainDelta
 from tidemark.sinks.iceberg.compacting import compact
 from tidemark.sinks.iceberg.sink import PlainIceberg
 from tidemark.sinks.latest.sink import PlainLatestRows
@@ -42,6 +44,15 @@ class _Rows(IcebergInMemory):
         return self.table().scan().to_arrow()
 
 
+class _Files(DeltaInMemory):
+    """The sink `delta`, whose files stay those of one window each: `tidemark compact` takes none of them."""
+
+    def shrink(self, run: str) -> None: ...
+
+    def read(self) -> object:
+        return self.foreign().to_pyarrow_table()
+
+
 class _Newest:
     """A sink of newest rows."""
 
@@ -59,6 +70,7 @@ def _code(_: int, offset: int) -> list[Change]:
 
 
 _SINKS: dict[str, Callable[[Path], Any]] = {
+    "delta": _Files,
     "iceberg": _Rows,
     "iceberg_latest": lambda folder: _Newest(IcebergLatestInMemory(folder, code=_code)),
     "delta_latest": lambda folder: _Newest(DeltaLatestInMemory(folder, code=_code)),
@@ -112,7 +124,7 @@ def _publications() -> Iterator[list[float]]:
     """Within this, the milliseconds of each publication."""
     spent: list[float] = []
     with ExitStack() as stack:
-        for kind in (PlainIceberg, PlainLatestRows):
+        for kind in (PlainDelta, PlainIceberg, PlainLatestRows):
             stack.enter_context(patch.object(kind, "publish", _timed(kind.publish, spent)))
         yield spent
 

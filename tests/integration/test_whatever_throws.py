@@ -355,7 +355,9 @@ def test_messages_on_which_a_transform_fails_only_together(spark: SparkSession, 
 
 
 @pytest.mark.covers("C4", "E55")
-@pytest.mark.parametrize("checks", [[], [{"invalid_when": "i > 5", "reason": "it is large"}]])
+@pytest.mark.parametrize(
+    "checks", [[{"invalid_when": "i > 5", "reason": "it is large"}], pytest.param([], marks=pytest.mark.full)]
+)
 def test_a_condition_that_spark_computes_first_stops_no_stream(
     spark: SparkSession, checks: list[dict[str, str]]
 ) -> None:
@@ -394,7 +396,7 @@ PIECES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.covers("C4")
-@pytest.mark.parametrize("how", PIECES)
+@pytest.mark.parametrize("how", ["explode", pytest.param("lateral view", marks=pytest.mark.full)])
 def test_a_long_key_and_many_pieces_fill_no_disk(spark: SparkSession, how: str) -> None:
     """Each piece keeps the key of its message: a message of a megabyte could keep 120 GB."""
     stream = stream_of(scheme={"type": "string"}, **PIECES[how])
