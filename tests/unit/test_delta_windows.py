@@ -16,6 +16,7 @@ from tests.support.iceberg_in_memory import Killed, Writing
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
 from tests.support.sums_in_memory import ANN, REASON
+from tidemark.clients.lake import beside
 from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, Attempt
@@ -53,6 +54,8 @@ def test_others_see_a_window_once_it_is_committed(stream: DeltaInMemory) -> None
     stream.ingest()
     assert stream.seen() == stream.counting() == of(range(8))
     assert stream.left() == []
+    # Nor folders, of which there would be one more with each window.
+    assert [*Path(beside(stream.base).removeprefix("file://")).glob("lane=*/seq=*")] == []
 
 
 @pytest.mark.covers("I2")

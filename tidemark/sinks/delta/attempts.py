@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pyarrow import fs
 
 from tidemark.clients.lake import beside
-from tidemark.sinks.parquet import files
+from tidemark.sinks.parquet import files, folders
 
 
 def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
@@ -28,3 +32,13 @@ def published(base: str, file: str) -> str | None:
 def written(base: str) -> Mapping[int, list[str]]:
     """The files that attempts have written and that are not in the table yet, by generation."""
     return {one.generation: paths for one, paths in files.by_attempt(beside(base)).items()}
+
+
+def remove(folder: str) -> None:
+    """Remove an attempt's folder, and that of its window where it is empty now: each listing would go through all of them."""
+    files.delete(folder)
+    with folders.opened(folder.rpartition("/")[0]) as (filesystem, path):
+        # A bucket has no folders. One that is not empty is another attempt's too.
+        if isinstance(filesystem, fs.LocalFileSystem):
+            with suppress(OSError):
+                Path(path).rmdir()

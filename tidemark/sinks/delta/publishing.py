@@ -178,7 +178,7 @@ class _Publication:
             for one in live_files(delta_table.prepared(self.base)):
                 if one.name in written and not files.exists(f"{self.base}/{one.name}"):
                     put(written[one.name], f"{self.base}/{one.name}")
-        files.delete(self.folder)
+        attempts.remove(self.folder)
 
     def _name_of(self, path: str) -> str:
         return f"{GENERATION}={self.generation}/{path.rpartition('/')[2]}"
