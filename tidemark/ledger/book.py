@@ -235,6 +235,19 @@ class Book:
         if (register := self.register()) is not None:
             check_in_use(register[1])
 
+    def register_of_windows(self) -> Register:
+        """The register of a ledger that has committed something. Raises LedgerContradiction where it is lost."""
+        versioned = self.register()
+        if versioned is None:
+            raise LedgerContradiction(f"{self.stream} has no register, although windows of it were committed")
+        return versioned[1]
+
+    def register_in_use(self) -> Register:
+        """As `register_of_windows`. Raises WrongUse when the ledger was retired: another one knows what was published since."""
+        register = self.register_of_windows()
+        check_in_use(register)
+        return register
+
     def topics(self) -> dict[str, tuple[TopicIncarnation, ...]]:
         """The topics that the ledger knows, with their incarnations."""
         register = self.register()

@@ -27,11 +27,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, Transaction
 
 from tidemark.clients.lake import beside
-from tidemark.errors import LedgerContradiction, TidemarkError, Unreachable
+from tidemark.errors import TidemarkError, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.records import Record, Register
-from tidemark.ledger.retirement import check_in_use
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.delta import attempts
 from tidemark.sinks.delta import table as delta_table
@@ -92,7 +91,7 @@ class _Publication:
 
     def stage(self, table: DeltaTable, change: FileChange) -> None:
         # The version was loaded before.
-        register = _in_use(self.book)
+        register = self.book.register_in_use()
         versions, generation = versions_of(self.book), self.generation
         known = table.transaction_version(f"{versions}/{self.record.lane}") or 0
         compared = table.transaction_version(f"{versions}/{_COMPARED}") is not None
@@ -196,14 +195,6 @@ class _Publication:
         return {self.sink, *(one.name for one in places if one.place.get("base") == self.base)}
 
 
-def _in_use(book: Book) -> Register:
-    versioned = book.register()
-    if versioned is None:
-        raise LedgerContradiction(f"{book.stream} has no register, although windows of it were committed")
-    check_in_use(versioned[1])
-    return versioned[1]
-
-
 def _not_counting(
     book: Book, names: Collection[str | None], *, lost: bool
 ) -> Callable[[int, pa.RecordBatch], np.ndarray]:
@@ -244,6 +235,6 @@ def _remove_strays(book: Book, base: str, record: Record, folder: str) -> None:
     """
     others = [one for one in files.on_disk(beside(base)) if one.folder != folder]
     if others:
-        register = _in_use(book)
+        register = book.register_in_use()
         if any(one.lane not in register.lanes or (one.lane == record.lane and one.seq <= record.seq) for one in others):
             remove_dead(book, beside(base), register.generation)

@@ -10,13 +10,11 @@ from typing import Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, Committed, View
 from tidemark.ledger.forgetting import origin
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record, Register
-from tidemark.ledger.retirement import check_in_use
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.latest.history import BucketFileGone, History
@@ -83,7 +81,7 @@ def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
 
     def stage(version: TableVersion, write: Write) -> Staged:
         # The version was loaded before.
-        register = _in_use(book)
+        register = book.register_in_use()
         _check_not_replaced(table, version, register)
         window = Committed(record, book.covers(record.window))
         if not _stands_alone(book, register, sink, version, window):
@@ -163,7 +161,7 @@ def _from_all(
     """By the whole history of the ledger. `lost`: buckets that are made again."""
 
     def merged(parts: list[FolderPart], authority: Authority) -> Staged:
-        register = _in_use(book)
+        register = book.register_in_use()
         _check_not_replaced(table, version, register)
         history = _history(table, parts, authority, register)
         changed = replace(_merge(version, history, windows, register, stale=True), lost=lost).changed()
@@ -183,25 +181,11 @@ def _merge(
     return Merge(version, history.only(windows), epochs, history if stale else None)
 
 
-def _in_use(book: Book) -> Register:
-    """Raises WrongUse for a ledger that is used no more: another one knows windows that are in the table by now."""
-    register = _register(book)
-    check_in_use(register)
-    return register
-
-
 def _check_not_replaced(table: LatestTable, version: TableVersion, register: Register) -> None:
     """Raises OwnedByAnother where a ledger that was restored later has published already."""
     if version.restored > register.restored:
         theirs = {"ledger": f"{origin(register.ledger)}/{version.restored}"}
         check_not_replaced(table.base, theirs, register.stream, register.ledger)
-
-
-def _register(book: Book) -> Register:
-    versioned = book.register()
-    if versioned is None:
-        raise LedgerContradiction(f"{book.stream} has no register, although windows of it were committed")
-    return versioned[1]
 
 
 def _history(table: LatestTable, parts: list[FolderPart], authority: Authority, register: Register) -> History:
@@ -280,7 +264,7 @@ def _newest(
 ) -> Newest:
     if version is None:
         return Newest(None, {}, parts, Epochs({}))
-    register = _register(book)
+    register = book.register_of_windows()
     # What another stream has erased is in the table, and readers do not show it.
     stale = bool(book.hidden) or any(one.owes_sweep for one in windows.values())
     merge = _merge(version, _history(table, parts, authority, register), windows, register, stale=stale)

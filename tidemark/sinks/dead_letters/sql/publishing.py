@@ -19,11 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.clients import dialects
-from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.records import Record, Register
-from tidemark.ledger.retirement import check_in_use
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.dead_letters.sql import tables
@@ -45,17 +43,9 @@ def publish(book: Book, letters: LettersInSQL, record: Record) -> None:
     """
     while True:
         seen = letters.published()
-        publication = _Publication(book, letters, record, seen, _in_use(book))
+        publication = _Publication(book, letters, record, seen, book.register_in_use())
         if publication.is_done() or letters.asked(publication.stage):
             return
-
-
-def _in_use(book: Book) -> Register:
-    versioned = book.register()
-    if versioned is None:
-        raise LedgerContradiction(f"{book.stream} has no register, although windows of it were committed")
-    check_in_use(versioned[1])
-    return versioned[1]
 
 
 @dataclass
