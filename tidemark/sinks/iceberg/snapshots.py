@@ -38,7 +38,9 @@ class _Replacement(_OverwriteFiles):
     mends = False
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        there = [one for one in super()._existing_manifests() if has_files(one)]
+        # The library reads each manifest, to see whether it names a file that is taken out.
+        there = super()._existing_manifests() if self._deleted_data_files else self._newest_manifests()
+        there = [one for one in there if has_files(one)]
         return [self._mended(one) if self.mends and one.deleted_files_count != 0 else one for one in there]
 
     def _mended(self, manifest: ManifestFile) -> ManifestFile:
@@ -47,8 +49,12 @@ class _Replacement(_OverwriteFiles):
                 writer.existing(entry)
         return writer.to_manifest_file()
 
+    def _newest_manifests(self) -> list[ManifestFile]:
+        newest = self._transaction.table_metadata.snapshot_by_name(self._target_branch)
+        return [] if newest is None else newest.manifests(self._io)
+
     def _deleted_entries(self) -> list[ManifestEntry]:
-        return [_without_bounds(one) for one in super()._deleted_entries()]
+        return [_without_bounds(one) for one in super()._deleted_entries()] if self._deleted_data_files else []
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         data = [one for one in manifests if one.content == ManifestContent.DATA]
