@@ -400,6 +400,28 @@ def test_a_column_that_is_too_large_is_refused_by_the_footer(folder: Path, monke
         records_in(name)
 
 
+@pytest.mark.covers("Q29")
+def test_a_damaged_footer_is_told_and_ends_no_process(folder: Path) -> None:
+    """Arrow described a column of such a file with an exception in C++ that nobody caught: it ended Airflow's API."""
+    path = folder / parquet(folder, topic=["a", "b"], partition=[0, 1], offset=[5, 6])
+    whole = path.read_bytes()
+    # The column is required now, and its sizes are those of an optional one.
+    path.write_bytes(whole.replace(b"\x25\x02\x18\x06offset", b"\x25\x00\x18\x06offset"))
+    with pytest.raises(WrongUse, match=r"a\.parquet: cannot be read: Definition level histogram size mismatch"):
+        records_in(path.name)
+    first = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    answers: Counter[str] = Counter()
+    for at in range(first, len(whole)):
+        for byte in {0, whole[at] ^ 1, 255}:
+            path.write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+            try:
+                records_in(path.name)
+                answers["read"] += 1
+            except WrongUse:
+                answers["refused"] += 1
+    assert answers["refused"] > 500
+
+
 ONE = pa.array([1])
 
 

@@ -248,11 +248,13 @@ def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
         if not (plain or types.is_floating(type_) or types.is_boolean(type_) or types.is_null(type_)):
             raise WrongUse(f"{path}: the column {name} is of the type {type_}; expected texts for topics, numbers else")
     # By the footer, all together. A struct's columns are never read.
+    wanted = [number for number, column in enumerate(file.schema) if column.path in names]
     for group in range(file.metadata.num_row_groups):
+        # Of a damaged footer Arrow's readers raise an error; the description of a column ends the whole process.
+        next(file.iter_batches(1, row_groups=[group], columns=list(names)), None)
         part = file.metadata.row_group(group)
-        for at in range(part.num_columns):
-            column = part.column(at)
-            if column.path_in_schema in names and column.total_uncompressed_size > _MOST_OF_A_COLUMN:
+        for column in map(part.column, wanted):
+            if column.total_uncompressed_size > _MOST_OF_A_COLUMN:
                 raise WrongUse(
                     f"{path}: the column {column.path_in_schema} has {column.total_uncompressed_size} bytes in one row "
                     f"group, and may have {_MOST_OF_A_COLUMN}. Write smaller row groups, of these columns alone"
