@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from shutil import rmtree
+from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -298,3 +300,53 @@ def test_a_window_without_rows_may_be_published_by_two(stream: DeltaInMemory, mo
     assert publish(*there)
     assert stream.left() == []
     assert stream.seen() == stream.counting() == of(range(3))
+
+
+def _noting(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[object]:
+    """What a function of a module is asked for from now on."""
+    asked, real = list[object](), getattr(module, name)
+
+    def noted(of: object) -> object:
+        asked.append(of)
+        return real(of)
+
+    monkeypatch.setattr(module, name, noted)
+    return asked
+
+
+@pytest.mark.covers("I1")
+def test_a_window_is_published_without_a_second_look_at_the_table(
+    stream: DeltaInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever loads a table reads all of its files' names, of which each window has more."""
+    stream.ends((0, 3))
+    stream.ingest()
+    loaded = _noting(monkeypatch, delta_table, "opened")
+    listed = _noting(monkeypatch, publishing, "live_files")
+    with monkeypatch.context() as published:
+        published.setattr(delta_table, "prepare", lambda *_: None)
+        stream.ends((0, 5))
+        stream.ingest()
+    # What the table has shown, before a generation is drawn; whose the table is; and the version that is changed.
+    assert (len(loaded), listed) == (3, [])
+    assert stream.seen() == of(range(5))
+
+
+@pytest.mark.covers("I1")
+def test_old_versions_go_with_some_windows_and_not_with_each(
+    stream: DeltaInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs lists all versions to find those that are too old."""
+    monkeypatch.setattr(delta_table, "_CLEANED_EVERY", 4)
+    log = Path(stream.base.removeprefix("file://")) / "_delta_log"
+    versions, left = [], []
+    for number in range(1, 9):
+        stream.ends((0, number))
+        stream.ingest()
+        stream.foreign().create_checkpoint()
+        for one in log.iterdir():
+            os.utime(one, (1, 1))
+        versions.append(stream.foreign().version())
+        left.append((log / f"{0:020}.json").exists())
+    assert left == [version < 4 for version in versions]
+    assert stream.seen() == of(range(8))

@@ -120,7 +120,10 @@ def _commit(table: DeltaTable, change: FileChange) -> None:
         custom_metadata=change.said, max_commit_retries=0, app_transactions=change.transactions
     )
     actions: list[AddAction | RemoveAction] = [*change.removed, *change.added]
-    table.create_write_transaction(actions, "append", table.schema(), [GENERATION], commit_properties=properties)
+    hooks = delta_table.after_commit(table)
+    table.create_write_transaction(
+        actions, "append", table.schema(), [GENERATION], commit_properties=properties, post_commithook_properties=hooks
+    )
 
 
 def _remove_of_tries(base: str, copies: Collection[str]) -> None:

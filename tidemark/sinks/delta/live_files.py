@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
@@ -30,6 +31,12 @@ class TableFile:
 
     def removed(self) -> RemoveAction:
         return RemoveAction(self.name, True, now_ms(), partition_values={GENERATION: str(self.generation)})
+
+
+def has_generation(table: DeltaTable, generation: int) -> bool:
+    """Whether a version has a file of a generation, without a look at each file in Python."""
+    generations = pa.table(table.get_add_actions(flatten=True)).column(f"partition.{GENERATION}")
+    return bool(pc.any(pc.equal(generations, generation)).as_py())
 
 
 def live_files(table: DeltaTable) -> Sequence[TableFile]:

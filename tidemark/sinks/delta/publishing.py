@@ -35,7 +35,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.delta import attempts
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.changing import FileChange, change_files, put
-from tidemark.sinks.delta.live_files import GENERATION, TableFile, live_files
+from tidemark.sinks.delta.live_files import GENERATION, TableFile, has_generation, live_files
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.compacting import remove_dead
 from tidemark.sinks.parquet.files import Counts, are_in
@@ -96,27 +96,24 @@ class _Publication:
         known = table.transaction_version(f"{versions}/{self.record.lane}") or 0
         compared = table.transaction_version(f"{versions}/{_COMPARED}") is not None
         if known >= generation:
-            self.overtaken = known > generation and not self.tried and not self._shown(live_files(table))
+            self.overtaken = known > generation and not self.tried and not has_generation(table, generation)
             if not compared:
                 self._leave_out_all(change, live_files(table))
         else:
             self.tried = True
-            there, others = live_files(table), self._others(register)
-            if not self._shown(there):
+            others = self._others(register)
+            # A restored ledger settles the last window of a lane once more.
+            if not has_generation(table, generation):
                 self._add(change, others)
             if compared:
-                self._leave_out(change, there, others)
+                self._leave_out(change, table, others)
             else:
-                self._leave_out_all(change, there)
+                self._leave_out_all(change, live_files(table))
             if change.added or change.removed:
                 change.transactions.append(Transaction(f"{versions}/{self.record.lane}", generation))
         if not compared:
             change.transactions.append(Transaction(f"{versions}/{_COMPARED}", 1))
         change.said = said_of(self.record)
-
-    def _shown(self, there: Sequence[TableFile]) -> bool:
-        """Whether a version has rows of the window: a restored ledger settles the last window of a lane once more."""
-        return any(one.generation == self.generation for one in there)
 
     def _others(self, register: Register) -> RangeSet:
         """The offsets of the window at which a newer one counts."""
@@ -144,13 +141,13 @@ class _Publication:
         put(path, f"{self.base}/{name}")
         change.add(name, self.generation)
 
-    def _leave_out(self, change: FileChange, there: Sequence[TableFile], others: RangeSet) -> None:
+    def _leave_out(self, change: FileChange, table: DeltaTable, others: RangeSet) -> None:
         """Take out the rows at the window's offsets that count no more because of it."""
         # What an earlier attempt at the window has left was never published. But a window that is forgotten was.
         if not (self.record.kind.reads_again or self.record.owes_sweep or was_restored(self.book)):
             return
         replaced = self.book.covers(self.record.window) - others
-        for one in there:
+        for one in live_files(table):
             if one.generation != self.generation and one.may_have(replaced):
                 change.leave_out(one, lambda batch: are_in(batch, replaced), self._may_count)
 
@@ -173,10 +170,11 @@ class _Publication:
         Then nobody needs those beside it any more.
         """
         written = {self._name_of(path): path for path in _written(self.base, self.folder)}
-        if written:
+        missing = {name: path for name, path in written.items() if not files.exists(f"{self.base}/{name}")}
+        if missing:
             for one in live_files(delta_table.prepared(self.base)):
-                if one.name in written and not files.exists(f"{self.base}/{one.name}"):
-                    put(written[one.name], f"{self.base}/{one.name}")
+                if one.name in missing:
+                    put(missing[one.name], f"{self.base}/{one.name}")
         attempts.remove(self.folder)
 
     def _name_of(self, path: str) -> str:

@@ -61,10 +61,8 @@ class PlainDelta(PlainSink):
         files.sweep(beside(place["base"]), record)
 
     def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
-        from tidemark.sinks.delta import table
         from tidemark.sinks.delta.publishing import publish
 
-        table.check_there(place["base"], [record])
         publish(book, place["base"], self.sink_of(record, place), record, place["folder"])
 
     def sink_of(self, record: Record, place: Mapping[str, str]) -> str | None:

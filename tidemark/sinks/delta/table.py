@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from tidemark.errors import Conflict, Unreachable, WrongUse
@@ -39,6 +39,9 @@ _BEYOND = {"deletionVectors", "columnMapping"}
 # statistics, and has none, for one that is null throughout. Not all columns: JSON has no infinity, for one.
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
 _STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(_PRUNED)}
+# After so many versions, those that are too old are looked for, as `delta.logRetentionDuration` says. delta-rs lists the log
+# for that, which takes longer with each version: after 2,000 as long as the commit itself.
+_CLEANED_EVERY = 100
 # This many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
 _TIMES, _WAIT = 20, 0.2
 
@@ -214,6 +217,12 @@ def newest_shown(base: str, versions: str) -> list[tuple[str, int]]:
             if table.transaction_version(f"{versions}/{lane}") == generation:
                 return [(lane, generation)]
     return []
+
+
+def after_commit(table: DeltaTable) -> PostCommitHookProperties:
+    """What delta-rs does once it has made the next version: see `_CLEANED_EVERY`. Checkpoints are made as the table says."""
+    cleans = (table.version() + 1) % _CLEANED_EVERY == 0
+    return PostCommitHookProperties(cleanup_expired_logs=None if cleans else False)
 
 
 def change(base: str, changes: Callable[[DeltaTable], object]) -> None:

@@ -173,8 +173,14 @@ class DeltaLatest:
             actions += [added[name] for name in made.files.values() if name is not None]
             if actions:
                 properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
+                hooks = delta_table.after_commit(table)
                 table.create_write_transaction(
-                    actions, "append", table.schema(), [BUCKET], commit_properties=properties
+                    actions,
+                    "append",
+                    table.schema(),
+                    [BUCKET],
+                    commit_properties=properties,
+                    post_commithook_properties=hooks,
                 )
 
             if made.restored != version.restored:
