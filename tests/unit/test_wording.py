@@ -38,6 +38,19 @@ def said(folder: Path, text: str) -> str:
         ("stream: orders", "stream: Orders", "1: stream: expected a name of small letters, digits and _, .*'Orders'"),
         ("stream: orders", "stream: my-orders", "1: stream: expected a name of small letters, .*found 'my-orders'"),
         ("stream: orders\n", "", "1: stream: this key is missing"),
+        # The documents' links are words here, or go with the end of the sentence.
+        (
+            "type: json",
+            "type: protobuf",
+            "4: scheme.message: this key is missing. The full name of the message, as `shop.Order`. Any other is invalid",
+        ),
+        (
+            "type: json\n  fields:\n    id: integer",
+            "type: protobuf",
+            r"scheme.fields: this key is missing. Fields of the message by name \(or another\), which it must have in one of "
+            "these types. Its other fields are ignored",
+        ),
+        ("sinks:", "sink:", "this key is missing. Where rows go\n"),
         (
             "dead_letters:",
             "descripton: ours\ndead_letters:",

@@ -14,8 +14,9 @@ from pydantic_core import ErrorDetails
 
 from tidemark.settings.parts import PATTERNS
 
-# A description for the documents may end with a link into them.
-_LINK = re.compile(r",? ?(?:see )?\[[^]]*\]\([^)]*\)")
+# A description for the documents may end with links into them. Those within it are words of its sentences.
+_LAST_LINKS = re.compile(r"(?:,? ?(?:see )?\[[^]]*\]\([^)]*\))+\.?$")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 # The most that is shown of a value.
 _MOST = 120
 _QUOTES = "put it in quotes"
@@ -74,7 +75,8 @@ def describe_error(error: ErrorDetails, model: type[BaseModel] = BaseModel) -> s
             return f"unknown key{nearest(name, keys) or '; keys here are: ' + ', '.join(keys)}{_found(value)}"
         case "missing":
             means = next((field.description for field in _fields(where, name) if field.description), "")
-            return f"this key is missing. {_LINK.sub('', means)}".rstrip(".:, ")
+            plain = _LINK.sub(r"\1", _LAST_LINKS.sub("", means))
+            return f"this key is missing. {plain}".rstrip(".:, ")
         case "union_tag_invalid":
             names = _quoted(error["ctx"]["expected_tags"])
             tag = str(error["ctx"]["tag"])
