@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.rows import messages_of, stream_of
+from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.keys import UNSENT
@@ -47,6 +48,8 @@ class Lake(LatestResults):
 
     def stored(self) -> dict[str, str]:
         return FIELDS
+
+    def check_unchanged(self, written: Fields) -> None: ...
 
 
 def reasons(spark: SparkSession, stream: Stream, values: Sequence[dict[str, Any]]) -> list[str | None]:

@@ -37,6 +37,13 @@ SCHEMA = pa.schema(
 )
 
 
+def with_a_row(base: str) -> None:
+    """Write a file with a row below a folder, of an attempt that may count."""
+    folder = Path(files.attempt_folder(base, "ingest", 1, 1).removeprefix("file://"))
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"_offset": [1]}), folder / "part-0.parquet")
+
+
 class Lake:
     """A stream with the sink `parquet`, whose attempts write real files."""
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tests.support.compactions import authority_of, committed
 from tests.support.delta_in_memory import add
+from tests.support.lakes import with_a_row
 from tests.support.memory import MemoryStore
 from tests.support.range_strategies import offsets, range_sets
 from tests.support.streams_in_memory import StreamInMemory
@@ -256,6 +257,7 @@ def test_a_column_keeps_its_type_where_that_is_the_wider_one(base: str) -> None:
     delta_table.prepare(base, delta_table.columns(wide), "s", "ledger")
     delta_table.prepare(base, delta_table.columns(narrow), "s", "ledger")
     assert delta_table.as_stored(base, {**narrow, "new": "date"}) == {**wide, "new": "date"}
+    with_a_row(base)
     for name, wider in (("n", "decimal(20,0)"), ("d", "decimal(13,2)"), ("d", "decimal(12,3)"), ("wall", "timestamp")):
         why = ", and Delta cannot widen it" if wider == "decimal(13,2)" else ""
         said = re.escape(f"now has it as {wider}{why}: name another folder")
@@ -272,6 +274,7 @@ def test_a_column_keeps_its_type_where_that_is_the_wider_one(base: str) -> None:
 
 
 def test_a_column_renamed_only_in_case_is_refused(base: str) -> None:
+    with_a_row(base)
     with pytest.raises(WrongUse, match=r"has the column id, and the stream file now names it ID: .* Keep the name id"):
         delta_table.prepare(base, delta_table.columns({"ID": "string", "at": "timestamp"}), "s", "ledger")
     # Nor beside a new column, and the table is as it was.

@@ -25,6 +25,7 @@ _ROOMS = ("spark", "sinks", "audit", "views", "schemes", "runs", "commit", "func
 # Texts of the code that begin so and name no column.
 _NO_COLUMNS = {
     "_as_written",
+    "_delta_log",
     "_origin",
     "_read",
     "_tidemark",

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.command_line import tidemark
+from tests.support.lakes import with_a_row
 from tidemark.errors import EXIT_WRONG_USE
 from tidemark.sinks.delta import table
 from tidemark.sinks.parquet import types
@@ -43,6 +44,10 @@ def test_the_places_of_the_sinks_are_asked(tmp_path: Path, monkeypatch: pytest.M
     checked(0, "--against-ledger", n="int")
     types.keep(f"file://{lake}/files", {"id": "integer", "n": "int"})
     table.prepare(f"file://{lake}/table", table.columns({"id": "integer", "n": "int"}), "orders", "here")
+    # Before there is a row, any type will do.
+    checked(0, "--against-ledger", n="decimal(12,2)")
+    for place in ("files", "table"):
+        with_a_row(f"file://{lake}/{place}")
     for same in ("int", "smallint"):
         checked(0, "--against-ledger", n=same, more="date")
     # The files would take it, and the table would not.

@@ -22,6 +22,7 @@ from pyiceberg.table import Table, Transaction
 from sqlalchemy.exc import OperationalError
 
 from tests.support.compactions import committed
+from tests.support.lakes import with_a_row
 from tests.support.range_strategies import offsets, range_sets
 from tidemark.clients.connections import Connection
 from tidemark.clients.sql import Database
@@ -502,6 +503,7 @@ def test_columns_become_wider(where: CatalogTable) -> None:
     for one in (after, before):
         iceberg_table.prepare(where, {**FIELDS, **before, **one}, "s", "ledger")
         assert iceberg_table.as_stored(where, {**before, **one}) == stored
+    with_a_row(where.base)
     columns = foreign(where).scan().to_arrow().schema
     assert [str(columns.field(name).type) for name in after] == ["int64", "double", "decimal128(12, 2)"]
     for wrong in ({"n": "decimal(20,0)"}, {"d": "decimal(12,3)"}, {"a": "array<decimal(12,0)>"}):

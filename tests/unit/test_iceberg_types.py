@@ -17,6 +17,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from tests.support.compactions import committed
+from tests.support.lakes import with_a_row
 from tidemark.clients.sql import Database
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
@@ -223,6 +224,7 @@ def test_decimals_that_spark_stored_before_their_column_grew(tmp_path: Path, mon
 def test_a_type_that_iceberg_does_not_widen_is_refused(tmp_path: Path, old: str, new: str) -> None:
     where = of(tmp_path)
     iceberg_table.prepare(where, {"n": old}, "s", "ledger")
+    with_a_row(where.base)
     for check in (iceberg_table.as_stored, lambda at, fields: iceberg_table.prepare(at, fields, "s", "ledger")):
         with pytest.raises(WrongUse, match="has the column n as"):
             check(where, {"n": new})

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.lakes import with_a_row
 from tidemark.errors import WrongUse
 from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.files import attempt_folder
@@ -34,6 +35,7 @@ def base(tmp_path: Path) -> str:
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_of_another_type_is_refused(base: str, name: str) -> None:
     types.keep(base, FIELDS)
+    with_a_row(base)
     other: FieldType = "integer" if FIELDS[name] != "integer" else "string"
     with pytest.raises(
         WrongUse, match=f"has the field {name} as {FIELDS[name]}, and the stream file now has it as {other}"
@@ -50,6 +52,7 @@ def test_a_field_of_another_type_is_refused(base: str, name: str) -> None:
 def test_a_field_renamed_in_case_alone_is_refused(base: str) -> None:
     """Spark would read the older files' column as the new field, by its new type, and Arrow would read two fields."""
     types.keep(base, FIELDS)
+    with_a_row(base)
     kinds: tuple[FieldType, ...] = ("integer", "string")
     for kind in kinds:
         with pytest.raises(WrongUse, match="has the field id, and the stream file now names it ID"):
@@ -118,6 +121,7 @@ def test_files_are_read_and_written_with_the_widest_type(base: str, old: str, ne
 def test_a_type_whose_digests_differ_is_refused(base: str, old: str, new: str) -> None:
     was, now = canonical(old), canonical(new)
     types.keep(base, {"a": was})
+    with_a_row(base)
     said = re.escape(f"has the field a as {was}, and the stream file now has it as {now}: name another folder")
     with pytest.raises(WrongUse, match=said):
         types.keep(base, {"a": now})
@@ -129,5 +133,6 @@ def test_a_type_whose_digests_differ_is_refused(base: str, old: str, new: str) -
 @pytest.mark.parametrize("now", ["decimal(12,2)", "date", "array<string>", "struct<a:int>"])
 def test_what_was_text_may_stay_text(base: str, now: str) -> None:
     types.keep(base, {"a": "string"})
+    with_a_row(base)
     with pytest.raises(WrongUse, match="`as_text` goes on with its text"):
         types.keep(base, {"a": now})

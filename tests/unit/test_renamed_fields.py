@@ -10,6 +10,7 @@ import yaml
 from _pytest.outcomes import Failed
 
 from tests.model.planting import planted
+from tests.support.lakes import with_a_row
 from tests.support.stream_text import MINIMAL
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.sinks.delta import table as delta_table
@@ -59,6 +60,7 @@ def test_planted_bugs_of_renames_are_found(tmp_path: Path, old: str, new: str) -
 def test_a_folder_notes_the_names_of_before(tmp_path: Path) -> None:
     base = f"file://{tmp_path}/lake"
     types.keep(base, {"id": "integer", "client": "string", "n": "int"})
+    with_a_row(base)
     # Before a run has written under the new name, the stream file says it alone.
     assert types.names_of(base, WAS) == WAS
     assert not types.names_of(base)
@@ -78,6 +80,7 @@ def test_a_folder_notes_the_names_of_before(tmp_path: Path) -> None:
 def test_two_fields_do_not_become_one(tmp_path: Path) -> None:
     base = f"file://{tmp_path}/lake"
     types.keep(base, {"client": "string", "customer": "string"})
+    with_a_row(base)
     with pytest.raises(WrongUse, match="it is too late to say that one was the other"):
         types.keep(base, {"customer": "string"}, WAS)
 
@@ -86,6 +89,7 @@ def test_two_fields_do_not_become_one(tmp_path: Path) -> None:
 def test_delta_refuses_it_and_says_what_to_do(tmp_path: Path) -> None:
     base = f"file://{tmp_path}/table"
     delta_table.prepare(base, delta_table.columns({"client": "string"}), "s", "ledger")
+    with_a_row(base)
     said = "has the column client, and the stream file says that it is now customer: .* Name another folder"
     with pytest.raises(WrongUse, match=said):
         delta_table.check_columns(base, {"customer": "string"}, WAS)

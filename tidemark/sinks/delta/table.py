@@ -20,11 +20,18 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from tidemark.clients.lake import beside
 from tidemark.errors import Conflict, Unreachable, WrongUse
 from tidemark.ledger.records import Record
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.types import other_type, refuse_other_case, refuse_other_name
+from tidemark.sinks.parquet.types import (
+    columns_unchanged,
+    other_type,
+    refuse_other_case,
+    refuse_other_name,
+    unless_without_rows,
+)
 from tidemark.sinks.versions import GENERATION_SHOWN, LANE_SHOWN, NOTES_READ
 from tidemark.sinks.versions import versions_of as versions_of
 from tidemark.types.fields import FieldType, arrow_type, joined, of_arrow, text_of
@@ -64,8 +71,9 @@ def prepare(
 ) -> None:
     """Make the table, or check its owner and add the columns that it lacks. `kept`: properties that it is made with.
 
-    Raises what `check_owner` raises. Raises WrongUse for a table that cannot be read as plain files, for a column of
-    another type or whose name differs in case, for what delta-rs refuses, and for a place unknown to Arrow.
+    A table without rows gets today's columns, whatever it has. Raises what `check_owner` raises. Raises WrongUse for a table
+    that cannot be read as plain files, for a column of another type or whose name differs in case, for what delta-rs
+    refuses, and for a place unknown to Arrow.
     """
     folders.path_of(base)
     mark = {_STREAM: stream, _LEDGER: ledger}
@@ -81,9 +89,14 @@ def prepare(
                 f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
             )
         there = {field.name: field for field in table.schema().fields}
-        _refuse_other_name(base, table, was)
-        _refuse_other_case(base, table, (field.name for field in wanted.fields))
-        _stored(base, table, {column.name: text_of(of_arrow(column.type)) for column in schema})
+        kinds = {column.name: text_of(of_arrow(column.type)) for column in schema}
+        if _columns_kept(base, table, kinds, was) is None:
+            # In two versions: what a new type asks of a table's readers, only the adding of columns says.
+            same = Schema([field for field in wanted.fields if there.get(field.name) == field])
+            once = CommitProperties(max_commit_retries=0)
+            table.create_write_transaction([], "overwrite", same, [partition], commit_properties=once)
+            table = prepared(base)
+            there = {field.name: field for field in same.fields}
         if missing := [field for field in wanted.fields if field.name not in there]:
             table.alter.add_columns(missing)
         if any(now.get(key) != value for key, value in _STATISTICS.items()):
@@ -141,17 +154,39 @@ def as_stored(base: str, fields: Mapping[str, FieldType]) -> dict[str, FieldType
     Raises WrongUse for a column of another type: its files cannot be read as those of the stream.
     """
     with suppress(TableNotFoundError):
-        return _stored(base, opened(base), fields)
+        table = opened(base)
+        return unless_without_rows(_folders(base), lambda: _stored(base, table, fields), dict(fields))
     return dict(fields)
+
+
+def check_unchanged(base: str, written: Mapping[str, FieldType]) -> None:
+    """After an attempt has written: whether the table's columns still have its types. Raises Conflict."""
+    with columns_unchanged(base):
+        _stored(base, prepared(base), written)
 
 
 def check_columns(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> None:
     """Raises WrongUse for a field whose column has another type or another name, also in case alone."""
     with suppress(TableNotFoundError):
-        table = opened(base)
+        _columns_kept(base, opened(base), fields, was)
+
+
+def _columns_kept(
+    base: str, table: DeltaTable, fields: Mapping[str, FieldType], was: Names
+) -> dict[str, FieldType] | None:
+    """As `_stored`; None for a table without rows that would have to be another. Raises WrongUse as `check_columns` does."""
+
+    def check() -> dict[str, FieldType] | None:
         _refuse_other_name(base, table, was)
         _refuse_other_case(base, table, fields)
-        _stored(base, table, fields)
+        return _stored(base, table, fields)
+
+    return unless_without_rows(_folders(base), check, None)
+
+
+def _folders(base: str) -> tuple[str, str]:
+    """Where rows of a table may be: in its folder, and in what attempts have written beside it."""
+    return base, beside(base)
 
 
 def _refuse_other_name(base: str, table: DeltaTable, was: Names) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -35,12 +36,11 @@ class Itself:
 AnyKey = PartitionKey | Itself
 
 
-def spec_of(keys: Iterable[AnyKey], schema: Schema) -> PartitionSpec:
+def spec_of(keys: Iterable[AnyKey], schema: Schema, ids: Iterable[int] | None = None) -> PartitionSpec:
+    """A table's partitions. `ids`: those of its fields, from the lowest on that the table has not used."""
     fields = (
-        PartitionField(
-            schema.find_field(key.field).field_id, PARTITION_FIELD_ID_START + number, _transform(key), key.name
-        )
-        for number, key in enumerate(keys)
+        PartitionField(schema.find_field(key.field).field_id, number, _transform(key), key.name)
+        for key, number in zip(keys, ids if ids is not None else count(PARTITION_FIELD_ID_START), strict=False)
     )
     return PartitionSpec(*fields)
 

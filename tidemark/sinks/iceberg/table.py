@@ -17,14 +17,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from types import MappingProxyType
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AssertRefSnapshotId,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
+)
 from pyiceberg.types import IcebergType
 
 from tidemark.errors import Conflict, TidemarkError, Unreachable, WrongUse
@@ -39,7 +49,7 @@ from tidemark.sinks.iceberg.schema import columns, field_type, iceberg_type, old
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.rewriting import without_what_is_lost
-from tidemark.sinks.parquet.types import other_type, refuse_other_case
+from tidemark.sinks.parquet.types import columns_unchanged, other_type, refuse_other_case, unless_without_rows
 from tidemark.sinks.versions import ERASES, said_of
 from tidemark.types.fields import FieldType, joined, leaves, type_of
 from tidemark.types.renamed_fields import NEVER, Names
@@ -78,8 +88,9 @@ def prepare(
 ) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
-    A column also takes a wider type, as Iceberg allows it, and another name, if `was` says so. `more`: columns beside the
-    fields; `kept`: properties that the table is made with. Raises what `check_owner` raises. Raises WrongUse for a table
+    A column also takes a wider type, as Iceberg allows it, and another name, if `was` says so. A table without rows gets
+    today's columns and partitions, whatever it has. `more`: columns beside the fields; `kept`: properties that the table is
+    made with. Raises what `check_owner` raises. Raises WrongUse for a table
     elsewhere or with other partitions, for a column of another type or whose name differs in case, and for a place that
     readers of Iceberg take for another.
     """
@@ -90,7 +101,7 @@ def prepare(
     if opened(where) is None:
         mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json(), **kept}
         create(where, wanted, spec_of(keys, wanted), {**mark, **_SETTINGS})
-    change(where, partial(_prepared, where, fields, stream, ledger, keys, was))
+    change(where, partial(_prepared, where, fields, stream, ledger, keys, was, wanted))
 
 
 def _prepared(
@@ -100,6 +111,7 @@ def _prepared(
     ledger: str,
     keys: Sequence[AnyKey],
     was: Names,
+    wanted: Schema,
     table: Table,
     made: Transaction,
     _: list[str],
@@ -109,17 +121,32 @@ def _prepared(
         raise WrongUse(
             f"{where} is in {table.location()}, and the stream file has it in {where.base}: name another table"
         )
-    stored = _stored(where, table.metadata, fields, was)
-    there = {field.name: field.field_type for field in table.schema().fields}
-    renamed = {old: name for name, old in _columns(there, fields, was).items() if old != name}
-    check_spec(where, keys, table.metadata, renamed)
-    there |= {name: there[old] for old, name in renamed.items()}
-    missing = {name: kind for name, kind in fields.items() if name not in there}
     settings = {name: value for name, value in _SETTINGS.items() if table.properties.get(name) != value}
     if earlier:
         settings[_LEDGER] = ledger
     if settings:
         made.set_properties(settings)
+    there = {field.name: field.field_type for field in table.schema().fields}
+    renamed = {old: name for name, old in _columns(there, fields, was).items() if old != name}
+
+    def checked() -> dict[str, FieldType] | None:
+        kinds = _stored(where, table.metadata, fields, was)
+        check_spec(where, keys, table.metadata, renamed)
+        return kinds
+
+    stored = unless_without_rows([where.base], checked, None)
+    if stored is None:
+        _replace_columns(table.metadata, made, wanted, keys)
+        return True
+    return _columns_changed(made, there, stored, renamed) or bool(settings)
+
+
+def _columns_changed(
+    made: Transaction, there: Mapping[str, IcebergType], stored: Mapping[str, FieldType], renamed: Mapping[str, str]
+) -> bool:
+    """Add the columns that a table lacks, and widen and rename those that it has. Whether there were any."""
+    there = {**there, **{name: there[old] for old, name in renamed.items()}}
+    missing = {name: kind for name, kind in stored.items() if name not in there}
     wider = {name: kind for name, kind in stored.items() if name in there and not same(there[name], kind)}
     if missing or wider or renamed:
         before = {name: old for old, name in renamed.items()}
@@ -131,7 +158,7 @@ def _prepared(
                     update.update_column((before.get(name, name), *path), iceberg_type(leaf))
             for old, name in renamed.items():
                 update.rename_column(old, name)
-    return bool(settings or missing or wider or renamed)
+    return bool(missing or wider or renamed)
 
 
 def owner(where: CatalogTable) -> dict[str, str]:
@@ -159,7 +186,33 @@ def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names =
     under a name that a column had before, and for two columns that `was` says to be one field.
     """
     table = opened(where)
-    return _stored(where, None if table is None else table.metadata, fields, was)
+    metadata = None if table is None else table.metadata
+    return unless_without_rows([where.base], lambda: _stored(where, metadata, fields, was), dict(fields))
+
+
+def check_unchanged(where: CatalogTable, written: Mapping[str, FieldType], was: Names = NEVER) -> None:
+    """After an attempt has written: whether the table's columns still have its types. Raises Conflict."""
+    table = opened(where)
+    with columns_unchanged(where):
+        _stored(where, None if table is None else table.metadata, written, was)
+
+
+def _replace_columns(metadata: TableMetadata, made: Transaction, wanted: Schema, keys: Sequence[AnyKey]) -> None:
+    """Give a table without rows other columns and partitions. Their ids are new, as the format asks."""
+    columns_ids, fields_ids = count(metadata.last_column_id + 1), count((metadata.last_partition_id or 999) + 1)
+    fresh = assign_fresh_schema_ids(wanted, lambda: next(columns_ids))
+    schema = Schema(*fresh.fields, schema_id=max(one.schema_id for one in metadata.schemas) + 1)
+    spec_id = max(one.spec_id for one in metadata.partition_specs) + 1
+    spec = PartitionSpec(*spec_of(keys, schema, fields_ids).fields, spec_id=spec_id)
+    mapping = schema.name_mapping.model_dump_json()
+    updates = (
+        AddSchemaUpdate.model_validate({"schema": schema}),
+        SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        AddPartitionSpecUpdate(spec=spec),
+        SetDefaultSpecUpdate.model_validate({"spec-id": -1}),
+        SetPropertiesUpdate(updates={_MAPPING: mapping}),
+    )
+    made._apply(updates)  # noqa: SLF001
 
 
 def names_of(where: CatalogTable) -> Names:

@@ -12,38 +12,48 @@ A field may have had another name: the note says which, and readers take its col
 
 A field may become wider, where the digests of its values stay what they are. It then has several notes. All files are read
 with the widest of them, and new ones are written with it, even where the stream file names a narrower one again.
+
+Where no file has a row yet, as after a window of dead letters alone, nothing holds a field to its type: a stream file with
+another one replaces the notes.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 from pyarrow import fs
 
-from tidemark.errors import WrongUse
+from tidemark.errors import Conflict, WrongUse
 from tidemark.settings.own_names import is_own
 from tidemark.sinks.parquet import folders
 from tidemark.types.fields import NESTED, FieldType, is_nested, joined, of_arrow, text_of, type_of
 from tidemark.types.renamed_fields import NEVER, Names, both
+
+T = TypeVar("T")
 
 _NOTES, _WAS = "_tidemark_fields", "was_"
 
 
 def keep(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> None:
     """Note the types of fields whose files are about to be written. Raises WrongUse as `check` does, and notes nothing."""
-    known = check(base, fields, was)
+    known = unless_without_rows([base], lambda: _checked(base, fields, was), None)
     with folders.opened(base) as (filesystem, path):
+        if known is None:
+            folders.remove(filesystem, f"{path}/{_NOTES}")
+            known = {}
         filesystem.create_dir(f"{path}/{_NOTES}", recursive=True)
         # First of all: no file has the new name before.
         for name, before in was.items():
             for old in (one for one in before if one in known):
                 filesystem.open_output_stream(f"{path}/{_NOTES}/{name}.{_WAS}{old}").close()
-        for name, kind in {**known, **as_stored(base, fields, was)}.items():
+        for name, kind in {**known, **_widened(known, fields)}.items():
             note = f"{path}/{_NOTES}/{name}.{_word(kind)}"
             if filesystem.get_file_info(note).type == fs.FileType.NotFound:
                 with filesystem.open_output_stream(note) as file:
@@ -74,8 +84,12 @@ def check(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> dic
     """The types of all fields that the files have; of one with another name now, of all its names together.
 
     Raises WrongUse for a field that now has another type, or a name that differs in case alone: Spark takes the two for one.
-    So it does for a name that files have for another field.
+    So it does for a name that files have for another field. What no file has a row of is not asked: then there are no types.
     """
+    return unless_without_rows([base], lambda: _checked(base, fields, was), {})
+
+
+def _checked(base: str, fields: Mapping[str, FieldType], was: Names) -> dict[str, str]:
     with folders.opened(base) as (filesystem, path):
         notes = _notes(filesystem, path)
         known: dict[str, FieldType] = {}
@@ -113,7 +127,60 @@ def _check_names(
 
 def as_stored(base: str, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
     """The fields with the types that files have, or get. Raises WrongUse as `check` does."""
-    known = check(base, fields, was)
+    return _widened(check(base, fields, was), fields)
+
+
+def check_unchanged(base: str, written: Mapping[str, FieldType], was: Names = NEVER) -> None:
+    """After an attempt has written: whether the fields still have its types. Raises Conflict."""
+    with columns_unchanged(base):
+        _checked(base, written, was)
+
+
+@contextmanager
+def columns_unchanged(place: object) -> Iterator[None]:
+    """A check within this compares what an attempt has written with the columns of its place. Raises Conflict.
+
+    Before a place has rows, a run with another stream file may change them.
+    """
+    try:
+        yield
+    except WrongUse as problem:
+        raise Conflict(
+            f"a run with another stream file has changed the columns of {place}, which had no rows, while this attempt wrote: "
+            f"{problem}. Nothing was committed. Run it again"
+        ) from problem
+
+
+def unless_without_rows(bases: Collection[str], check: Callable[[], T], otherwise: T) -> T:
+    """What a check of columns gives. Where it raises WrongUse, but no file below some folders has a row: `otherwise`.
+
+    Files without rows are those of windows of dead letters alone, whose types nobody depends on.
+    """
+    try:
+        return check()
+    except WrongUse:
+        if any(map(_has_rows, bases)):
+            raise
+        return otherwise
+
+
+def _has_rows(base: str) -> bool:
+    """Whether a file below a folder has a row, whoever has written it. One that cannot be read, as a kill leaves it, may."""
+    with folders.opened(base) as (filesystem, path):
+        for one in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+            # The checkpoints of a Delta table have no rows of it.
+            if one.is_file and one.path.endswith(".parquet") and "/_delta_log/" not in one.path:
+                try:
+                    with filesystem.open_input_file(one.path) as file:
+                        rows = pq.read_metadata(file).num_rows
+                except pa.ArrowInvalid:
+                    return True
+                if rows:
+                    return True
+    return False
+
+
+def _widened(known: Mapping[str, FieldType], fields: Mapping[str, FieldType]) -> dict[str, FieldType]:
     return {name: joined(known.get(name, kind), kind) or kind for name, kind in fields.items()}
 
 

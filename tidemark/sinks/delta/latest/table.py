@@ -31,6 +31,7 @@ from tidemark.sinks.latest.rows import BUCKET, columns
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.settings import Compression
+from tidemark.sinks.parquet.types import unless_without_rows
 from tidemark.sinks.versions import NOTES_READ
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed_fields import NEVER, Names
@@ -54,8 +55,10 @@ def prepare(
     """
     kept = marks(key, buckets, compression)
     delta_table.prepare(base, columns(fields), stream, ledger, was, BUCKET, kept)
-    if changed := check_marks(base, delta_table.prepared(base).metadata().configuration, kept, "folder"):
-        delta_table.change(base, lambda table: table.alter.set_table_properties(changed, raise_if_not_exists=False))
+    there = delta_table.prepared(base).metadata().configuration
+    if changed := unless_without_rows([base], lambda: check_marks(base, there, kept, "folder"), kept):
+        properties = dict(changed)
+        delta_table.change(base, lambda table: table.alter.set_table_properties(properties, raise_if_not_exists=False))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.settings import Compression
-from tidemark.sinks.parquet.types import refuse_other_name
+from tidemark.sinks.parquet.types import refuse_other_name, unless_without_rows
 from tidemark.sinks.versions import NOTES_READ
 from tidemark.types.fields import FieldType
 from tidemark.types.renamed_fields import NEVER, Names
@@ -66,14 +66,17 @@ def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names =
     """As `iceberg_table.as_stored`. Raises WrongUse too for a column that is to have another name."""
     table = opened(where)
     there = [one.name for one in table.schema().fields] if table is not None else []
-    refuse_other_name(where, there, was, "the history below the table has the older name", "table and folder")
+    why = "the history below the table has the older name"
+    unless_without_rows([where.base], lambda: refuse_other_name(where, there, was, why, "table and folder"), None)
     return iceberg_table.as_stored(where, fields)
 
 
 def _kept(where: CatalogTable, table: Table, transaction: Transaction, kept: Mapping[str, str]) -> bool:
-    changed = check_marks(where, table.properties, kept, "table and folder")
+    changed = unless_without_rows(
+        [where.base], lambda: check_marks(where, table.properties, kept, "table and folder"), kept
+    )
     if changed:
-        transaction.set_properties(changed)
+        transaction.set_properties(dict(changed))
     return bool(changed)
 
 

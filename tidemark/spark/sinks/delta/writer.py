@@ -57,6 +57,7 @@ class DeltaResults:
         written = as_stored(rows, self._fields, self._stored).write.mode("errorifexists")
         written.options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
         held = read_back(rows, folder)
+        delta_table.check_unchanged(self._base, self._stored)
         # As with `at_most_once`: what comes after the commit is published now.
         committed = self._book.record(context.lane, context.seq)
         if committed is not None and committed[1].attempt.generation == context.generation:

@@ -70,6 +70,7 @@ class IcebergResults:
         # A file has rows of one partition.
         written.partitionBy(*(key.column for key in self._keys)).parquet(folder)
         held = read_back(rows, folder)
+        iceberg_table.check_unchanged(self._where, self._stored, self._was)
         # As with `at_most_once`: what comes after the commit is published now.
         committed = self._book.record(context.lane, context.seq)
         if committed is not None:

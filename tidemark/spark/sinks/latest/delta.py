@@ -29,6 +29,9 @@ class DeltaLatestResults(LatestResults):
     def stored(self) -> Fields:
         return delta_table.as_stored(self._table, self._fields)
 
+    def check_unchanged(self, written: Fields) -> None:
+        delta_table.check_unchanged(self._table, written)
+
 
 class SparkDeltaLatest(SparkLatestRows):
     def writer(self, opened: OpenStream, settings: DeltaLatestSink) -> Sink:

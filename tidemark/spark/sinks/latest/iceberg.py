@@ -8,6 +8,7 @@ from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.latest.compacting import expire, where_of
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.latest.table import as_stored, prepare
+from tidemark.sinks.iceberg.table import check_unchanged
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.latest import SparkLatestRows
 from tidemark.spark.sinks.latest.writer import LatestResults
@@ -27,6 +28,9 @@ class IcebergLatestResults(LatestResults):
 
     def stored(self) -> Fields:
         return as_stored(self._where, self._fields)
+
+    def check_unchanged(self, written: Fields) -> None:
+        check_unchanged(self._where, written)
 
 
 class SparkIcebergLatest(SparkLatestRows):

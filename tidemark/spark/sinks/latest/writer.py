@@ -40,6 +40,10 @@ class LatestResults(ParquetResults):
     def stored(self) -> Fields:
         """The fields as the table has them, which may be wider. Known once the sink is prepared."""
 
+    @abstractmethod
+    def check_unchanged(self, written: Fields) -> None:
+        """After an attempt has written: whether the table's columns still have its types. Raises Conflict."""
+
     @cached_property
     def _stored(self) -> Fields:
         return self.stored()
@@ -67,6 +71,7 @@ class LatestResults(ParquetResults):
             {DELETED: deleted(self._settings), BUCKET: F.pmod(KEY_HASH, F.lit(self._settings.buckets)).cast("int")}
         )
         write(keyed, self._history, folder)
+        self.check_unchanged(self._stored)
         return read_back(rows, folder)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:

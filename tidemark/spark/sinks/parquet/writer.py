@@ -73,6 +73,7 @@ class ParquetResults:
         context.fence.check()
         folder = self._folder(context)
         write(as_stored(rows, self._fields, self._stored), self._config, folder)
+        types.check_unchanged(self._base, self._stored, self._was)
         return read_back(rows, folder)
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
