@@ -34,7 +34,8 @@ class DeltaInMemory(IcebergInMemory):
 
     @property
     def base(self) -> str:
-        return f"file://{self.folder}/orders"
+        (sink,) = self.opened.stream.sinks
+        return str(sink.base(self.opened.connections))  # type: ignore[attr-defined]
 
     def prepare(self) -> None:
         columns = delta_table.columns(self.opened.fields)

@@ -126,7 +126,7 @@ def test_no_type_is_left_out() -> None:
 
 def _write_letters(world: StreamInMemory, store: str, generation: int) -> str:
     """Dead letters of a window, as Spark leaves them. Returns their folder."""
-    place = next(one for one in erasing.places_now(world.opened) if one.name == "dead_letters")
+    place = next(one for one in world.opened.places_now() if one.name == "dead_letters")
     note_places(world.opened.book, [place])
     register = world.opened.book.register()
     assert register is not None

@@ -48,7 +48,7 @@ class Stream(StreamInMemory):
     def write(self, generation: int) -> None:
         register = self.opened.book.register()
         assert register is not None
-        place = next(one for one in erasing.places_now(self.opened) if one.name == "dead_letters")
+        place = next(one for one in self.opened.places_now() if one.name == "dead_letters")
         note_places(self.opened.book, [place])
         if self.kind == "sql":
             letters = letters_in(self._connection, "sql_default", "dl", "orders")

@@ -30,7 +30,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.forgetting import replaces
 from tidemark.ledger.records import LaneKind, Receipt, Record, Register, SinkReceipt, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
-from tidemark.ledger.register import accept_generation, change, close_lane, draw_ordinal, open_lane
+from tidemark.ledger.register import accept_generation, change, close_lane, draw_ordinal, note_places, open_lane
 from tidemark.ledger.stores.kind import Waits
 from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -43,6 +43,7 @@ from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.sinks.taking_over import check_sink, take_over
 from tidemark.sinks.versions import versions_of
+from tidemark.streams.loading import load
 
 DAY = 86_400_000
 LATEST = (DeltaLatestInMemory, IcebergLatestInMemory)
@@ -523,3 +524,63 @@ def test_no_ordinal_is_given_twice_however_many_were_lost(
     before = register_of(second.book).restored
     replays(second, "f")
     assert register_of(second.book).restored == before
+
+
+@pytest.mark.covers("I2", "N13")
+@pytest.mark.parametrize("knows", ["the ledger", "the stream file alone"])
+@pytest.mark.parametrize("make", [IcebergInMemory, DeltaInMemory])
+def test_a_place_that_only_a_closed_lane_has_written_tells_too(make: Any, knows: str, tmp_path: Path) -> None:
+    """A table that the ingest's last window does not name: of a sink that is new, or was left out for a while."""
+    text = make.text.replace("start: earliest", "start: {offsets: {orders/0: 3, orders/1: 0}}")
+    other = text.replace("folder: orders", "folder: others").replace("lake.orders", "lake.others")
+    world = make(tmp_path, text=text)
+    world.ends((0, 6), (0, 0))
+    world.ingest("run 6")
+
+    def backfill(run: str, start: int, until: int) -> None:
+        rewrite(world, other)
+        lane = claim_lane(world.opened, LaneKind.BACKFILL, run, offsets((0, start, until)), "a test")
+        assert lanes.plan_lane(world.opened, lane, run) is not None
+        note_places(world.opened.book, [world.receipt(lane, 1, 1)])
+        world.process(lane, run)
+        lanes.finish(world.opened, lane)
+
+    if knows == "the ledger":
+        backfill("known", 0, 1)
+        rewrite(world, text)
+        world.ends((0, 7), (0, 0))
+        world.ingest("run 7")
+    before, values = register_of(world.opened.book), dict(world.store.values)
+    backfill("lost", 1, 3)
+    rolled_back(world, values)
+    world.now += 60_000
+    backfill("new", 1, 3)
+    assert world.seen() == [(0, offset) for offset in range(0 if knows == "the ledger" else 1, 3)]
+    assert replaces(register_of(world.opened.book).ledger, before.ledger)
+
+
+@pytest.mark.covers("I2", "N13")
+@pytest.mark.parametrize("make", [IcebergInMemory, DeltaInMemory])
+def test_a_table_of_which_the_ledger_knows_nothing_has_each_row_once(make: Any, tmp_path: Path) -> None:
+    """A sink was added, a window was written there, and the database went back to before both."""
+    world = make(tmp_path)
+    world.ends((0, 3), (0, 0))
+    world.ingest("run 3")
+    values = dict(world.store.values)
+    rewrite(world, world.text.replace("folder: orders", "folder: others").replace("lake.orders", "lake.others"))
+    for end in (6, 7):
+        world.ends((0, end), (0, 0))
+        world.ingest(f"lost {end}")
+    rolled_back(world, values)
+    world.now += 60_000
+    for end in (8, 9):
+        world.ends((0, end), (0, 0))
+        world.ingest(f"run {end}")
+        assert world.seen() == [(0, offset) for offset in range(3, end)]
+
+
+def rewrite(world: Any, text: str) -> None:
+    """Change the stream file, and nothing in the ledger."""
+    path = world.folder / "orders.yaml"
+    path.write_text(text)
+    world.opened = replace(world.opened, file=load(path))

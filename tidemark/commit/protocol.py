@@ -17,7 +17,7 @@ Steps 3 to 5 are the work on the data (`Work`), which `tidemark.spark` does with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -166,8 +166,11 @@ class Sweeper(Protocol):
 class Compares(Protocol):
     """A Sweeper whose places say which windows they have shown."""
 
-    def compare(self, book: Book) -> None:
-        """Look whether the places know more than the ledger, which then has gone back: see `ledger/rollbacks.py`."""
+    def compare(self, book: Book, more: Iterable[SinkReceipt] = ()) -> None:
+        """Look whether the places know more than the ledger, which then has gone back: see `ledger/rollbacks.py`.
+
+        `more`: places that the ledger may have forgotten.
+        """
         ...
 
 

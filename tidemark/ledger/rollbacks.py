@@ -36,12 +36,14 @@ class KnownLanes:
 
     @property
     def places(self) -> Iterable[SinkReceipt]:
-        """The places of the last windows of all open lanes, the ingest's among them: it has all that is written.
+        """All where attempts may have written, those of closed lanes among them: a replay may have written one sink alone.
 
-        Before the first commit, all where attempts may have written: the ledger may have forgotten its commits.
+        What the ledger has forgotten of a place that it does not know, the stream file has to name.
         """
+        # Ledgers of earlier versions have not noted all places of their windows.
         lasts = (stored.head.last for stored in self.heads.values())
-        return each_place(place for last in lasts if last is not None for place in last.places) or self.register.places
+        committed = (place for last in lasts if last is not None for place in last.places)
+        return each_place((*self.register.places, *committed))
 
     def has(self, lane: str, generation: int) -> bool:
         """Whether an open lane has committed so far."""

@@ -6,7 +6,7 @@ more. Where a sink keeps contributions of blocks, its windows read the rest of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -33,7 +33,6 @@ from tidemark.ledger.erasures import (
     tombstones,
 )
 from tidemark.ledger.records import (
-    INGEST,
     Erasure,
     Guarantee,
     LaneKind,
@@ -59,7 +58,7 @@ from tidemark.runs.requests.record_tables import named_records
 from tidemark.runs.windows import lanes, whole_blocks
 from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.sinks.contract import Erasing
-from tidemark.sinks.kinds import kind_of, plain_of
+from tidemark.sinks.kinds import plain_of
 
 TO_ERASE = "to be erased"
 _CLEARS = "an attempt was killed right after it had written them. Ask for the erasure once more, and they are cleared"
@@ -269,7 +268,7 @@ def open_erasure(
 def _check_places(opened: OpenStream) -> None:
     """Before the commit: a place that cannot be cleared would stop the settling of every later run."""
     # Attempts of a version that noted no places may have written where the stream file says.
-    note_places(opened.book, still_there(opened.book, places_now(opened)))
+    note_places(opened.book, still_there(opened.book, opened.places_now()))
     opened.sweeper.reach(opened.book.stream, places_to_clear(opened.book))
 
 
@@ -379,17 +378,7 @@ def clear_again(opened: OpenStream, offsets: RangeSet) -> None:
 
 
 def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
-    return each_place((*(place for _, place in places_written(opened.book)), *places_now(opened)))
-
-
-def places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
-    """Where an attempt would write by today's stream file."""
-    for sink in opened.stream.sinks:
-        if place := kind_of(sink.type).without_spark().place(opened, sink, INGEST, 1, 0):
-            yield SinkReceipt(name=sink.name, type=sink.type, place=place)
-    yield opened.stream.dead_letters.receipt(opened.connections)
-    if (copies := opened.stream.dead_letters.copies()) is not None:
-        yield copies
+    return each_place((*(place for _, place in places_written(opened.book)), *opened.places_now()))
 
 
 def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tidemark.clients.connections import Connections
@@ -12,7 +12,7 @@ from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.errors import OwnedByAnother, ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import WrittenPlace, still_there
-from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.ledger.records import Record, SinkReceipt, each_place
 from tidemark.ledger.rollbacks import KnownLanes, check_known
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Erasing
@@ -39,10 +39,11 @@ class SinkSweeper:
             with _at(sink, why, _forget(sink, stream)):
                 plain_of(sink.type).reach(self._connections, sink.place, standing)
 
-    def compare(self, book: Book) -> None:
+    def compare(self, book: Book, more: Iterable[SinkReceipt] = ()) -> None:
         if (known := KnownLanes.now(book)) is None:
             return
-        for sink in still_there(book, (place for place in known.places if tells(place.type))):
+        places = each_place((*known.places, *more))
+        for sink in still_there(book, (place for place in places if tells(place.type))):
             try:
                 plain = plain_of(sink.type)
                 shown = [*plain.shown(book, self._connections, sink.place)]

@@ -28,7 +28,7 @@ from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
-from tidemark.runs import erasing, skipping
+from tidemark.runs import skipping
 from tidemark.views.events import events as events_of
 
 
@@ -212,7 +212,7 @@ def forget_place(
     Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
     """
     opened = stream_lookup.opened(stream)
-    chosen = places.named(opened.book, place, erasing.places_now(opened))
+    chosen = places.named(opened.book, place, opened.places_now())
     words = " ".join(chosen.words)
     if back:
         if not asking.agrees(f"Clear in {words} what was erased, and let {opened.book.stream} write to it?"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from tidemark.clients.object_stores import note as note_lakes
 from tidemark.commit.protocol import Compares, Sweeper
 from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.ledger.book import Book
+from tidemark.ledger.records import INGEST, SinkReceipt
 from tidemark.ledger.stores.kind import NamesLeaders, Waits
 from tidemark.ledger.stores.kinds import ledger_store
 from tidemark.runs.live.one_machine import check_one_machine
@@ -25,7 +27,7 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.kinds import dead_letters_of
 from tidemark.sinks.hbase.table import ResultTable, result_table
-from tidemark.sinks.kinds import tells
+from tidemark.sinks.kinds import kind_of, tells
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Stream
@@ -49,7 +51,20 @@ class OpenStream:
         """Look whether the ledger went back, where the stream has a place that can tell."""
         types = (*(sink.type for sink in self.stream.sinks), self.stream.dead_letters.receipts())
         if isinstance(self.sweeper, Compares) and any(map(tells, types)):
-            self.sweeper.compare(book)
+            # The ledger may have forgotten all windows that wrote where the file says.
+            now: list[SinkReceipt] = []
+            with suppress(ConnectionMissing):
+                now.extend(self.places_now())
+            self.sweeper.compare(book, now)
+
+    def places_now(self) -> Iterator[SinkReceipt]:
+        """Where an attempt would write by today's stream file."""
+        for sink in self.stream.sinks:
+            if place := kind_of(sink.type).without_spark().place(self, sink, INGEST, 1, 0):
+                yield SinkReceipt(name=sink.name, type=sink.type, place=place)
+        yield self.stream.dead_letters.receipt(self.connections)
+        if (copies := self.stream.dead_letters.copies()) is not None:
+            yield copies
 
     def file_system_settings(self) -> dict[str, str]:
         """Hadoop's settings for the files of a stream. They hold secrets. Raises WrongUse when two connections disagree."""
