@@ -54,7 +54,7 @@ class Place:
 
     def prepare(self, fields: Fields, ledger: str = "ledger") -> None: ...
 
-    def check(self, fields: Fields) -> object: ...
+    def check(self, fields: Fields) -> None: ...
 
     def stored(self, fields: Fields) -> Fields: ...  # type: ignore[empty-body]
 
@@ -68,8 +68,8 @@ class Parquet(Place):
     def prepare(self, fields: Fields, ledger: str = "ledger") -> None:
         types.keep(self.base, fields)
 
-    def check(self, fields: Fields) -> object:
-        return types.check(self.base, fields)
+    def check(self, fields: Fields) -> None:
+        types.check(self.base, fields)
 
     def stored(self, fields: Fields) -> Fields:
         return types.as_stored(self.base, fields)
@@ -86,8 +86,8 @@ class Delta(Place):
     def prepare(self, fields: Fields, ledger: str = "ledger") -> None:
         delta_table.prepare(self.base, delta_table.columns(fields), "s", ledger)
 
-    def check(self, fields: Fields) -> object:
-        return delta_table.check_columns(self.base, fields)
+    def check(self, fields: Fields) -> None:
+        delta_table.check_columns(self.base, fields)
 
     def stored(self, fields: Fields) -> Fields:
         return delta_table.as_stored(self.base, fields)
@@ -122,8 +122,8 @@ class Iceberg(Place):
         keys = [PartitionKey("at", "day")] if fields["at"] == "timestamp" else [PartitionKey("id", "bucket", 4)]
         iceberg_table.prepare(self.where, fields, "s", ledger, keys)
 
-    def check(self, fields: Fields) -> object:
-        return iceberg_table.as_stored(self.where, fields)
+    def check(self, fields: Fields) -> None:
+        iceberg_table.as_stored(self.where, fields)
 
     def stored(self, fields: Fields) -> Fields:
         return iceberg_table.as_stored(self.where, fields)
