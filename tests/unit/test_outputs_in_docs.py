@@ -10,18 +10,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from tests.support.covering import REPOSITORY
 from tests.support.overviews import partition, shown_overview
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.cli import submitting
-from tidemark.cli.commands import complete, erase
+from tidemark.cli.commands import complete, erase, replay
 from tidemark.cli.output import table
+from tidemark.cli.progress import PartitionProgress, ShownJob
+from tidemark.cli.terminal import Display
 from tidemark.commit.error_budget import ErrorBudget, Frequent, Spent, too_many
 from tidemark.drafts.recognising import format_of
+from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.requests.answers import TO_READ
 from tidemark.views.overview import Status
 from tidemark.views.states import reasons_of
 from tidemark.views.status import Commit, judge
@@ -175,3 +181,68 @@ def test_the_table_of_a_span_has_the_columns_of_the_command() -> None:
     )
     assert [line.split() for line in said.getvalue().splitlines()] == [heading.split(), first.split(), second.split()]
     assert re.fullmatch(r"\S+ \S+Z to \S+ \S+Z is not complete; the watermark is \S+ \S+Z", sentence)
+
+
+def test_the_dry_run_of_a_replay_is_drawn_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranges of the README are those of a plan, and what the command says of such a plan is what stands there."""
+    shown = _after(PAGES["README.md"], "partition  from").partition("\n\n")[0].splitlines()
+    heading, *rows, sentence = [line.strip("`") for line in shown if line.strip("`")][:5]
+    words = [row.split(maxsplit=4) for row in rows]
+    ranges = RangeSet(
+        OffsetRange(TopicPartition(topic, int(number)), int(start), int(until))
+        for (place, start, until, *_) in words
+        for topic, _, number in [place.partition("/")]
+    )
+    planned: Any = SimpleNamespace(
+        kind=LaneKind.REPLAY,
+        request=SimpleNamespace(dry_run=True),
+        sinks=None,
+        ranges=ranges,
+        all=ranges,
+        again=RangeSet(),
+        added=RangeSet(),
+        left_out={},
+        answers=lambda: {TO_READ: ranges},
+    )
+    opened: Any = SimpleNamespace(book=SimpleNamespace(topics=dict))
+    stored = SimpleNamespace(as_fields=dict)
+    for name, value in {"estimated": None, "stored_now": stored, "digest": "d"}.items():
+        monkeypatch.setattr(replay.plan, name, lambda *_, value=value: value)
+    replay._show(opened, planned, None, as_json=False)
+    said = capsys.readouterr()
+    assert [line.rstrip() for line in said.out.splitlines()] == [heading, *rows]
+    assert said.err.startswith(sentence.removesuffix(" ..."))
+
+
+_BAR = re.compile(r"^  (?P<name>\S+) +(?P<bar>[━╸╺]+) (?P<done>\d+)/(?P<total>\d+) (?P<rate>\d+)/s \S+$", re.MULTILINE)
+
+
+def test_the_bars_of_a_command_are_drawn_so() -> None:
+    page = PAGES["command-line.md"]
+    begins = re.search(
+        r"^. (?P<step>window 12 of .+) (?P<did>\d+) of (?P<tasks>\d+) tasks 0:00:(?P<after>\d+)$", page, re.M
+    )
+    assert begins is not None
+    shown = [*_BAR.finditer(page)]
+    assert len(shown) == 2
+    clock = SimpleNamespace(now=0.0)
+    display = Display(Console(file=io.StringIO(), width=80), lambda: clock.now)
+    after, rates = float(begins["after"]), [int(one["rate"]) for one in shown]
+    window, _, step = begins["step"].partition(": ")
+    # As many messages in the second before as the rate says.
+    for at, lacks in ((after - 1, 1), (after, 0)):
+        clock.now = at
+        bars = tuple(
+            PartitionProgress(one["name"], int(one["total"]), int(one["done"]) - lacks * rate)
+            for one, rate in zip(shown, rates, strict=True)
+        )
+        display.show(ShownJob(step, window, bars), (int(begins["did"]), int(begins["tasks"])))
+    console = Console(file=io.StringIO(), width=80, color_system="standard", force_terminal=True)
+    with console.capture() as capture:
+        console.print(display.rendered)
+    drawn = [line.split() for line in Text.from_ansi(capture.get()).plain.splitlines()]
+    # The first sign is the one that turns.
+    assert drawn[0][1:] == begins[0].split()[1:]
+    assert drawn[1:] == [one[0].split() for one in shown]
