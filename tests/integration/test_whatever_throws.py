@@ -117,6 +117,19 @@ def test_an_error_whose_class_is_that_of_a_server_is_a_messages_own_if_an_expres
         assert [outcome for outcome, _ in found] == [FAILED, STORED], one
 
 
+@pytest.mark.covers("E55", "Q41")
+@pytest.mark.parametrize("forged", ["", "\n\tat org.apache.spark.storage.BlockManager.get(BlockManager.scala:1)\n"])
+@pytest.mark.parametrize("call", ["reflect", "java_method", "try_reflect"])
+def test_no_log_of_spark_has_the_text_of_an_error_that_has_the_class_of_a_servers(
+    spark: SparkSession, call: str, forged: str
+) -> None:
+    """An expression threw it, and its text is the message's. `tests/support/canary.py` looks into what Spark has logged."""
+    given = [(f"{call}('java.net.InetAddress', 'getByName', s)", 0, f"[{CANARY}{forged}")]
+    stream = stream_of(scheme=SCHEME, transform=transform(given))
+    assert not passes(spark, stream, [*values(given)])
+    assert became(spark, stream, [*values(given)])[1] == (STORED, None)
+
+
 @pytest.mark.covers("C4", "E46", "E55")
 def test_a_check_that_cannot_be_computed_refuses_nothing(spark: SparkSession) -> None:
     """Also where a part stands twice in it, which Spark might compute once, before what catches its errors."""

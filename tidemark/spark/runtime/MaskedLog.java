@@ -28,18 +28,29 @@ import org.apache.logging.log4j.message.SimpleMessage;
 public class MaskedLog implements Runnable, Serializable {
     private static final long serialVersionUID = 1;
     private static final String BEFORE = "masked ";
+    private static final String SPARKS = "org.apache.spark.";
     private static final String OF_SPARK = "org.apache.spark.SparkException: ";
     private static final int MOST_PLACES = 12;
     private static final int MOST_CAUSES = 20;
 
     private final String error;
     private final String[] shown;
+    private final String[] shownOfAny;
+    private final String expressions;
+    private final String[] calledByAll;
     private final String leftOut;
 
-    /** `error`: the pattern of an error's name; `shown`: how names begin whose text is shown, a line each. */
-    public MaskedLog(String error, String shown, String leftOut) {
+    /**
+     * `error`: the pattern of an error's name; `shown`: how names begin whose text is shown, a line each;
+     * `shownOfAny`: those of them whose text is shown whatever threw them. `expressions`, `calledByAll`: see own_errors.py.
+     */
+    public MaskedLog(
+            String error, String shown, String shownOfAny, String expressions, String calledByAll, String leftOut) {
         this.error = error;
         this.shown = shown.split("\n");
+        this.shownOfAny = shownOfAny.split("\n");
+        this.expressions = expressions;
+        this.calledByAll = calledByAll.split("\n");
         this.leftOut = leftOut;
     }
 
@@ -72,11 +83,11 @@ public class MaskedLog implements Runnable, Serializable {
         }
     }
 
-    String masked(String text) {
+    String masked(String text, String[] shown) {
         Matcher found = Pattern.compile(error).matcher(text);
         while (found.find()) {
             String rest = text.substring(found.start());
-            if (!isShown(rest)) {
+            if (!isShown(rest, shown)) {
                 boolean more = text.substring(found.end()).trim().length() > 0;
                 String name = text.substring(0, found.end()).replaceFirst(": ?$", "");
                 return more ? name + " " + leftOut : name;
@@ -85,23 +96,44 @@ public class MaskedLog implements Runnable, Serializable {
         return text;
     }
 
-    private boolean isShown(String text) {
-        if (text.startsWith(OF_SPARK) && !text.startsWith(OF_SPARK + "[")) {
-            return true;
-        }
-        for (int i = 0; i < shown.length; i++) {
-            if (text.startsWith(shown[i])) {
+    private boolean isShown(String text, String[] shown) {
+        return text.startsWith(OF_SPARK) && !text.startsWith(OF_SPARK + "[") || beginsWith(text, shown);
+    }
+
+    private static boolean beginsWith(String text, String[] some) {
+        for (int i = 0; i < some.length; i++) {
+            if (text.startsWith(some[i])) {
                 return true;
             }
         }
         return false;
     }
 
-    private String described(Throwable thrown) {
-        StringBuilder said = new StringBuilder();
+    /** Whether one of Spark's expressions threw an error, or a cause of it: then its text may be a message's. */
+    private boolean isOwn(Throwable thrown) {
         Throwable one = thrown;
         for (int cause = 0; one != null && cause < MOST_CAUSES; cause++) {
-            said.append(cause == 0 ? "\n" : "\nCaused by: ").append(masked(String.valueOf(one)));
+            StackTraceElement[] places = one.getStackTrace();
+            for (int i = 0; i < places.length; i++) {
+                String name = places[i].getClassName();
+                if (name.startsWith(expressions)) {
+                    return true;
+                }
+                if (name.startsWith(SPARKS) && !beginsWith(name, calledByAll)) {
+                    break;
+                }
+            }
+            one = one.getCause();
+        }
+        return false;
+    }
+
+    private String described(Throwable thrown) {
+        StringBuilder said = new StringBuilder();
+        String[] ofThis = isOwn(thrown) ? shownOfAny : shown;
+        Throwable one = thrown;
+        for (int cause = 0; one != null && cause < MOST_CAUSES; cause++) {
+            said.append(cause == 0 ? "\n" : "\nCaused by: ").append(masked(String.valueOf(one), ofThis));
             StackTraceElement[] places = one.getStackTrace();
             for (int i = 0; i < places.length && i < MOST_PLACES; i++) {
                 said.append("\n\tat ").append(places[i]);
@@ -121,7 +153,8 @@ public class MaskedLog implements Runnable, Serializable {
 
         public void append(LogEvent event) {
             String text = String.valueOf(event.getMessage().getFormattedMessage());
-            String said = masked(text);
+            // A text says nothing that is certain of what threw an error: a message may have made it up.
+            String said = masked(text, shownOfAny);
             Throwable thrown = event.getThrown();
             if (thrown == null && said.equals(text)) {
                 appender.append(event);

@@ -21,7 +21,7 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark.spark.runtime.compiling import compiled, new_instance
-from tidemark.spark.runtime.own_errors import NEVER, OF_SERVERS, an_expression_threw
+from tidemark.spark.runtime.own_errors import CALLED_BY_ALL, EXPRESSIONS, NEVER, OF_SERVERS, an_expression_threw
 
 # Errors whose text is Java's or Spark's own up to the next error that it names.
 _GO_ON = (
@@ -30,6 +30,8 @@ _GO_ON = (
     # In the words of the system, as "No space left on device".
     *(f"java.io.IOException: {os.strerror(number)}" for number in errno.errorcode),
 )
+# Those whose text Spark has written, of a task that has ended.
+_OF_TASKS = tuple(one for one in NEVER if not one.startswith("java."))
 # Classes of errors whose text no message gives, as far as their class says it.
 _SHOWN = (*NEVER, *OF_SERVERS, *_GO_ON)
 # Of a scheduler or a worker, unless a condition follows. Java knows it too.
@@ -140,4 +142,5 @@ def _mask(shown: Any, error: BaseException) -> None:
 @lru_cache(maxsize=4)
 def masked_log(context: SparkContext) -> Any:
     """What masks the log of a JVM in which it is run: that of the driver, and those of the executors that read messages."""
-    return new_instance(compiled(context, _JAVA), _ERROR, "\n".join(_SHOWN), _LEFT_OUT)
+    shown = ("\n".join(_SHOWN), "\n".join((*_OF_TASKS, *_GO_ON)))
+    return new_instance(compiled(context, _JAVA), _ERROR, *shown, EXPRESSIONS, "\n".join(CALLED_BY_ALL), _LEFT_OUT)
