@@ -27,6 +27,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.requests import plan
 from tidemark.runs.requests.answers import TO_READ
 from tidemark.views.overview import Status
 from tidemark.views.states import reasons_of
@@ -209,7 +210,7 @@ def test_the_dry_run_of_a_replay_is_drawn_so(
     opened: Any = SimpleNamespace(book=SimpleNamespace(topics=dict))
     stored = SimpleNamespace(as_fields=dict)
     for name, value in {"estimated": None, "stored_now": stored, "digest": "d"}.items():
-        monkeypatch.setattr(replay.plan, name, lambda *_, value=value: value)
+        monkeypatch.setattr(plan, name, lambda *_, value=value: value)
     replay._show(opened, planned, None, as_json=False)
     said = capsys.readouterr()
     assert [line.rstrip() for line in said.out.splitlines()] == [heading, *rows]
