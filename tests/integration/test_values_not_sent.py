@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.command_line import asked
+from tests.support.live_streams import Make
+from tests.support.oracle import Example, Outcome
 from tests.support.rows import messages_of, stream_of
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
@@ -17,6 +20,7 @@ from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.keys import UNSENT
 from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.spark.columns import OFFSET, REASON
+from tidemark.spark.jobs.audit import audit
 from tidemark.spark.rows.one_pass import one_pass
 from tidemark.spark.sinks.hbase.latest.writer import HBaseLatest
 from tidemark.spark.sinks.latest.writer import LatestResults
@@ -99,3 +103,43 @@ def test_a_value_that_was_not_sent_is_a_dead_letter_that_names_its_field(
 def test_a_stream_may_say_that_no_text_stands_for_a_value() -> None:
     sink = DeltaLatestSink.model_validate({"type": "delta_latest", "folder": "orders", "key": "id", "unsent": None})
     assert Lake(sink).refusal(FIELDS) is None
+
+
+@pytest.mark.covers("N83")
+def test_the_table_keeps_the_row_before_a_value_that_was_not_sent(make: Make) -> None:
+    """With a real HBase, by the commands alone: the text never stands in the place of the value before it."""
+    sent = [
+        {"id": 1, "name": "a", "doc": "a long text"},
+        {"id": 2, "name": "b", "doc": None},
+        # The row's name was changed, and its long text was not sent with it.
+        {"id": 1, "name": "changed", "doc": UNSENT},
+        {"id": 2, "name": "changed", "doc": "sent"},
+    ]
+    fields = {"id": "integer", "name": "string", "doc": "string"}
+    changes = Example(
+        "changes",
+        {"source": {"topics": []}, "scheme": {"type": "json", "fields": fields}, "sinks": []},
+        ("changes",),
+        1,
+        lambda count, first: iter(()),
+        lambda value: Outcome(None, None),
+    )
+    live = make(changes)
+    live.rewrite(sinks=[{"type": "hbase_latest", "table": f"{live.name}_newest", "key": "id"}])
+    live.kafka.send((live.topics[0], 0, None, json.dumps(one).encode()) for one in sent)
+    live.ingest()
+    file = str(live.file)
+
+    def newest() -> dict[str, Any]:
+        return {one["fields"]["id"]: one["fields"]["doc"] for one in asked("results", file, "--sink", "hbase_latest")}
+
+    assert newest() == {"1": "a long text", "2": "sent"}
+    (letter,) = asked("results", file, "--dead-letters")
+    assert letter["coordinate"] == f"{live.topics[0]}/0@2"
+    assert letter["fields"]["reason"] == f"sink hbase_latest: doc was not sent ({UNSENT})"
+    assert audit(live.opened, live.new_run()).clean
+    # The sender sends the whole row, as Debezium does where the table has REPLICA IDENTITY FULL.
+    whole = json.dumps({**sent[2], "doc": "a long text"}).encode()
+    live.kafka.send([(live.topics[0], 0, None, whole)])
+    live.ingest()
+    assert newest() == {"1": "a long text", "2": "sent"}
