@@ -45,7 +45,7 @@ SECRET = "anna@secret.org, a value that is long enough to be in a page of its ow
 FIRST = 0x5EC2E7_00000000
 GONE = 5
 ERASED = offsets((0, GONE, GONE + 1))
-# What is no file that a stranger could look into: HBase and Kafka are servers, and tests/integration looks into them.
+# What is no file of ours: `tests/integration/test_erased_from_servers.py` looks at what HBase, Kafka and databases keep.
 ON_SERVERS = {"hbase", "hbase_latest", "hbase_aggregates", "kafka"}
 
 
